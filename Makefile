@@ -1,0 +1,62 @@
+# From a fresh clone: `make train` trains the quick start's network, `make test` runs the tests.
+# Both first make an environment in .venv with the Python that they find, which takes a minute.
+
+VENV = .venv
+LEGACY_VENV = .venv-legacy
+DIST = dist
+PYTHONS = 3.13 3.12 3.11 3.10
+PROGRAM = examples/digits.py
+TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --batch_size=32 --learning_rate=0.01
+
+.PHONY: help train test test-legacy lint wheel clean train-flags
+
+help:
+	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
+	@echo "make test         run the tests (ARGS='-k name' for some of them)"
+	@echo "make test-legacy  run the same tests on TensorFlow 1.15 (needs a Python 3.7)"
+	@echo "make lint         check style, and that everything is Python 3.7"
+	@echo "make wheel        build the wheel into $(DIST)/"
+	@echo "make clean        remove the environments, builds and caches"
+	@echo
+	@echo "PYTHON=... and LEGACY_PYTHON=... name the interpreters to use; 'make clean' first."
+
+train: $(VENV)/installed
+	$(VENV)/bin/tf1ps-local --program=$(PROGRAM) $(TRAIN_FLAGS)
+
+test: $(VENV)/installed
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+test-legacy: $(LEGACY_VENV)/installed
+	$(LEGACY_VENV)/bin/python -m pytest $(ARGS)
+
+# A Python 3.7, where there is one, has the last word on what is Python 3.7.
+lint: $(VENV)/installed
+	$(VENV)/bin/ruff check .
+	@if python=$$(.ci/find_python LEGACY_PYTHON 3.7); then set -x; \
+	  "$$python" -m compileall -q setup.py $(wildcard benchmarks bin examples tests tf1ps); fi
+
+# What an older build left in build/ would come along, even when its source is gone.
+wheel: $(VENV)/installed
+	rm -rf build
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir=$(DIST) .
+	rm -rf build
+
+clean:
+	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) build *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+train-flags:
+	@echo "$(TRAIN_FLAGS)"
+
+# The file `installed` is younger than setup.py once everything that it names is there.
+$(VENV)/installed: setup.py
+	@python=$$(.ci/find_python PYTHON $(PYTHONS)) && set -x && \
+	  "$$python" -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --editable ".[test,lint]"
+	@touch $@
+
+$(LEGACY_VENV)/installed: setup.py
+	@python=$$(.ci/find_python LEGACY_PYTHON 3.7) && set -x && \
+	  "$$python" -m venv $(LEGACY_VENV)
+	$(LEGACY_VENV)/bin/python -m pip install --quiet --editable ".[test]"
+	@touch $@

@@ -1,0 +1,46 @@
+"""Installs tf1ps, its programs, and `examples/` as the package `tf1ps_examples`."""
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+?)"', (ROOT / "tf1ps" / "version.py").read_text()).group(1)
+LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
+
+setup(
+    name="tf1ps",
+    version=VERSION,
+    description="TensorFlow-1 parameter-server training on the TensorFlow of today",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    # 3.8 and 3.9 have neither the last TensorFlow 1 nor a TensorFlow from 2.16 on.
+    python_requires=">=3.7, !=3.8.*, !=3.9.*",
+    install_requires=[
+        f"tensorflow==1.15.5; {LEGACY}",
+        f"protobuf<3.21; {LEGACY}",  # TensorFlow 1.15 cannot be imported beside a later one
+        f"numpy<1.19; {LEGACY}",  # it was built against an older numpy's C interface
+        f"tensorflow>=2.16; {CURRENT}",
+        f"numpy; {CURRENT}",
+        "absl-py",
+        "grpcio",  # asks TensorFlow's servers for their status
+        "tqdm",  # the progress line on a terminal
+    ],
+    extras_require={
+        "test": ["pytest>=7", "pytest-timeout>=2.1"],
+        "lint": ["ruff==0.17.5"],
+    },
+    # An installed package called "examples" would belong to everybody: it gets a name of its own.
+    packages=find_packages(include=["tf1ps", "tf1ps.*"])
+    + ["tf1ps_examples"]
+    + ["tf1ps_examples." + name for name in find_packages("examples")],
+    package_dir={"tf1ps_examples": "examples"},
+    package_data={"tf1ps_examples": ["data/*"]},
+    entry_points={
+        "console_scripts": [
+            f"tf1ps-{name} = tf1ps.cli.{name}:main"
+            for name in ("local", "ps", "worker", "evaluator", "predict")
+        ]
+    },
+)

@@ -1,0 +1,93 @@
+"""What every test runs in: a quiet TensorFlow on the CPU, and a watch over processes left behind.
+
+In order: before any test module (and so TensorFlow) is imported, the environment is set, for this
+process and all that it starts. It carries a mark of this run. After the last test, whatever process
+still carries the mark gets a few seconds to end, is then killed, and fails the run.
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import threading
+import time
+import uuid
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MARK = "TF1PS_TEST_SESSION"
+GRACE = 5  # seconds that a process may still take to end after the last test
+
+os.environ[MARK] = uuid.uuid4().hex
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+for name, value in (
+    ("TF_CPP_MIN_LOG_LEVEL", "2"),
+    ("TF_ENABLE_ONEDNN_OPTS", "0"),  # else a line of noise, and other last digits
+    ("CUDA_VISIBLE_DEVICES", "-1"),
+):
+  os.environ.setdefault(name, value)
+
+
+def left_behind():
+  """Returns {process id: command line} of the live processes that this run started.
+
+  A process shows the environment that it was executed with, and hands it on when it forks. One that
+  has ended shows none. Python's own helpers of multiprocessing, which end together with the process
+  that started them, do not count while that is this one.
+  """
+  mark = "{}={}".format(MARK, os.environ[MARK]).encode()
+  found = {}
+  for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    try:
+      if mark not in (folder / "environ").read_bytes().split(b"\0"):
+        continue
+      command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+      parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it ended meanwhile, or belongs to somebody else
+      continue
+    if not ("from multiprocessing." in command and parent == os.getpid()):
+      found[int(folder.name)] = command.strip()
+  return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind():
+  """Fails the run when a process that a test started is still there after the last one."""
+  yield
+  pause = threading.Event()
+  until = time.monotonic() + GRACE
+  while left_behind() and time.monotonic() < until:
+    pause.wait(0.1)
+  found = left_behind()
+  for process in found:
+    try:
+      os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+      pass
+  assert not found, "the tests left processes behind (killed now):\n" + "\n".join(
+      "{}: {}".format(*item) for item in sorted(found.items()))
+
+
+@pytest.fixture(scope="session")
+def forks(nothing_left_behind):
+  """The process, with TensorFlow imported, that tests' processes are forked from."""
+  from tests import harness
+
+  shared = harness.Forks()
+  yield shared
+  shared.close()
+
+
+@pytest.fixture
+def start(forks):
+  """Starts processes for one test, and kills what is left of them when it ends."""
+  started = []
+
+  def start_one(name, function, *args, **env):
+    started.append(forks.start(name, function, *args, **env))
+    return started[-1]
+
+  yield start_one
+  for task in started:
+    task.kill()

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import gzip
+import struct
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from absl import flags
+from absl.testing import flagsaver
+
+from examples import digits
+from tf1ps.pipeline.shard import Shard
+
+
+@pytest.fixture
+def graph():
+  flags.FLAGS.mark_as_parsed()
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+def write_idx(path, magic, values):
+  content = struct.pack(">I{}I".format(values.ndim), magic, *values.shape) + values.tobytes()
+  (gzip.open if path.suffix == ".gz" else open)(str(path), "wb").write(content)
+
+
+@pytest.fixture
+def mnist(tmp_path):
+  """A folder with MNIST's four files, of three training and two test images of 2x2; two are .gz."""
+  images = np.arange(20, dtype=np.uint8).reshape(5, 2, 2)
+  labels = np.array([7, 1, 2, 9, 0], np.uint8)
+  write_idx(tmp_path / "train-images-idx3-ubyte.gz", 0x803, images[:3])
+  write_idx(tmp_path / "train-labels-idx1-ubyte", 0x801, labels[:3])
+  write_idx(tmp_path / "t10k-images-idx3-ubyte", 0x803, images[3:])
+  write_idx(tmp_path / "t10k-labels-idx1-ubyte.gz", 0x801, labels[3:])
+  return tmp_path
+
+
+def test_csv_is_whole_and_split_by_blocks_of_ten_rows():
+  everything = np.loadtxt(digits.CSV, delimiter=",", dtype=np.uint8)
+  train, test = digits.read_csv("train"), digits.read_csv("eval")
+  assert everything.shape == (1797, 65)
+  assert train.images.shape == (1437, 64) and train.labels.shape == (1437,)
+  assert test.images.shape == (360, 64) and test.labels.shape == (360,)
+  np.testing.assert_array_equal(test.images[9:11], everything[[9, 50], :64])
+  np.testing.assert_array_equal(train.labels[:40], everything[10:50, 64])
+  assert train.images.max() == test.images.max() == train.white == 16
+  assert np.bincount(test.labels).tolist() == [36, 39, 40, 35, 35, 36, 34, 36, 34, 35]
+
+
+def test_predicting_reads_what_evaluation_reads():
+  np.testing.assert_array_equal(digits.read_csv("predict").images, digits.read_csv("eval").images)
+
+
+def test_mnist_reads_plain_and_compressed_files(mnist):
+  train, test = (digits.read_mnist(mode, str(mnist)) for mode in ("train", "eval"))
+  assert train.images.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+  assert train.labels.tolist() == [7, 1, 2]
+  assert test.images.tolist() == [[12, 13, 14, 15], [16, 17, 18, 19]]
+  assert test.labels.tolist() == [9, 0]
+  assert train.white == 255
+
+
+def break_missing(folder):
+  (folder / "train-images-idx3-ubyte.gz").unlink()
+
+
+def break_magic(folder):
+  write_idx(folder / "train-labels-idx1-ubyte", 0x803, np.zeros([3, 1, 1], np.uint8))
+
+
+def break_length(folder):
+  path = folder / "train-labels-idx1-ubyte"
+  path.write_bytes(path.read_bytes()[:-1])
+
+
+def break_head(folder):
+  (folder / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01\0")
+
+
+def break_gzip(folder):
+  path = folder / "train-images-idx3-ubyte.gz"
+  path.write_bytes(path.read_bytes()[:-9])
+
+
+def break_gzip_inside(folder):
+  head = gzip.compress(b"")[:10]
+  (folder / "train-images-idx3-ubyte.gz").write_bytes(head + b"\xff" * 20)  # no such block type
+
+
+def break_gzip_type(folder):
+  (folder / "train-images-idx3-ubyte.gz").write_bytes(b"<html>not found</html>")
+
+
+def break_count(folder):
+  write_idx(folder / "train-labels-idx1-ubyte", 0x801, np.zeros([2], np.uint8))
+
+
+@pytest.mark.parametrize("damage, message", [
+    (break_missing, "neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz is there"),
+    (break_magic, "train-labels-idx1-ubyte must begin with 0x00000801 and 1 sizes; "
+                  "its 19 bytes begin with 0x00000803"),
+    (break_length, r"train-labels-idx1-ubyte promises 3 bytes, of shape \(3,\), and holds 2"),
+    (break_head, "its 5 bytes begin with 0x00000801"),
+    (break_gzip, "train-images-idx3-ubyte.gz cannot be read: "),
+    (break_gzip_inside, "train-images-idx3-ubyte.gz cannot be read: "),
+    (break_gzip_type, "train-images-idx3-ubyte.gz cannot be read: "),
+    (break_count, "3 images, 2 labels in train"),
+])
+def test_damaged_mnist_is_refused_by_name(damage, message, mnist):
+  damage(mnist)
+  with pytest.raises(ValueError, match=message):
+    digits.read_mnist("train", str(mnist))
+
+
+def test_evaluation_gives_every_test_row_once_and_in_order(graph):
+  images, labels = digits.input_fn("eval", Shard(batch_size=128, mode="eval"))
+  assert images.shape.as_list() == [None, 64] and labels.shape.as_list() == [None]
+  with tf.Session() as session:
+    session.run(tf.tables_initializer())
+    batches = [session.run([images, labels]) for _ in range(3)]
+    with pytest.raises(tf.errors.OutOfRangeError):
+      session.run(images)
+  test = digits.read_csv("eval")
+  np.testing.assert_array_equal(np.concatenate([batch[0] for batch in batches]), test.images / 16)
+  np.testing.assert_array_equal(np.concatenate([batch[1] for batch in batches]), test.labels)
+
+
+def test_the_flag_chooses_mnist(graph, mnist):
+  with flagsaver.flagsaver(data_dir=str(mnist)):
+    images, labels = digits.input_fn("eval", Shard(batch_size=2, mode="eval"))
+  with tf.Session() as session:
+    session.run(tf.tables_initializer())
+    values, digit = session.run([images, labels])
+  assert digit.tolist() == [9, 0]
+  np.testing.assert_array_equal(values, np.arange(12, 20, dtype=np.float32).reshape(2, 4) / 255)
+
+
+def test_the_network_learns(graph):
+  tf.set_random_seed(1)
+  images, labels = digits.input_fn("train", Shard(batch_size=32))
+  with tf.variable_scope("network", reuse=tf.AUTO_REUSE):
+    train = digits.model_fn(images, labels, "train")
+    test = digits.read_csv("eval")
+    answer = digits.model_fn(tf.constant(test.images / np.float32(16)), None, "predict")
+  shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+  assert shapes == {"network/hidden/weights": [64, 100], "network/hidden/biases": [100],
+                    "network/logits/weights": [100, 10], "network/logits/biases": [10]}
+  step = tf.train.AdamOptimizer(0.01).minimize(train.loss)
+  with tf.Session() as session:
+    session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+    for _ in range(400):  # nine epochs
+      session.run(step)
+    guess = session.run(answer.predictions)
+  assert np.mean(guess["digit"] == test.labels) > 0.94
+  assert guess["probability"].shape == (360,) and 0.1 <= guess["probability"].min()
+  assert answer.loss is None
+
+
+def test_accuracy_counts_the_right_digits(graph):
+  images, labels = digits.input_fn("eval", Shard(batch_size=360, mode="eval"))
+  spec = digits.model_fn(images, labels, "eval")
+  value, update = spec.metrics["accuracy"]
+  with tf.Session() as session:
+    session.run([tf.global_variables_initializer(), tf.local_variables_initializer(),
+                 tf.tables_initializer()])
+    guess, right, _ = session.run([spec.predictions["digit"], labels, update])
+    assert session.run(value) == pytest.approx(np.mean(guess == right))

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pathlib
+import re
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline.shard import Shard
+
+README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
+
+
+def test_the_program_in_the_readme_is_short_and_learns():
+  program = re.search("```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL).group(1)
+  assert len(program.splitlines()) < 25
+  names = {}
+  exec(compile(program, "README.md", "exec"), names)
+  with tf.Graph().as_default():
+    spec = names["model_fn"](*names["input_fn"]("train", Shard(batch_size=50)), "train")
+    step = tf.train.AdamOptimizer(0.1).minimize(spec.loss)
+    with tf.Session() as session:
+      session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+      for _ in range(300):
+        _, loss = session.run([step, spec.loss])
+  assert loss < 1e-3
