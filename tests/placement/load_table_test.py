@@ -1,0 +1,87 @@
+"""Tests of tf1ps/placement/load_table.py."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tf1ps.placement.load_table import TaskLoad, format_table, load_table
+
+KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  """A graph of its own for each test."""
+  with tf.Graph().as_default() as g:
+    yield g
+
+
+def make(name, device, shape, use_resource=True):
+  with tf.device(device):
+    return tf.get_variable(name, shape, use_resource=use_resource)
+
+
+@KINDS
+def test_counts_by_task_in_the_order_of_job_and_index(use_resource):
+  make("a", "/job:ps/task:10", [2, 3], use_resource)
+  make("b", "/job:ps/task:2", [5], use_resource)
+  make("c", "/job:ps/task:10/cpu:0", [], use_resource)
+  make("d", "/job:chief/task:0", [1], use_resource)
+  make("e", "/job:ps", [1], use_resource)
+  make("f", None, [7], use_resource)
+  assert load_table() == [
+      ("", 1, 28), ("/job:chief/task:0", 1, 4), ("/job:ps", 1, 4), ("/job:ps/task:2", 1, 20),
+      ("/job:ps/task:10", 2, 28)]
+
+
+@KINDS
+def test_slots_count_and_local_variables_do_not(use_resource):
+  a = make("a", "/job:ps/task:0", [2, 3], use_resource)
+  b = make("b", "/job:ps/task:1", [5], use_resource)
+  with tf.device("/job:worker"):
+    tf.get_local_variable("c", [100], use_resource=use_resource)
+    loss = tf.reduce_sum(a) + tf.reduce_sum(b)
+    tf.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
+  assert load_table() == [("/job:ps/task:0", 2, 48), ("/job:ps/task:1", 2, 40)]
+
+
+def test_variables_and_graph_can_be_given(graph):
+  a = make("a", "/job:ps/task:0", [2])
+  make("b", "/job:ps/task:1", [3])
+  with tf.Graph().as_default():
+    assert load_table() == []
+    assert load_table(graph=graph) == [("/job:ps/task:0", 1, 8), ("/job:ps/task:1", 1, 12)]
+    assert load_table([a]) == [TaskLoad(task="/job:ps/task:0", variables=1, bytes=8)]
+
+
+@KINDS
+def test_unknown_shape_counts_no_bytes(use_resource):
+  with tf.device("/job:ps/task:0"):
+    tf.get_variable("a", initializer=tf.placeholder(tf.float32, [None]), validate_shape=False,
+                    use_resource=use_resource)
+  assert load_table() == [("/job:ps/task:0", 1, 0)]
+
+
+def test_parts_of_a_partitioned_variable_count_where_they_are():
+  with tf.device("/job:ps/task:1"):
+    whole = tf.get_variable("a", [9, 20], partitioner=tf.fixed_size_partitioner(2))
+  assert load_table() == [("/job:ps/task:1", 2, 720)]
+  with pytest.raises(TypeError, match="of a partitioned variable its parts"):
+    load_table([whole])
+
+
+def test_format():
+  rows = [TaskLoad("/job:ps/task:0", 3, 7446528), TaskLoad("/job:ps/task:1", 13, 8232),
+          TaskLoad("", 1, 0)]
+  assert format_table(rows).splitlines() == [
+      "ps              variables      bytes  share",
+      "/job:ps/task:0          3  7,446,528  99.9%",
+      "/job:ps/task:1         13      8,232   0.1%",
+      "(not placed)            1          0   0.0%",
+  ]
+
+
+def test_format_without_bytes():
+  assert format_table([]) == "ps  variables  bytes  share"
+  assert format_table([TaskLoad("/job:ps/task:0", 1, 0)]).splitlines()[1].endswith("  0.0%")

@@ -1,0 +1,1 @@
+"""Where each op lives: the device setter, its strategies, local variables, the load table."""

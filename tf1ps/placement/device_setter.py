@@ -1,0 +1,204 @@
+"""The device setter: a drop-in for `tf.train.replica_device_setter`.
+
+For each op that is made in its scope, `with tf.device(replica_device_setter(...)):`, in order:
+
+1. The devices of inner scopes have been applied; what they name stays.
+2. An op in `ps_ops` goes to a ps, unless an inner scope names another job. Of the ps tasks,
+   `ps_strategy` chooses one.
+3. Any other op goes to the worker, and so does the op of a local variable (see
+   `local_variables`), which the strategy never sees.
+
+As in TensorFlow, a slot of an optimizer follows its variable by colocation.
+
+Other than in TensorFlow: local variables stay on the worker; in a cluster whose ps have the
+indices 1 and 4, the tasks 1 and 4 are used; a strategy may be given by name.
+"""
+
+from __future__ import annotations
+
+import numbers
+import operator
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.placement import load_balancing, local_variables
+
+# Variables, and what else is shared by its name and changed by training.
+DEFAULT_PS_OPS = load_balancing.VARIABLE_OPS | frozenset([
+    "MutableHashTable",
+    "MutableHashTableV2",
+    "MutableHashTableOfTensors",
+    "MutableHashTableOfTensorsV2",
+    "MutableDenseHashTable",
+    "MutableDenseHashTableV2",
+    "ResourceConditionalAccumulator",
+    "BoostedTreesEnsembleResourceHandleOp",
+    "BoostedTreesQuantileStreamResourceHandleOp",
+    "DecisionTreeResource",
+])
+
+# Strategies by name: callables that take the number of ps tasks.
+STRATEGIES = {
+    "greedy": lambda num_tasks: load_balancing.GreedyLoadBalancingStrategy(
+        num_tasks, load_balancing.byte_size_load_fn),
+    "round_robin": load_balancing.RoundRobinStrategy,
+}
+
+
+def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:worker",
+                          merge_devices=True, cluster=None, ps_ops=None, ps_strategy=None):
+  """Returns a device function that puts variables on the ps and the rest on the worker.
+
+  To know local variables, it enters a `tf.variable_creator_scope` that stays open: on the graph
+  that is the default one when this is called, and on each other graph when the scope of
+  `tf.device` is entered there. Two limits follow:
+
+  - Neither may happen inside of a `tf.variable_creator_scope` of the caller's on the same graph,
+    unless `tf.device` or this function was already used on that graph before it: TensorFlow
+    refuses to end the caller's scope ("Exiting variable_creator_scope without proper nesting").
+  - Where the caller's own device function calls this one, in another graph than that in which
+    this was called, a local variable that is the first op there is placed like a global one.
+
+  Args:
+    ps_tasks: number of ps tasks; not looked at if `cluster` is given.
+    ps_device: device string of the ps, without a task. "": nothing is put on a ps.
+    worker_device: device string of this worker, such as "/job:worker/task:1". "": what is not
+      for the ps gets no device.
+    merge_devices: True: an inner device and this one complete each other, the inner one winning
+      field by field. False: an op that has a device from an inner scope keeps just that.
+    cluster: `tf.train.ClusterSpec`, `ClusterDef` or dict, from which the ps tasks are taken.
+    ps_ops: list of the types of op that go to the ps; None: `DEFAULT_PS_OPS`.
+    ps_strategy: callable that takes the op and returns the position of a ps task among all ps
+      tasks, 0 for the first; or "round_robin" or "greedy" (by bytes). None: round robin.
+
+  Returns:
+    Callable for `tf.device`; None if there is no ps task, as `tf.device(None)` sets nothing.
+
+  Raises:
+    TypeError: an argument has the wrong type.
+    ValueError: `ps_tasks` is negative, a device string cannot be parsed, or `ps_strategy` is no
+      name of a strategy.
+  """
+  ps_spec = _parsed("ps_device", ps_device)
+  worker_spec = _parsed("worker_device", worker_device)
+  if cluster is None:
+    tasks = _checked_range(ps_tasks)
+  else:
+    cluster_spec = tf.train.ClusterSpec(cluster)
+    tasks = cluster_spec.task_indices(ps_spec.job) if ps_spec.job in cluster_spec.jobs else []
+  ps_ops = _checked_ps_ops(ps_ops)
+  make_strategy = _strategy_maker(ps_strategy)
+  if not tasks:
+    return None
+  setter = _DeviceSetter(tasks, ps_spec, worker_spec, merge_devices, ps_ops,
+                         make_strategy(len(tasks)))
+  local_variables.install(tf.get_default_graph(), worker_spec.to_string(), replace=True)
+  return setter
+
+
+class _DeviceSetter(object):
+  """The device function; `tasks` are the indices of the ps tasks, in order."""
+
+  def __init__(self, tasks, ps_spec, worker_spec, merge_devices, ps_ops, strategy):
+    self._tasks = tasks
+    self._ps_spec = ps_spec
+    self._worker_spec = worker_spec
+    self._merge_devices = merge_devices
+    self._ps_ops = ps_ops
+    self._strategy = strategy
+
+  @property
+  def __call__(self):
+    """The function itself; whoever takes it prepares the default graph for local variables.
+
+    `tf.device` looks at the code of a callable when its scope is entered. Without that look, a
+    local variable that is the very first op in this scope, in another graph than the one in
+    which the setter was made, would be placed before the graph is prepared.
+    """
+    local_variables.install(tf.get_default_graph())
+    return self._device
+
+  def _device(self, op):
+    """Returns the device string of `op`, a `tf.Operation` or a `NodeDef`."""
+    if isinstance(op, tf.NodeDef):
+      op_type = op.op
+    else:
+      op_type = op.type
+      local_variables.install(op.graph, self._worker_spec.to_string())
+    if op.device and not self._merge_devices:
+      return op.device
+    inner = tf.DeviceSpec.from_string(op.device or "")
+    outer = self._worker_spec
+    if self._goes_to_ps(op_type, inner):
+      outer = self._ps_spec
+      if outer.job and inner.job in (None, outer.job):
+        outer = outer.replace(task=self._choose(op))
+    return outer.make_merged_spec(inner).to_string()
+
+  def _goes_to_ps(self, op_type, inner):
+    """Returns whether the device of the ps completes that of inner scopes."""
+    if not self._ps_spec.to_string() or op_type not in self._ps_ops:
+      return False
+    if op_type in load_balancing.VARIABLE_OPS and local_variables.being_made():
+      # A local variable goes there only if the caller names the job of the ps.
+      return inner.job is not None and inner.job == self._ps_spec.job
+    return True
+
+  def _choose(self, op):
+    """Returns the index of the ps task that the strategy chooses for `op`."""
+    position = self._strategy(op)
+    try:
+      position = operator.index(position)
+    except TypeError:
+      raise TypeError("ps_strategy must return the position of a ps task, an integer; "
+                      "for %s it returned %r" % (op.name, position)) from None
+    if not 0 <= position < len(self._tasks):
+      raise ValueError("ps_strategy must return the position of a ps task, 0 to %d; for %s it "
+                       "returned %d" % (len(self._tasks) - 1, op.name, position))
+    return self._tasks[position]
+
+
+def _parsed(name, device):
+  """Returns the `tf.DeviceSpec` of a device string, or raises."""
+  if device is not None and not isinstance(device, str):
+    raise TypeError("%s must be a device string such as \"/job:worker/task:0\"; got %r"
+                    % (name, device))
+  try:
+    return tf.DeviceSpec.from_string(device or "")
+  except ValueError as error:
+    raise ValueError("%s=%r is not a device string such as \"/job:worker/task:0\": %s"
+                     % (name, device, error)) from None
+
+
+def _checked_range(ps_tasks):
+  """Returns the list 0 to ps_tasks - 1, or raises."""
+  if isinstance(ps_tasks, bool) or not isinstance(ps_tasks, numbers.Integral):
+    raise TypeError("ps_tasks must be the number of ps tasks, an integer; got %r" % (ps_tasks,))
+  if ps_tasks < 0:
+    raise ValueError("ps_tasks must be at least 0, got %d" % ps_tasks)
+  return list(range(ps_tasks))
+
+
+def _checked_ps_ops(ps_ops):
+  """Returns the set of op types that go to the ps, or raises."""
+  if ps_ops is None:
+    return DEFAULT_PS_OPS
+  if isinstance(ps_ops, str) or not all(isinstance(op_type, str) for op_type in ps_ops):
+    raise TypeError("ps_ops must be a list of op types such as [\"VarHandleOp\"]; got %r"
+                    % (ps_ops,))
+  return frozenset(ps_ops)
+
+
+def _strategy_maker(ps_strategy):
+  """Returns a function from the number of ps tasks to the strategy, or raises."""
+  if ps_strategy is None:
+    return load_balancing.RoundRobinStrategy
+  if isinstance(ps_strategy, str):
+    if ps_strategy not in STRATEGIES:
+      raise ValueError("ps_strategy=%r is not known; it can be one of %s, or a callable"
+                       % (ps_strategy, ", ".join(sorted(STRATEGIES))))
+    return STRATEGIES[ps_strategy]
+  if not callable(ps_strategy):
+    raise TypeError("ps_strategy must be callable, or the name of a strategy; got %r"
+                    % (ps_strategy,))
+  return lambda num_tasks: ps_strategy

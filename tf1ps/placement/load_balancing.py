@@ -1,0 +1,119 @@
+"""Strategies that choose the ps task of a variable.
+
+A strategy is a callable that takes the op to be placed (of a variable, as a rule) and returns
+the position of a ps task, 0 <= position < num_tasks. A device setter calls it once for each op
+that goes to a ps, in the order in which the graph is built:
+
+1. `RoundRobinStrategy` counts the ops: 0, 1, ..., num_tasks - 1, 0, ...
+2. `GreedyLoadBalancingStrategy` keeps the load that each task has been given so far, and gives
+   the next op to the least loaded one; of several, to the lowest.
+
+Both depend on nothing but the order of the calls, so workers that build the same graph place it
+alike, whatever their TensorFlow. Both work with `tf.train.replica_device_setter` too.
+"""
+
+from __future__ import annotations
+
+import numbers
+
+import tensorflow.compat.v1 as tf
+
+# Ops whose output is the state of a variable; they carry the attributes "shape" and "dtype".
+VARIABLE_OPS = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"])
+
+# tf.string.size is 8 in TensorFlow 1.15 and 0 in 2.x. What the strings hold is not known when a
+# variable is placed, so each counts as much as a pointer, in every version.
+_STRING_BYTES = 8
+
+
+class RoundRobinStrategy(object):
+  """Returns the tasks one after the other, beginning with 0."""
+
+  def __init__(self, num_tasks):
+    """Starts at task 0.
+
+    Args:
+      num_tasks: number of ps tasks, at least 1.
+
+    Raises:
+      TypeError: `num_tasks` is no integer.
+      ValueError: `num_tasks` is below 1.
+    """
+    self._num_tasks = _checked_num_tasks(num_tasks)
+    self._next_task = 0
+
+  def __call__(self, op):
+    """Returns the position of the next task; `op` is not looked at."""
+    del op
+    task = self._next_task
+    self._next_task = (task + 1) % self._num_tasks
+    return task
+
+
+class GreedyLoadBalancingStrategy(object):
+  """Returns the task with the least load so far, of several the lowest.
+
+  The outcome depends on the order: big variables first balance best.
+  """
+
+  def __init__(self, num_tasks, load_fn):
+    """Starts with a load of 0 on each task.
+
+    Args:
+      num_tasks: number of ps tasks, at least 1.
+      load_fn: callable that takes an op and returns its load, a number in a unit of its own
+        choice; `byte_size_load_fn` counts bytes.
+
+    Raises:
+      TypeError: `num_tasks` is no integer, or `load_fn` not callable.
+      ValueError: `num_tasks` is below 1.
+    """
+    self._loads = [0] * _checked_num_tasks(num_tasks)
+    if not callable(load_fn):
+      raise TypeError("load_fn must be callable, as byte_size_load_fn is; got %r" % (load_fn,))
+    self._load_fn = load_fn
+
+  def __call__(self, op):
+    """Returns the position of the least loaded task, and adds the load of `op` to it."""
+    load = self._load_fn(op)
+    task = self._loads.index(min(self._loads))
+    self._loads[task] += load
+    return task
+
+
+def byte_size_load_fn(op):
+  """Returns the bytes of the variable that `op` holds.
+
+  Args:
+    op: `tf.Operation`. The op of a ref variable (`VariableV2`) or of a resource variable
+      (`VarHandleOp`); any other op, that of a mutable table for example, counts 0, for its
+      size is known at run time only.
+
+  Returns:
+    Elements of the shape times bytes of an element; an element of type string counts 8.
+
+  Raises:
+    TypeError: `op` is no operation.
+    ValueError: the variable's shape is not fully known.
+  """
+  if not isinstance(op, tf.Operation):
+    raise TypeError("byte_size_load_fn takes a tf.Operation, the .op of a variable; got %r" % (op,))
+  if op.type not in VARIABLE_OPS:
+    return 0
+  shape = tf.TensorShape(op.get_attr("shape"))
+  if not shape.is_fully_defined():
+    raise ValueError(
+        "variable %s has the shape %s, so its bytes are not known when it is placed: give it "
+        "a full shape, or place it by round robin" % (op.name, shape))
+  dtype = tf.as_dtype(op.get_attr("dtype")).base_dtype
+  element_bytes = _STRING_BYTES if dtype == tf.string else dtype.size
+  return shape.num_elements() * element_bytes
+
+
+def _checked_num_tasks(num_tasks):
+  """Returns `num_tasks` as an int, or raises."""
+  if isinstance(num_tasks, bool) or not isinstance(num_tasks, numbers.Integral):
+    raise TypeError("num_tasks must be the number of ps tasks, an integer; got %r" % (num_tasks,))
+  if num_tasks < 1:
+    raise ValueError("num_tasks must be at least 1, got %d" % num_tasks)
+  return int(num_tasks)

@@ -1,0 +1,87 @@
+"""The load table: how many variables and bytes each task was given.
+
+`load_table` reads the graph as it was built; `format_table` makes the text that is printed at
+start. The slots of the optimizer are variables too and count where they landed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.placement import load_balancing
+
+_HEADER = ("ps", "variables", "bytes", "share")
+
+
+class TaskLoad(NamedTuple):
+  """What one task holds."""
+  task: str  # "/job:ps/task:0"; "" for variables whose device names no job
+  variables: int  # number of variables
+  bytes: int  # what they take together; a variable whose shape is not fully known counts 0
+
+
+def load_table(variables=None, graph=None):
+  """Returns the variables and bytes of each task that holds a variable.
+
+  Args:
+    variables: list of variables, ref or resource; None: the global variables of `graph`.
+    graph: `tf.Graph`; None: the default graph. Not looked at if `variables` is given.
+
+  Returns:
+    List of `TaskLoad`, ordered by job and index; variables without a job come first.
+
+  Raises:
+    TypeError: one of `variables` is not a variable with an op of its own.
+  """
+  if variables is None:
+    graph = tf.get_default_graph() if graph is None else graph
+    variables = graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+  loads = {}
+  for variable in variables:
+    if not isinstance(getattr(variable, "op", None), tf.Operation):
+      raise TypeError("load_table takes variables with an op, as tf.global_variables() lists "
+                      "them (of a partitioned variable its parts); got %r" % (variable,))
+    spec = tf.DeviceSpec.from_string(variable.device or "")
+    # The key sorts task 2 before task 10, and a job without a task before its tasks.
+    key = (spec.job or "", -1 if spec.task is None else spec.task)
+    count, size = loads.get(key, (0, 0))
+    loads[key] = (count + 1, size + _bytes_if_known(variable.op))
+  return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
+
+
+def format_table(rows):
+  """Returns the load table as aligned text.
+
+  Args:
+    rows: list of `TaskLoad`.
+
+  Returns:
+    A line of headings and a line a task, without a line break at the end: task, number of
+    variables, bytes, and the share in the bytes of all rows, in percent.
+  """
+  total = sum(row.bytes for row in rows)
+  lines = [_HEADER]
+  for row in rows:
+    share = 100.0 * row.bytes / total if total else 0.0
+    lines.append((row.task or "(not placed)", str(row.variables), "{:,}".format(row.bytes),
+                  "%.1f%%" % share))
+  widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
+  return "\n".join(
+      "  ".join([line[0].ljust(widths[0])]
+                + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])])
+      for line in lines)
+
+
+def _bytes_if_known(op):
+  """Returns the bytes of the variable that `op` holds, 0 if its shape does not tell."""
+  try:
+    return load_balancing.byte_size_load_fn(op)
+  except ValueError:
+    return 0
+
+
+def _task_name(job, task):
+  """Returns "/job:ps/task:0", as far as job and task are known."""
+  return tf.DeviceSpec(job=job or None, task=None if task < 0 else task).to_string()
