@@ -1,0 +1,25 @@
+"""A launcher for the tests: `launcher_program.py [MODULE] NAME:FUNCTION:ARG,ARG ...`."""
+from __future__ import annotations
+
+import sys
+
+from tests.launch import sample_tasks
+from tf1ps.launch import local, tasks
+
+
+def make_task(text):
+  name, function, args = text.split(":")
+  args = [float(arg) if arg[0].isdigit() else arg for arg in args.split(",") if arg]
+  return tasks.LocalTask(name, getattr(sample_tasks, function), tuple(args))
+
+
+def main(argv):
+  local_tasks = [make_task(text) for text in argv if ":" in text]
+  jobs = [task.name.split()[0] for task in local_tasks]
+  return local.run_local(
+      lambda addresses: local_tasks, jobs.count("ps"), jobs.count("worker"), "evaluator" in jobs,
+      None, preload=[text for text in argv if ":" not in text])
+
+
+if __name__ == "__main__":
+  sys.exit(main(sys.argv[1:]))

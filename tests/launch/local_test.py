@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.launch import sample_tasks
+from tf1ps.launch import attempt, local
+from tf1ps.launch.tasks import LocalTask
+
+
+def run(make_tasks, num_ps, num_workers, log_dir, evaluator=False, **kwargs):
+  """Runs tasks, which are a list or made of addresses; returns (exit code, lines)."""
+  lines = []
+  make = make_tasks if callable(make_tasks) else lambda addresses: make_tasks
+  log_dir = None if log_dir is None else str(log_dir)
+  code = local.run_local(make, num_ps, num_workers, evaluator, log_dir, log=lines.append, **kwargs)
+  return code, lines
+
+
+def stay(name, folder, function=sample_tasks.stay):
+  return LocalTask(name, function, (str(folder / name),))
+
+
+def kill_when_started(folder, names, killed, number=signal.SIGKILL):
+  """Signals one of the tasks, from a thread, when all have written their process ids.
+
+  Returns:
+    A list that then has these ids.
+  """
+  pids = []
+
+  def wait_and_kill():
+    found = [int(sample_tasks.read_when_there(folder / name)) for name in names]
+    pids.extend(found)
+    os.kill(found[names.index(killed)], number)
+
+  threading.Thread(target=wait_and_kill).start()
+  return pids
+
+
+def test_twenty_tasks(tmp_path):
+  names = ["ps %d" % i for i in range(4)] + ["worker %d" % i for i in range(16)]
+  code, lines = run([LocalTask(name, sample_tasks.write_to_both_streams, (i,))
+                     for i, name in enumerate(names)], 4, 16, tmp_path / "logs")
+  assert code == 0
+  assert lines[0].startswith("tf1ps-local: started ps 0 (process ")
+  assert lines[0].endswith("; logs in %s" % (tmp_path / "logs"))
+  assert re.match(r"tf1ps-local: ok, 4 ps and 16 workers, \d+\.\d s$", lines[-1])
+  for i, name in enumerate(names):
+    expected = ["hello from %d" % i, "Grüße", "descriptor", "from C"]
+    shown = [line for line in lines if line.startswith("[%s] " % name)]
+    assert shown == ["[%s] %s" % (name, line) for line in expected]
+    log = (tmp_path / "logs" / (name.replace(" ", "-") + ".log")).read_bytes().decode("utf-8")
+    assert log.splitlines()[1:] == expected
+
+
+@pytest.mark.parametrize("killed", ["ps 0", "worker 1", "evaluator 0"])
+def test_a_task_that_is_killed_ends_the_others(tmp_path, killed):
+  names = ["ps 0", "worker 0", "worker 1", "evaluator 0"]
+  pids = kill_when_started(tmp_path, names, killed)
+  begin = time.monotonic()
+  code, lines = run([stay(name, tmp_path) for name in names], 1, 2, tmp_path, evaluator=True)
+  assert code == 1
+  assert time.monotonic() - begin < 10
+  described = "%s was killed by SIGKILL (%s)" % (
+      killed, tmp_path / (killed.replace(" ", "-") + ".log"))
+  assert lines[1:-1] == ["tf1ps-local: %s: ending the others" % described]
+  assert re.match(re.escape("tf1ps-local: failed: %s, " % described) + r"\d+\.\d s$", lines[-1])
+  assert len(pids) == 4 and not any(map(sample_tasks.lives, pids))
+
+
+def test_the_cause_is_named_and_not_its_consequences(tmp_path):
+  code, lines = run([
+      stay("ps 0", tmp_path),
+      LocalTask("worker 0", sample_tasks.note_signal, (str(tmp_path / "noted"), 0.1, 9)),
+      LocalTask("worker 1", sample_tasks.leave_by_when, ("raise", str(tmp_path / "noted.pid")))],
+                    1, 2, None)
+  assert code == 1
+  assert (tmp_path / "noted").exists()  # Worker 0 had its time; it ended with 9, which is no news.
+  last = lines.index("tf1ps-local: last lines of worker 1:")
+  assert lines[last + 1] == "tf1ps-local:   Traceback (most recent call last):"
+  assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
+  assert lines[-1].startswith("tf1ps-local: failed: worker 1 ended with exit code 1, ")
+
+
+def test_all_output_comes_before_the_word_of_the_end(tmp_path, monkeypatch):
+  monkeypatch.setattr(attempt, "_DRAIN", 20.0)
+  lines = []
+
+  def slow_log(line):
+    threading.Event().wait(0.01)
+    lines.append(line)
+
+  worker = LocalTask("worker 0", sample_tasks.leave_by, ("many lines",))
+  assert local.run_local(lambda addresses: [worker, stay("worker 1", tmp_path)], 0, 2, False, None,
+                         log=slow_log) == 1
+  assert lines[1:31] == ["[worker 0] line"] * 30
+  assert lines[31] == "tf1ps-local: worker 0 ended with exit code 7: ending the others"
+
+
+def test_tasks_that_do_not_obey_are_killed(tmp_path, monkeypatch):
+  monkeypatch.setattr(attempt, "_WORKERS_AFTER_FAILURE", 0.4)
+  monkeypatch.setattr(attempt, "_OTHERS", 0.3)
+  names = ["ps 0", "worker 0", "worker 1"]
+  pids = kill_when_started(tmp_path, names, "worker 1", signal.SIGUSR1)
+  code, lines = run([stay("ps 0", tmp_path, sample_tasks.stay_deaf),
+                     stay("worker 0", tmp_path, sample_tasks.stay_deaf),
+                     stay("worker 1", tmp_path)], 1, 2, None)
+  assert code == 1
+  assert lines[1:-1] == [
+      "tf1ps-local: worker 1 was killed by SIGUSR1: ending the others",
+      "tf1ps-local: worker 0 did not leave within 0.4 s of SIGTERM: killed",
+      "tf1ps-local: ps 0 did not leave within 0.3 s of SIGTERM: killed"]
+  assert not any(map(sample_tasks.lives, pids))
+
+
+def test_the_limits_after_a_failure_stay_below_ten_seconds():
+  assert (attempt._WORKERS_AFTER_FAILURE + attempt._OTHERS + 2 * attempt._KILLED
+          + 3 * attempt._DRAIN) < 10
+
+
+def test_a_ps_that_does_not_leave_is_a_failure(tmp_path):
+  code, lines = run([stay("ps 0", tmp_path), LocalTask("ps 1", sample_tasks.answer),
+                     LocalTask("worker 0", sample_tasks.wait_for, (str(tmp_path / "ps 0"),))],
+                    2, 1, None, grace=0.2)
+  assert code == 1
+  assert lines[-1].startswith(
+      "tf1ps-local: failed: ps 0 did not leave within 0.2 s after the last worker, ")
+  assert not sample_tasks.lives(int((tmp_path / "ps 0").read_text()))
+
+
+def test_a_ps_that_leaves_within_its_grace_is_none(tmp_path):
+  code, lines = run([
+      LocalTask("ps 0", sample_tasks.wait_for, (str(tmp_path / "first"),)),
+      LocalTask("worker 0", sample_tasks.answer),
+      LocalTask("worker 1", sample_tasks.write_and_leave, (str(tmp_path / "first"),)),
+      LocalTask("evaluator 0", sample_tasks.wait_for, (str(tmp_path / "first"),))],
+                    1, 2, None, evaluator=True)
+  assert code == 0
+  assert lines[-1].startswith("tf1ps-local: ok, 1 ps, 2 workers and 1 evaluator, ")
+
+
+class Thief(object):
+  """Makes tasks, and takes the first ps's port before they start, `times` times."""
+
+  def __init__(self, make_task, times):
+    self.addresses = []
+    self._make_task = make_task
+    self._sockets = [socket.socket() for _ in range(times)]
+
+  def __call__(self, addresses):
+    self.addresses.append(addresses)
+    if len(self.addresses) <= len(self._sockets):
+      self._sockets[len(self.addresses) - 1].bind(("", port_of(addresses["ps"][0])))
+      self._sockets[len(self.addresses) - 1].listen(1)
+    return [self._make_task(job, index, addresses)
+            for job in ("ps", "worker") for index in range(len(addresses[job]))]
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused):
+    for taken in self._sockets:
+      taken.close()
+
+
+def port_of(address):
+  host, port = address.split(":")
+  assert host == "127.0.0.1"
+  return int(port)
+
+
+def make_binding(folder):
+  """Tasks that bind; a worker ends when the file is there, which the last worker writes."""
+  def make_task(job, index, addresses):
+    return LocalTask("%s %d" % (job, index), sample_tasks.bind,
+                     (port_of(addresses[job][index]), str(folder / "end"),
+                      job == "worker" and index == len(addresses["worker"]) - 1))
+  return make_task
+
+
+def test_a_taken_port_costs_a_try(tmp_path):
+  (tmp_path / "end").write_text("")
+  with Thief(make_binding(tmp_path), 2) as thief:
+    code, lines = run(thief, 2, 2, tmp_path)
+  assert code == 0
+  retries = [line for line in lines if "starting all tasks again" in line]
+  assert retries == [
+      "tf1ps-local: ps 0 found its port taken (%s); starting all tasks again with new "
+      "ports, try %d of 5" % (tmp_path / "ps-0.log", i) for i in (2, 3)]
+  assert len(thief.addresses) == 3
+  assert len({addresses["ps"][0] for addresses in thief.addresses}) == 3
+  assert (tmp_path / "ps-0.log").read_text().count("----\n") == 3
+
+
+def test_a_taken_port_may_have_others_fail_first(tmp_path):
+  starts = []
+
+  def make_tasks(addresses):
+    starts.append(addresses)
+    if len(starts) == 2:
+      return [LocalTask(name, sample_tasks.answer) for name in ("ps 0", "worker 0")]
+    noted = str(tmp_path / "noted")
+    return [LocalTask("ps 0", sample_tasks.note_signal, (noted, 0, 98)),
+            LocalTask("worker 0", sample_tasks.leave_by_when, ("exit 7", noted + ".pid"))]
+
+  code, lines = run(make_tasks, 1, 1, None)
+  assert (code, len(starts)) == (0, 2)
+  assert lines[1] == "tf1ps-local: worker 0 ended with exit code 7: ending the others"
+  assert lines[2].startswith("tf1ps-local: ps 0 found its port taken; starting all tasks")
+
+
+def test_tries_have_an_end(tmp_path):
+  with Thief(make_binding(tmp_path), 2) as thief:
+    code, lines = run(thief, 1, 1, None, tries=2)
+  assert code == 1 and len(thief.addresses) == 2
+  assert lines[-1].startswith("tf1ps-local: failed: ps 0 found its port taken, ")
+
+
+def test_tensorflow_servers(tmp_path):
+  def make_task(job, index, addresses):
+    return LocalTask("%s %d" % (job, index), sample_tasks.serve,
+                     (job, index, addresses, str(tmp_path / "end")))
+  with Thief(make_task, 1) as thief:
+    code, lines = run(thief, 1, 2, tmp_path, preload=["tensorflow.compat.v1"])
+  assert code == 0, "\n".join(lines)
+  assert len(thief.addresses) == 2
+  told, = [line for line in lines if line.startswith("[worker 1] v is 42")]
+  # Forked from one process, the servers still are told apart by TensorFlow's own random numbers.
+  numbers = re.match(r"\[worker 1\] v is 42, (\d+) devices, (\d+) incarnations", told).groups()
+  assert numbers[0] == numbers[1] and int(numbers[0]) >= 3
+
+
+def test_an_import_that_fails_is_told(tmp_path):
+  code, lines = run([LocalTask("worker 0", sample_tasks.answer)], 0, 1, None,
+                    preload=["no_such_module_at_all"])
+  assert code == 1
+  assert lines[0] == "tf1ps-local: Traceback (most recent call last):"
+  assert lines[-1].startswith(
+      "tf1ps-local: failed: ModuleNotFoundError: No module named 'no_such_module_at_all', ")
+
+
+def test_a_fork_server_that_is_killed_ends_the_job(tmp_path):
+  def kill_parent():
+    os.kill(int(sample_tasks.read_when_there(tmp_path / "parent")), signal.SIGKILL)
+  threading.Thread(target=kill_parent).start()
+  code, lines = run([stay("ps 0", tmp_path),
+                     LocalTask("worker 0", sample_tasks.tell_parent, (str(tmp_path / "parent"),))],
+                    1, 1, None)
+  assert code == 1
+  assert re.match(r"tf1ps-local: failed: The fork server \(process \d+\), which .*, is gone\., ",
+                  lines[-1])
+  assert sample_tasks.wait_until(
+      lambda: not sample_tasks.lives(int((tmp_path / "ps 0").read_text())))
+
+
+def test_tasks_other_than_announced_are_refused(tmp_path):
+  with pytest.raises(ValueError, match="should be ps 0, worker 0, but are worker 0."):
+    run([LocalTask("worker 0", sample_tasks.answer)], 1, 1, None)
+  with pytest.raises(ValueError, match="worker 1 cannot be sent"):
+    run([stay("worker 0", tmp_path), LocalTask("worker 1", lambda: 0)], 0, 2, None)
+
+
+@pytest.mark.parametrize("name, value", [
+    ("num_ps", -1), ("num_workers", 0), ("tries", 0), ("grace", -1.0)])
+def test_arguments_out_of_range_are_refused(name, value):
+  arguments = dict(dict(num_ps=1, num_workers=1, evaluator=False, log_dir=None), **{name: value})
+  with pytest.raises(ValueError, match="%s must be . or more, not %r" % (name, value)):
+    local.run_local(lambda addresses: [], **arguments)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+from tests.launch import sample_tasks
+from tf1ps.launch import output, screen
+from tf1ps.launch.tasks import TaskProcess
+
+
+class Pipes(object):
+  """Two tasks' pipes, read by an `Output`; a line takes `seconds` to be shown."""
+
+  def __init__(self, log_dir, seconds=0):
+    self.lines = []
+    self.seconds = seconds
+    processes, self.ends = [], []
+    for index in (0, 1):
+      read_end, write_end = os.pipe()
+      processes.append(TaskProcess("worker %d" % index, 4000 + index, read_end))
+      self.ends.append(write_end)
+    self.output = output.Output(processes, screen.Screen(self.log), log_dir)
+
+  def log(self, line):
+    threading.Event().wait(self.seconds)
+    self.lines.append(line)
+
+  def end(self):
+    for end in self.ends:
+      os.close(end)
+    self.output.close(10)
+
+
+@pytest.fixture
+def pipes(tmp_path):
+  return Pipes(str(tmp_path))
+
+
+def log_of(folder, index):
+  """A log file's bytes below the last separator."""
+  with open(str(folder / ("worker-%d.log" % index)), "rb") as log:
+    return log.read().rpartition(b" ----\n")[2]
+
+
+def test_complete_lines_are_shown_with_the_tasks_name(pipes, tmp_path):
+  os.write(pipes.ends[0], b"first\nsec")
+  assert sample_tasks.wait_until(lambda: pipes.lines)
+  os.write(pipes.ends[1], b"other\n")
+  assert sample_tasks.wait_until(lambda: len(pipes.lines) == 2)
+  os.write(pipes.ends[0], b"ond\n\nlast")
+  pipes.end()
+  assert pipes.lines == [
+      "[worker 0] first", "[worker 1] other", "[worker 0] second", "[worker 0] ",
+      "[worker 0] last"]
+  assert log_of(tmp_path, 0) == b"first\nsecond\n\nlast"
+  assert log_of(tmp_path, 1) == b"other\n"
+
+
+@pytest.mark.parametrize("written, shown", [
+    (b"10%\r 50%\r100%\n", ["100%"]), (b"windows\r\n", ["windows"]), (b"10%\r20%\r", ["20%"]),
+    (b"a\xff\x00\xfe\n", ["a\ufffd\x00\ufffd"]), ("Grüße\n".encode("utf-8"), ["Grüße"]),
+    (b"\r\n", [""])])
+def test_what_was_to_be_seen_last_is_shown_and_all_is_logged(pipes, tmp_path, written, shown):
+  os.write(pipes.ends[0], written)
+  pipes.end()
+  assert pipes.lines == ["[worker 0] " + text for text in shown]
+  assert log_of(tmp_path, 0) == written
+
+
+def test_a_letter_may_arrive_in_two_pieces(pipes):
+  os.write(pipes.ends[0], b"Gr\xc3")
+  os.write(pipes.ends[1], b"seen\n")
+  assert sample_tasks.wait_until(lambda: pipes.lines)
+  os.write(pipes.ends[0], b"\xbc\n")
+  pipes.end()
+  assert pipes.lines == ["[worker 1] seen", "[worker 0] Grü"]
+
+
+def test_much_output_is_complete(pipes, tmp_path):
+  with open(str(tmp_path / "numbers"), "wb") as numbers:
+    numbers.write(b"".join(b"%d\n" % i for i in range(100000)))
+  with open(str(tmp_path / "numbers"), "rb") as numbers:
+    subprocess.run(["cat"], stdin=numbers, stdout=pipes.ends[0], check=True)
+  pipes.end()
+  assert pipes.lines == ["[worker 0] %d" % i for i in range(100000)]
+  assert log_of(tmp_path, 0) == (tmp_path / "numbers").read_bytes()
+
+
+def test_a_line_without_end_is_shown_in_pieces(pipes, tmp_path):
+  text = b"x" * 300000
+  subprocess.run(["cat"], input=text, stdout=pipes.ends[0], check=True)
+  pipes.end()
+  assert "".join(line[len("[worker 0] "):] for line in pipes.lines).encode() == text
+  assert 2 <= len(pipes.lines) <= 5
+  assert log_of(tmp_path, 0) == text
+
+
+def test_last_lines_leave_progress_out(pipes):
+  os.write(pipes.ends[0], b"".join(b"line %d\nprogress: step %d\n" % (i, i) for i in range(30)))
+  pipes.end()
+  assert pipes.output.last_lines("worker 0", 3) == ["line 27", "line 28", "line 29"]
+  assert pipes.output.last_lines("worker 1", 3) == []
+  assert "[worker 0] progress: step 29" in pipes.lines
+
+
+def test_a_second_start_continues_the_file(tmp_path):
+  for text in (b"one\n", b"two"):
+    pipes = Pipes(str(tmp_path))
+    os.write(pipes.ends[0], text)
+    pipes.end()
+  lines = (tmp_path / "worker-0.log").read_text().splitlines()
+  assert [line for line in lines if not line.startswith("----")] == ["one", "", "two"]
+  first, second = [line for line in lines if line.startswith("----")]
+  assert first.startswith("---- worker 0, process 4000, started 2") and first.endswith(" ----")
+  assert second.startswith("---- worker 0, process 4000, started 2")
+
+
+def test_a_pipe_that_somebody_holds_open_ends_within_the_limit(pipes, tmp_path):
+  os.close(pipes.ends.pop())
+  os.write(pipes.ends[0], b"complete\npartial")
+  assert pipes.output.wait_end("worker 1", 10)
+  assert not pipes.output.wait_end("worker 0", 0.1)
+  pipes.output.close(0.1)
+  pipes.output.close(0.1)
+  assert pipes.output.wait_end("worker 0", 0)
+  assert pipes.lines == ["[worker 0] complete", "[worker 0] partial"]
+  assert log_of(tmp_path, 0) == b"complete\npartial"
+  os.close(pipes.ends[0])
+
+
+def test_a_slow_screen_gets_all_lines():
+  pipes = Pipes(None, seconds=0.005)
+  os.write(pipes.ends[0], b"line\n" * 100)
+  for end in pipes.ends:
+    os.close(end)
+  pipes.output.close(0.2)
+  assert len(pipes.lines) == 100
+
+
+def test_a_task_that_never_stops_writing_is_left_behind():
+  pipes = Pipes(None)
+  with subprocess.Popen(["yes"], stdout=pipes.ends[0]) as process:
+    assert sample_tasks.wait_until(lambda: pipes.lines)
+    begin = time.monotonic()
+    pipes.output.close(0.05)
+    assert time.monotonic() - begin < 5
+    process.kill()
+  for end in pipes.ends:
+    os.close(end)
+
+
+def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path):
+  (tmp_path / "worker-0.log").symlink_to("/dev/full")
+  pipes = Pipes(str(tmp_path))
+  os.write(pipes.ends[0], b"one\ntwo\n")
+  pipes.end()
+  assert pipes.lines[0].startswith("cannot write %s any more: " % (tmp_path / "worker-0.log"))
+  assert pipes.lines[1:] == ["[worker 0] one", "[worker 0] two"]
+
+
+def test_without_a_folder_there_are_no_files(tmp_path):
+  pipes = Pipes(None)
+  os.write(pipes.ends[0], b"one\n")
+  pipes.end()
+  assert pipes.lines == ["[worker 0] one"]
+  assert list(tmp_path.iterdir()) == []

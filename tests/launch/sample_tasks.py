@@ -1,0 +1,216 @@
+"""What the tests of this folder run as tasks, and what they look at processes with."""
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+LIMIT = 60.0  # seconds; a task that a test forgot ends by itself
+
+
+def wait_until(condition, limit=20.0):
+  """Waits for a condition; returns its value, a false one after `limit` seconds."""
+  pause = threading.Event()
+  end = time.monotonic() + limit
+  while not condition() and time.monotonic() < end:
+    pause.wait(0.01)
+  return condition()
+
+
+def lives(pid):
+  """Whether a process runs or is stopped; one that has ended and was not reaped does not."""
+  try:
+    return pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] != "Z"
+  except OSError:
+    return False
+
+
+def is_stopped(pid):
+  return pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def write_whole(path, text):
+  """Writes a file that appears with all of its text."""
+  with open(path + ".part", "w") as part:
+    part.write(str(text))
+  os.rename(path + ".part", path)
+
+
+def _descriptors():
+  """This process's open pipes and sockets."""
+  return [name for name in os.listdir("/proc/self/fd")
+          if os.path.exists("/proc/self/fd/" + name)
+          and os.readlink("/proc/self/fd/" + name).startswith(("pipe:", "socket:"))]
+
+
+# The tasks.
+
+
+def answer(value=None):
+  return value
+
+
+def leave_by(kind):
+  if kind == "exit":
+    sys.exit()
+  if kind == "exit 7":
+    sys.exit(7)
+  if kind == "exit text":
+    sys.exit("nothing to do")
+  if kind == "raise":
+    raise ValueError("no such digit")
+  if kind == "many lines":
+    print("\n".join(["line"] * 30))
+    sys.exit(7)
+  if kind == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write_to_both_streams(index):
+  """Writes by Python, by the descriptor, and by C; the last of it without line end."""
+  print("hello from %d" % index)
+  sys.stderr.write("Grüße\n")
+  os.write(1, b"descriptor\n")
+  ctypes.CDLL(None).printf(b"from C")
+
+
+def tell(path):
+  """Writes down what the process finds itself in."""
+  import numpy as np
+  write_whole(path, repr({
+      "pid": os.getpid(), "group": os.getpgrp(), "ppid": os.getppid(), "argv": sys.argv,
+      "env": {name: os.environ.get(name) for name in ("LAUNCH_SET", "LAUNCH_GONE")},
+      "stdin": sys.stdin.read(), "draw": np.random.randint(1 << 30),
+      "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+      "pipes": sorted({os.readlink("/proc/self/fd/" + name) for name in _descriptors()}),
+      "sigint": signal.getsignal(signal.SIGINT) is signal.default_int_handler}))
+
+
+def leave_a_thread_running():
+  threading.Thread(target=threading.Event().wait, args=(LIMIT,)).start()
+  return 3
+
+
+def stay(path):
+  """Writes its process id to a file, and stays."""
+  write_whole(path, os.getpid())
+  threading.Event().wait(LIMIT)
+  return 5
+
+
+def stay_deaf(path):
+  """As `stay`, and hears no SIGTERM and no SIGINT."""
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+  return stay(path)
+
+
+def start_child(path, then_leave=False):
+  """Starts a process that holds the output open, deaf to SIGHUP; notes both process ids."""
+  child = subprocess.Popen(
+      ["sh", "-c", "trap '' HUP INT; exec sleep %g" % LIMIT])
+  write_whole(path, "%d %d" % (os.getpid(), child.pid))
+  print("child started")
+  if not then_leave:
+    threading.Event().wait(LIMIT)
+
+
+def leave_by_when(kind, path):
+  read_when_there(path)
+  leave_by(kind)
+
+
+def note_signal(path, seconds, code=0):
+  """Waits for a signal; then takes some seconds to leave; notes signal, begin and end of that."""
+  heard = threading.Event()
+  numbers = []
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: (numbers.append(number), heard.set()))
+  write_whole(path + ".pid", os.getpid())
+  wait_until(heard.is_set, LIMIT)
+  begin = time.monotonic()
+  threading.Event().wait(seconds)
+  write_whole(path, "%d %r %r" % (numbers[0], begin, time.monotonic()))
+  return code
+
+
+def wait_for(path, code=0):
+  """Waits for a file, then leaves."""
+  return code if wait_until(lambda: os.path.exists(path), LIMIT) else 4
+
+
+def write_and_leave(path):
+  write_whole(path, "")
+
+
+def tell_parent(path):
+  write_whole(path, os.getppid())
+  threading.Event().wait(LIMIT)
+
+
+def bind(port, path, writes):
+  """Binds a port as a server does, says 98 if it is taken; else writes a file, or waits for it."""
+  from tf1ps.compat import exit_codes
+  listener = socket.socket()
+  try:
+    listener.bind(("", port))
+  except OSError:
+    return exit_codes.EXIT_PORT_TAKEN
+  listener.listen(1)
+  if writes:
+    write_whole(path, "")
+  return wait_for(path)
+
+
+def serve(job, index, spec, path):
+  """A task with a TensorFlow server: the last worker adds on the ps; all wait for its file."""
+  import tensorflow.compat.v1 as tf
+
+  from tf1ps.compat import exit_codes
+  tf.disable_v2_behavior()
+  try:
+    server = tf.train.Server(spec, job_name=job, task_index=index)
+  except tf.errors.OpError:
+    return exit_codes.EXIT_PORT_TAKEN
+  if job == "worker" and index == len(spec["worker"]) - 1:
+    with tf.device("/job:ps/task:0"):
+      v = tf.get_variable("v", initializer=40, use_resource=True)
+      step = v.assign_add(2)
+    with tf.Session(server.target) as sess:
+      sess.run(v.initializer)
+      result = sess.run(step)
+      devices = [device.incarnation for device in sess.list_devices()]
+    print("v is %d, %d devices, %d incarnations" % (result, len(devices), len(set(devices))))
+    write_whole(path, result)
+  return wait_for(path)
+
+
+# What looks at tasks from outside.
+
+
+def wait_exit(server, process, limit=20.0):
+  """Takes news of a fork server until a task has ended; returns its exit code."""
+  def ended():
+    server.take()
+    return process.exit_code is not None
+  wait_until(ended, limit)
+  return process.exit_code
+
+
+def read_output(process):
+  """Reads a task's output to its end."""
+  with os.fdopen(process.output, "rb") as output:
+    return output.read()
+
+
+def read_when_there(path, limit=20.0):
+  """Returns the text of a file, once it is there."""
+  assert wait_until(lambda: os.path.exists(str(path)), limit), "no %s" % path
+  with open(str(path)) as text:
+    return text.read()

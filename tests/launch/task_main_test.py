@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import ast
+import signal
+
+import pytest
+
+from tests.launch import sample_tasks
+from tf1ps.launch import fork_server
+from tf1ps.launch.tasks import LocalTask
+
+
+@pytest.fixture(scope="module")
+def server():
+  with pytest.MonkeyPatch.context() as patch:
+    patch.delenv("PYTHONUNBUFFERED", raising=False)  # It would unbuffer C's stdout, too.
+    with fork_server.ForkServer(["numpy.random"]) as started:
+      yield started
+
+
+def run(server, function, *args, **kwargs):
+  """Runs a task to its end; returns (exit code, output)."""
+  process = server.start_task(LocalTask("worker 0", function, args, **kwargs))
+  output = sample_tasks.read_output(process)
+  return sample_tasks.wait_exit(server, process), output.decode("utf-8")
+
+
+@pytest.mark.parametrize("value, code, output", [
+    (None, 0, ""), (0, 0, ""), (98, 98, ""), (True, 1, ""),
+    (256, 1, "exit code of 0 to 255, not 256"), ("0", 1, "TypeError")])
+def test_the_result_is_the_exit_code(server, value, code, output):
+  result = run(server, sample_tasks.answer, value)
+  assert result[0] == code
+  assert output in result[1]
+
+
+@pytest.mark.parametrize("kind, code, output", [
+    ("exit", 0, ""), ("exit 7", 7, ""), ("exit text", 1, "nothing to do\n"),
+    ("kill", -signal.SIGKILL, "")])
+def test_other_ways_to_leave(server, kind, code, output):
+  assert run(server, sample_tasks.leave_by, kind) == (code, output)
+
+
+def test_an_exception_leaves_its_traceback(server):
+  code, output = run(server, sample_tasks.leave_by, "raise")
+  assert code == 1
+  assert output.startswith("Traceback") and output.endswith("ValueError: no such digit\n")
+  assert "in leave_by" in output
+
+
+def test_all_output_arrives_in_order(server):
+  assert run(server, sample_tasks.write_to_both_streams, 4) == (
+      0, "hello from 4\nGrüße\ndescriptor\nfrom C")
+
+
+def test_a_thread_does_not_hold_it_up(server):
+  assert run(server, sample_tasks.leave_a_thread_running) == (3, "")
+
+
+def test_a_process_of_its_own(server, tmp_path, monkeypatch):
+  monkeypatch.setenv("LAUNCH_GONE", "yes")  # The server is older: its tasks must not see this.
+  found = []
+  for index in range(2):
+    path = str(tmp_path / str(index))
+    assert run(server, sample_tasks.tell, path, env={
+        "LAUNCH_SET": str(index), "LAUNCH_GONE": None}) == (0, "")
+    found.append(ast.literal_eval(sample_tasks.read_when_there(path)))
+  for index, told in enumerate(found):
+    assert told["env"] == {"LAUNCH_SET": str(index), "LAUNCH_GONE": None}
+    assert told["group"] == told["pid"] and told["ppid"] == server.pid
+    assert told["stdin"] == "" and told["blocked"] == [] and told["sigint"]
+    assert len(told["pipes"]) == 2  # Its output, and the lifeline.
+  assert found[0]["draw"] != found[1]["draw"]

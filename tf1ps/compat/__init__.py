@@ -1,0 +1,1 @@
+"""What differs between TensorFlow versions, and what current TensorFlow took away."""

@@ -1,0 +1,1 @@
+"""Starts the tasks of a job on this machine, watches them, and ends them."""

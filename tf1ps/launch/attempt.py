@@ -1,0 +1,236 @@
+"""One start of all tasks of a job: started, watched, ended.
+
+1. All tasks are started, their outputs read.
+2. The launcher waits until the workers have ended, then for the ps, then for the evaluator. It
+   stops waiting when a task fails, when a limit has passed, or when a signal asks it to end.
+3. What still runs is ended: first the workers, so that the chief can save what the ps hold, then
+   ps and evaluator; politely, and killed after a limit.
+
+A task that fails makes others fail: the first one is the cause. Of those that the launcher saw at
+once, one that a signal killed comes before one that chose its exit code.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import os
+import signal
+import time
+from typing import List, NamedTuple, Optional, Sequence
+
+from tf1ps.compat import exit_codes
+from tf1ps.launch import fork_server, tasks
+from tf1ps.launch import interrupts as interrupts_lib
+from tf1ps.launch import output as output_lib
+from tf1ps.launch import screen as screen_lib
+
+# Seconds for the workers to leave: after a failure, and after a signal to the launcher, when a
+# save is worth waiting for. Then for ps and evaluator. For killed processes to be gone. For the
+# last output. After a failure their sum, at worst, is 9.5 s.
+_WORKERS_AFTER_FAILURE = 4.0
+_WORKERS_AFTER_SIGNAL = 15.0
+_OTHERS = 2.0
+_KILLED = 1.0
+_DRAIN = 0.5
+# Seconds that an evaluator has after the ps have left: its last evaluation may be a long one.
+_EVALUATOR = 3600.0
+# How many of a failed task's last lines are shown again at the end.
+_REPORT_LINES = 10
+
+PREFIX = "tf1ps-local: "
+
+
+class Outcome(NamedTuple):
+  """How one start of all tasks ended."""
+  # 0; 1 for a failure; 128 + n after signal n to the launcher.
+  exit_code: int
+  # How it ended: "ended by SIGINT"; for a failure, what failed.
+  text: str
+  # For a failure, the last lines of the tasks that failed first, ready to be shown.
+  report: Sequence[str] = ()
+  # Whether a task found its port taken, so that another try makes sense.
+  port_taken: bool = False
+
+
+class Attempt(object):
+  """The tasks of one start, and what becomes of them."""
+
+  def __init__(self, server: fork_server.ForkServer, interrupts: interrupts_lib.Interrupts,
+               screen: screen_lib.Screen, log_dir: Optional[str], grace: float):
+    """Takes what all starts of a job share; the arguments are those of `run_local`."""
+    self._server = server
+    self._interrupts = interrupts
+    self._screen = screen
+    self._log_dir = log_dir
+    self._grace = grace
+    self._processes: List[tasks.TaskProcess] = []
+    self._output: Optional[output_lib.Output] = None
+    # The tasks that failed first.
+    self._causes: List[tasks.TaskProcess] = []
+    # Signals that are not news: they have led to what is being done already.
+    self._obeyed = 0
+
+  def run(self, local_tasks: Sequence[tasks.LocalTask]) -> Outcome:
+    """Runs the tasks. None of them runs any more when this returns an outcome of any kind.
+
+    Args:
+      local_tasks: the `LocalTask`s; a name's first word is its job.
+
+    Returns:
+      An `Outcome`.
+
+    Raises:
+      ValueError, OSError: as of `ForkServer.start_task`, and if a log file cannot be written.
+    """
+    try:
+      self._start(local_tasks)
+      outcome = self._watch()
+      if outcome.exit_code == exit_codes.EXIT_FAILED:
+        self._end(signal.SIGTERM, _WORKERS_AFTER_FAILURE)
+        outcome = self._look_for_taken_port(outcome)
+      elif outcome.exit_code:
+        # Tasks know SIGINT and SIGTERM; a terminal that is gone means the latter.
+        first = self._interrupts.received[0]
+        self._end(signal.SIGINT if first == signal.SIGINT else signal.SIGTERM,
+                  _WORKERS_AFTER_SIGNAL)
+    except fork_server.ForkServerLost as error:
+      outcome = failure(str(error))
+    finally:
+      if self._output is not None:
+        self._output.close(_DRAIN)
+    return outcome._replace(report=() if outcome.port_taken else self._report())
+
+  def _start(self, local_tasks):
+    try:
+      for task in local_tasks:
+        self._processes.append(self._server.start_task(task))
+      self._screen.line(PREFIX + "started %s%s" % (
+          ", ".join("%s (process %d)" % (process.name, process.pid)
+                    for process in self._processes),
+          "" if self._log_dir is None else "; logs in %s" % self._log_dir))
+      self._output = output_lib.Output(self._processes, self._screen, self._log_dir)
+    except BaseException:
+      for process in self._processes:
+        os.close(process.output)
+      raise
+
+  def _watch(self):
+    """Waits until all tasks have ended, or until there is a reason to end them."""
+    for jobs, limit in ((("worker",), None), (("ps",), self._grace), (("evaluator",), _EVALUATOR)):
+      gone = self._wait(self._gone(jobs, or_failed=True), limit)
+      received, failed = self._interrupts.received, self._failed()
+      # Somebody may signal every process of the job: tasks that end by that did not fail.
+      if received and (failed or not gone):
+        self._screen.line(PREFIX + "%s: ending the workers, then the others" % (
+            _signal_name(received[0])))
+        return interrupted(received[0])
+      if failed:
+        return self._failure()
+      if not gone:
+        names = ", ".join(process.name for process in self._running(jobs))
+        return failure("%s did not leave within %g s after the last %s" % (
+            names, limit, "worker" if jobs == ("ps",) else "ps"))
+    return Outcome(0, "ok")
+
+  def _wait(self, done, limit=None):
+    """Waits for a condition; False after `limit` seconds, or when another signal has come."""
+    end = None if limit is None else time.monotonic() + limit
+    while not done():
+      left = None if end is None else end - time.monotonic()
+      if len(self._interrupts.received) > self._obeyed or (left is not None and left <= 0):
+        return False
+      multiprocessing.connection.wait([self._server, self._interrupts], left)
+      self._interrupts.take()
+      self._server.take()
+    return True
+
+  def _running(self, jobs=None):
+    return [process for process in self._processes
+            if process.exit_code is None and (jobs is None or process.name.split()[0] in jobs)]
+
+  def _gone(self, jobs=None, or_failed=False):
+    """A condition: that no task of these jobs runs any more, or that any task has failed."""
+    return lambda: not self._running(jobs) or (or_failed and bool(self._failed()))
+
+  def _failed(self):
+    """The tasks of this start that ended with another code than 0, in order of their ends."""
+    return [process for process in self._server.ended
+            if process.exit_code and process in self._processes]
+
+  def _failure(self):
+    """The outcome where tasks have failed; their output comes before the word of it."""
+    failed = sorted(self._failed(), key=lambda process: process.exit_code > 0)
+    text = "; ".join(self._describe(process) for process in failed)
+    for process in failed:
+      self._output.wait_end(process.name, _DRAIN / len(failed))
+    if self._running():
+      self._screen.line(PREFIX + "%s: ending the others" % text)
+    self._causes = failed
+    return failure(text)
+
+  def _report(self):
+    """The last lines of the tasks that failed first."""
+    report = []
+    for process in self._causes:
+      lines = self._output.last_lines(process.name, _REPORT_LINES)
+      if lines:
+        report.append("last lines of %s:" % process.name)
+        report.extend("  " + line for line in lines)
+    return report
+
+  def _describe(self, process):
+    if process.exit_code < 0:
+      text = "%s was killed by %s" % (process.name, _signal_name(-process.exit_code))
+    elif process.exit_code == exit_codes.EXIT_PORT_TAKEN:
+      text = "%s found its port taken" % process.name
+    else:
+      text = "%s ended with exit code %d" % (process.name, process.exit_code)
+    if self._log_dir is not None:
+      text += " (%s)" % output_lib.log_path(self._log_dir, process.name)
+    return text
+
+  def _look_for_taken_port(self, outcome):
+    """Where a port was taken, others may have failed first because of it."""
+    taken = [process for process in self._failed()
+             if process.exit_code == exit_codes.EXIT_PORT_TAKEN]
+    if not taken:
+      return outcome
+    text = "; ".join(self._describe(process) for process in taken)
+    return failure(text)._replace(port_taken=True)
+
+  def _end(self, number, workers_limit):
+    """Ends what still runs: workers, then the others; signalled, then killed."""
+    # The first signal to the launcher is what ends the tasks, or finds that they are being ended.
+    self._obeyed = max(1, len(self._interrupts.received))
+    for jobs, limit in ((("worker",), workers_limit), (None, _OTHERS)):
+      for process in self._running(jobs):
+        self._server.signal_task(process, number)
+      self._wait(self._gone(jobs), limit)
+      again = len(self._interrupts.received) > self._obeyed
+      if again:
+        self._screen.line(PREFIX + "a second signal: killing what is left")
+        self._obeyed = len(self._interrupts.received)
+        jobs = None
+      for process in self._running(jobs):
+        if not again:
+          self._screen.line(PREFIX + "%s did not leave within %g s of %s: killed" % (
+              process.name, limit, _signal_name(number)))
+        self._server.signal_task(process, signal.SIGKILL)
+      self._wait(self._gone(jobs), _KILLED)
+
+
+def failure(text: str, report: Sequence[str] = ()) -> Outcome:
+  """Returns the outcome of a failure, for what `text` says."""
+  return Outcome(exit_codes.EXIT_FAILED, text, report)
+
+
+def interrupted(number: int) -> Outcome:
+  """Returns the outcome where signal `number` ended the launcher."""
+  return Outcome(exit_codes.signal_exit_code(number), "ended by " + _signal_name(number))
+
+
+def _signal_name(number):
+  try:
+    return signal.Signals(number).name
+  except ValueError:
+    return "signal %d" % number

@@ -1,0 +1,199 @@
+"""The process that imports TensorFlow once and forks a task for each request.
+
+What happens, in order:
+
+1. The launcher starts it (`fork_server.ForkServer`) in a session of its own: a terminal's Ctrl-C
+   does not reach it, nor the tasks. It imports what it is told to, and says "ready".
+2. For each "start" it forks a task (`task_main`), whose output goes into the pipe that came with
+   the request.
+3. When a task ended, whatever is left of its process group is killed, and its exit code is told.
+4. When the launcher closes the connection or is gone, every group is killed, and it leaves.
+
+It stays a single thread (beside what the imports start), never uses what it imported, and runs no
+`__main__` but its own. (multiprocessing's fork server would import the launcher's main module into
+every task once more, and would not end the process groups of its children.)
+
+Messages to it: ("start", number, env, pickle of (function, args)), followed by a file descriptor;
+("signal", number, signal). From it: ("ready", seconds) or ("refused", text); then for each task
+("started", number, process id) or ("not started", number, text); ("ended", number, exit code),
+negative if a signal ended it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing.connection
+import multiprocessing.reduction
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+
+from tf1ps.launch import lifeline, task_main
+
+# How long it waits for killed tasks to be gone before it leaves; seconds.
+_KILL_LIMIT = 5.0
+
+_FOR_TASKS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+def main(connection, lifeline_end, launcher, modules, quiet, argv):
+  """Serves one launcher, and never returns: the process leaves from here.
+
+  Args:
+    connection: file descriptor of the connection to the launcher.
+    lifeline_end: file descriptor, the read end of the pipe that `lifeline.watch` wants.
+    launcher: the launcher's process id.
+    modules: names of the modules to import.
+    quiet: whether what the imports print is kept back unless they fail.
+    argv: the launcher's `sys.argv`; programs may look at it.
+  """
+  connection = multiprocessing.connection.Connection(connection)
+  # Somebody may signal every process of the job at once. It is not for the fork server to leave
+  # then: its tasks would die with it. Blocked, not ignored, so that no task misses a signal
+  # before it has its own handlers.
+  signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_TASKS)
+  # An import takes seconds, and nobody looks at the connection meanwhile.
+  lifeline.die_with_parent(launcher, signal.SIGKILL)
+  sys.argv[:] = argv
+  task_main.prepare_streams()
+  try:
+    _import_modules(connection, modules, quiet)
+    # From now on there may be tasks to kill: a stopped fork server is woken up to do that.
+    lifeline.die_with_parent(launcher, signal.SIGCONT)
+    _Server(connection, lifeline_end).serve()
+  except (EOFError, ConnectionError):
+    pass  # The launcher is gone.
+  except BaseException:
+    traceback.print_exc()
+  finally:
+    os._exit(0)
+
+
+def _import_modules(connection, modules, quiet):
+  """Imports the modules and tells the launcher; an import that fails ends the process."""
+  started = time.time()
+  noise = tempfile.TemporaryFile()
+  kept = [os.dup(1), os.dup(2)] if quiet else []
+  try:
+    for number in range(1, 1 + len(kept)):
+      os.dup2(noise.fileno(), number)
+    for name in modules:
+      importlib.import_module(name)
+    task_main.flush()
+  except BaseException:
+    task_main.flush()
+    noise.seek(0)
+    text = noise.read().decode("utf-8", "replace") + traceback.format_exc()
+    connection.send(("refused", text))
+    os._exit(1)
+  finally:
+    for number, descriptor in enumerate(kept, 1):
+      os.dup2(descriptor, number)
+      os.close(descriptor)
+    noise.close()
+  connection.send(("ready", time.time() - started))
+
+
+class _Server(object):
+  """The loop that waits for requests and for the ends of tasks."""
+
+  def __init__(self, connection, lifeline_end):
+    self._connection = connection
+    self._lifeline_end = lifeline_end
+    self._running = {}  # Process id to the number the launcher gave.
+    self._wake_read, self._wake_write = os.pipe()
+
+  def serve(self):
+    """Serves until the launcher closes the connection; then kills what is left."""
+    for end in (self._wake_read, self._wake_write):
+      os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(self._wake_write)
+    # 3.12 warns of forks beside threads; those that TensorFlow's import starts do no harm.
+    warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
+    try:
+      while True:
+        ready = multiprocessing.connection.wait([self._connection, self._wake_read])
+        if self._wake_read in ready:
+          os.read(self._wake_read, 4096)
+          self._tell_ended()
+        if self._connection in ready:
+          self._obey(self._connection.recv())
+    finally:
+      self._kill_all()
+
+  def _obey(self, request):
+    if request[0] == "start":
+      _, number, env, payload = request
+      output = multiprocessing.reduction.recv_handle(self._connection)
+      try:
+        pid = self._fork(output, env, payload)
+      except OSError as error:
+        self._connection.send(("not started", number, str(error)))
+        return
+      finally:
+        os.close(output)
+      self._running[pid] = number
+      self._connection.send(("started", number, pid))
+    elif request[0] == "signal":
+      _, number, signal_number = request
+      for pid, running in self._running.items():
+        if running == number:
+          _signal_group(pid, signal_number)
+
+  def _fork(self, output, env, payload):
+    """Forks a task; returns its process id. In the child it does not return."""
+    task_main.flush()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+      try:
+        os.setpgid(pid, pid)  # The child does it as well: whoever comes first.
+      except OSError:
+        pass
+      return pid
+    try:
+      signal.set_wakeup_fd(-1)
+      signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+      self._connection.close()
+      os.close(self._wake_read)
+      os.close(self._wake_write)
+    finally:
+      task_main.become_task(parent, self._lifeline_end, output, env, payload)
+
+  def _tell_ended(self):
+    """Tells of each task that ended, after killing what it has left behind."""
+    for pid in list(self._running):
+      ended, status = os.waitpid(pid, os.WNOHANG)
+      if ended:
+        _signal_group(pid, signal.SIGKILL)
+        if os.WIFSIGNALED(status):
+          code = -os.WTERMSIG(status)
+        else:
+          code = os.WEXITSTATUS(status)
+        self._connection.send(("ended", self._running.pop(pid), code))
+
+  def _kill_all(self):
+    """Kills every group, and waits until the tasks are gone."""
+    for pid in self._running:
+      _signal_group(pid, signal.SIGKILL)
+    end = time.time() + _KILL_LIMIT
+    while self._running and time.time() < end:
+      for pid in list(self._running):
+        if os.waitpid(pid, os.WNOHANG)[0]:
+          del self._running[pid]
+      time.sleep(0.01)
+
+
+def _signal_group(pid, number):
+  """Sends a signal to a process group; one that is gone is no error."""
+  try:
+    os.killpg(pid, number)
+    if number == signal.SIGTERM or number == signal.SIGINT:
+      os.killpg(pid, signal.SIGCONT)  # A stopped one could not obey.
+  except (ProcessLookupError, PermissionError):
+    pass

@@ -1,0 +1,99 @@
+"""Which GPUs this machine shows, and which worker gets which of them.
+
+All of this is decided before TensorFlow looks for a GPU, and without TensorFlow: a process
+that has once seen the GPUs takes memory on each of them. The result is one value of
+`CUDA_VISIBLE_DEVICES` for each worker, set in its process before its first session or server.
+A ps and an evaluator get `NO_GPU`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import NamedTuple, Optional, Tuple
+
+# The value of CUDA_VISIBLE_DEVICES that hides every GPU.
+NO_GPU = "-1"
+
+# nvidia-smi wakes sleeping drivers, which takes seconds; seconds.
+_NVIDIA_SMI_LIMIT = 20.0
+
+
+class Division(NamedTuple):
+  """The GPUs divided among the workers."""
+  # One value of CUDA_VISIBLE_DEVICES for each worker.
+  values: Tuple[str, ...]
+  # A line for the user where workers share a GPU, else None.
+  note: Optional[str]
+
+
+def visible_gpus(environ=None):
+  """Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them.
+
+  Args:
+    environ: the environment to look at; None is `os.environ`. If it has CUDA_VISIBLE_DEVICES,
+      that list counts, up to its first empty or negative entry, as for CUDA itself.
+      Otherwise `nvidia-smi -L` is asked.
+
+  Returns:
+    list of str, such as ["0", "1"]. Empty where there is none, or no `nvidia-smi`.
+  """
+  environ = os.environ if environ is None else environ
+  named = environ.get("CUDA_VISIBLE_DEVICES")
+  if named is None:
+    return _parse_nvidia_smi(_run_nvidia_smi(environ))
+  gpus = []
+  for entry in (entry.strip() for entry in named.split(",")):
+    if not re.match(r"(\d+|GPU-[\w-]+|MIG-[\w/-]+)$", entry):
+      break
+    gpus.append(entry)
+  return gpus
+
+
+def divide(gpus, num_workers):
+  """Divides GPUs among workers.
+
+  Args:
+    gpus: list of str, as of `visible_gpus`.
+    num_workers: int, 1 or more.
+
+  Returns:
+    A `Division`. Each worker has a contiguous share, the first ones one more where it does not
+    come out even. Fewer GPUs than workers: one each, round robin, and a note says so.
+    No GPU: `NO_GPU` for everybody.
+
+  Raises:
+    ValueError: if there is no worker.
+  """
+  if num_workers < 1:
+    raise ValueError("GPUs are divided among 1 or more workers, not %r." % (num_workers,))
+  if not gpus:
+    return Division((NO_GPU,) * num_workers, None)
+  if len(gpus) < num_workers:
+    note = "%d GPU%s for %d workers: they share (set a memory fraction or memory growth)" % (
+        len(gpus), "" if len(gpus) == 1 else "s", num_workers)
+    return Division(tuple(gpus[i % len(gpus)] for i in range(num_workers)), note)
+  share, more = divmod(len(gpus), num_workers)
+  values, start = [], 0
+  for worker in range(num_workers):
+    end = start + share + (1 if worker < more else 0)
+    values.append(",".join(gpus[start:end]))
+    start = end
+  return Division(tuple(values), None)
+
+
+def _run_nvidia_smi(environ):
+  """Returns what `nvidia-smi -L` prints; "" where it is absent, fails, or does not answer."""
+  try:
+    return subprocess.run(
+        ["nvidia-smi", "-L"], env=dict(environ), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_NVIDIA_SMI_LIMIT,
+        check=True).stdout.decode("utf-8", "replace")
+  except (OSError, subprocess.SubprocessError):
+    return ""
+
+
+def _parse_nvidia_smi(text):
+  """Returns the indices in lines such as "GPU 0: Tesla T4 (UUID: GPU-5e0c...)"."""
+  return re.findall(r"^GPU (\d+):", text, re.MULTILINE)

@@ -1,0 +1,115 @@
+"""Free TCP ports for the tasks of one job on this machine.
+
+1. Candidates are drawn at random below the ephemeral range: the kernel gives ports of that
+   range to outgoing connections, so that one of them could be gone again before a server
+   binds it. (Where there is too little room below, those above the range; where there is
+   neither, any port from 1024 on.)
+2. Each candidate is bound to every interface, because TensorFlow's servers bind so: a port
+   that is free on 127.0.0.1 only would fail later.
+3. All stay bound until there are enough of them; then all are closed together.
+
+Between closing here and binding in the task, somebody else may still take a port. With some
+20,000 candidates two launchers seldom draw the same one; the task that finds its port taken
+says so by its exit code, and the launcher draws again.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+
+# Servers of the system and of other projects like the ports below this one.
+_FIRST = 10000
+_LAST = 65535
+# A range with fewer ports than this would let two launchers meet often.
+_ROOM = 2000
+# What most systems use where the kernel does not tell: IANA's ephemeral range.
+_IANA_EPHEMERAL = (49152, 65535)
+_EPHEMERAL_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
+# The family exists but has no address here (IPv6 switched off).
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def choose_ports(n, candidates=None):
+  """Returns `n` distinct TCP ports that nobody on this machine has bound.
+
+  Args:
+    n: int, 0 or more.
+    candidates: iterable of ports to try, in this order; None draws them at random outside of
+      the ephemeral range.
+
+  Returns:
+    list of `n` ints. Nothing holds them any more when this returns.
+
+  Raises:
+    ValueError: if `n` is not an int of 0 or more.
+    RuntimeError: if the candidates end before `n` of them were free.
+  """
+  if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+    raise ValueError("The number of ports must be an int of 0 or more, not %r." % (n,))
+  if candidates is None:
+    low, high = candidate_range(*ephemeral_range())
+    candidates = random.SystemRandom().sample(range(low, high + 1), high - low + 1)
+  sockets = []
+  try:
+    for port in candidates:
+      if len(sockets) == n:
+        break
+      bound = _bind(port)
+      if bound is not None:
+        sockets.append(bound)
+    if len(sockets) < n:
+      raise RuntimeError(
+          "Only %d of %d TCP ports could be found free on this machine." % (len(sockets), n))
+    return [bound.getsockname()[1] for bound in sockets]
+  finally:
+    for bound in sockets:
+      bound.close()
+
+
+def ephemeral_range():
+  """Returns (first, last) of the ports that the kernel gives to outgoing connections."""
+  try:
+    with open(_EPHEMERAL_FILE) as text:
+      first, last = (int(word) for word in text.read().split())
+      return first, last
+  except (OSError, ValueError):
+    return _IANA_EPHEMERAL
+
+
+def candidate_range(first, last):
+  """Returns the range of ports to draw from.
+
+  Args:
+    first: int, the ephemeral range's first port.
+    last: int, its last port.
+
+  Returns:
+    (low, high), both included: below the ephemeral range, else above it, else everything.
+  """
+  if first - _FIRST >= _ROOM:
+    return _FIRST, first - 1
+  if _LAST - last >= _ROOM:
+    return last + 1, _LAST
+  return 1024, _LAST
+
+
+def _bind(port):
+  """Returns a socket bound to `port` on every interface, or None if it is not free."""
+  # A dual-stack socket, as gRPC's, meets holders of either family; without IPv6, IPv4 alone.
+  for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
+    try:
+      bound = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+      continue
+    try:
+      if family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+      bound.bind((address, port))
+      return bound
+    except OSError as error:
+      bound.close()
+      if error.errno not in _NO_IPV6:
+        return None
+  return None
