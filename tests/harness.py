@@ -1,0 +1,141 @@
+"""Real processes for tests: tasks forked from one process that has TensorFlow imported.
+
+`Forks.start` runs a function of an importable module as a process; the `Task` that it returns has the
+process's output, line by line, and its exit code. A test gets `start` from the fixture of that name
+(see conftest.py), which kills what is left when the test ends.
+"""
+from __future__ import annotations
+
+import multiprocessing.connection
+import os
+import signal
+import threading
+import time
+
+from tf1ps.launch import fork_server, ports, tasks
+
+LIMIT = 60.0  # seconds; for whatever takes one or two on a machine that has nothing else to do
+
+
+class Task(object):
+  """A process of a test: its output, its end.
+
+  Attributes:
+    lines: what it has printed so far, a list of lines.
+  """
+
+  def __init__(self, forks, process):
+    self._forks = forks
+    self._process = process
+    self._news = threading.Condition()
+    self.name = process.name
+    self.pid = process.pid
+    self.lines = []
+    self._reader_done = threading.Event()
+    threading.Thread(target=self._read, daemon=True).start()
+
+  @property
+  def output(self):
+    """All that it has printed so far."""
+    with self._news:
+      return "\n".join(self.lines)
+
+  def wait_for(self, text, limit=LIMIT):
+    """Waits for a line with this text; returns the line."""
+    until = time.monotonic() + limit
+    position = 0
+    with self._news:
+      while True:
+        for line in self.lines[position:]:
+          if text in line:
+            return line
+        position = len(self.lines)
+        left = until - time.monotonic()
+        if left <= 0 or not self._news.wait(left):
+          raise AssertionError("no %r within %g s from %s:\n%s" % (
+            text, limit, self.name, "\n".join(self.lines)))
+
+  def wait(self, limit=LIMIT):
+    """Waits for its end; returns the exit code, -n after signal n."""
+    until = time.monotonic() + limit
+    while True:
+      self._forks.take()
+      if self._process.exit_code is not None:
+        self._reader_done.wait(5.0)
+        return self._process.exit_code
+      left = until - time.monotonic()
+      if left <= 0:
+        raise AssertionError("%s has not ended within %g s:\n%s" % (self.name, limit, self.output))
+      self._forks.wait(min(left, 0.5))
+
+  @property
+  def is_running(self):
+    self._forks.take()
+    return self._process.exit_code is None
+
+  def signal(self, number=signal.SIGTERM):
+    """Sends a signal to the process, and to nothing that it has started."""
+    os.kill(self.pid, number)
+
+  def kill(self):
+    """Ends it at once, also a stopped one."""
+    if self.is_running:
+      self.signal(signal.SIGKILL)
+    return self.wait()
+
+  def _read(self):
+    with os.fdopen(self._process.output, "rb") as stream:
+      for line in stream:
+        with self._news:
+          self.lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+          self._news.notify_all()
+    self._reader_done.set()
+    with self._news:
+      self._news.notify_all()
+
+
+class Forks(object):
+  """Starts processes from one that has everything imported."""
+
+  def __init__(self):
+    self._server = fork_server.ForkServer(["tensorflow.compat.v1", "tf1ps.cli.preload"])
+    self._lock = threading.RLock()
+
+  def start(self, name, function, *args, **env):
+    """Starts function(*args), of an importable module, as a process.
+
+    Args:
+      name: for messages.
+      function: of a module that can be imported, not of the test's own file.
+      args: pickled.
+      env: environment variables for the process.
+    """
+    with self._lock:
+      return Task(self, self._server.start_task(tasks.LocalTask(name, function, args, env)))
+
+  def take(self):
+    with self._lock:
+      self._server.take()
+
+  def wait(self, limit):
+    multiprocessing.connection.wait([self._server], limit)
+
+  def close(self):
+    self._server.close()
+
+
+def wait_until(condition, limit=LIMIT, what="the condition"):
+  """Waits until condition() is true; returns what it returned."""
+  until = time.monotonic() + limit
+  pause = threading.Event()
+  while True:
+    value = condition()
+    if value:
+      return value
+    assert time.monotonic() < until, "%s has not come within %g s" % (what, limit)
+    pause.wait(0.02)
+
+
+def addresses(count):
+  """Returns so many free addresses of this machine."""
+  return ["127.0.0.1:%d" % port for port in ports.choose_ports(count)]

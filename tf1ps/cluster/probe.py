@@ -1,0 +1,76 @@
+"""The probe: who answers at a task's address, within a limit.
+
+One call of the server's status service (see compat/worker_service.py) tells apart what a session
+would only wait for: nobody there, a host that nobody knows, a process that listens and is silent,
+something that is no TensorFlow server, the server of another task, and the server of a task that
+was restarted since it was last seen.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import grpc
+
+from tf1ps.compat import worker_service
+
+UP = "up"
+REFUSED = "refused"
+SILENT = "silent"
+NO_SUCH_HOST = "no such host"
+NOT_TENSORFLOW = "no TensorFlow server"
+ANOTHER_TASK = "another task"
+
+
+class Seen(NamedTuple):
+  """What a probe saw at a task's address."""
+
+  task: object  # the Task that was probed
+  state: str  # one of the constants above
+  detail: str  # the sentence for a person
+  incarnation: int = 0  # of the server's first device; changes when the server is restarted
+
+  @property
+  def is_up(self) -> bool:
+    return self.state == UP
+
+  def __str__(self):
+    return "%s at %s: %s" % (self.task.name, self.task.address, self.detail)
+
+
+def probe(task, timeout: float = 2.0) -> Seen:
+  """Probes one task.
+
+  Args:
+    task: a `spec.Task`.
+    timeout: seconds; a server that is up answers in a few milliseconds.
+
+  Returns:
+    What was seen; this function raises nothing for a task that is not there.
+  """
+  try:
+    devices = worker_service.get_status(task.address, timeout)
+  except worker_service.CallError as error:
+    return _failure(task, error, timeout)
+  names = sorted({device.name.split("/device:")[0].replace("/replica:0", "") for device in devices})
+  if names != [task.name]:
+    found = " and ".join(names) or "a server without devices"
+    return Seen(task, ANOTHER_TASK, "another task answers there: %s" % found)
+  return Seen(task, UP, UP, devices[0].incarnation)
+
+
+def _failure(task, error: worker_service.CallError, timeout: float) -> Seen:
+  code, details = error.code, error.details.lower()
+  if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+    return Seen(task, SILENT, "silent (no answer within %.1f s)" % timeout)
+  if code == grpc.StatusCode.UNAVAILABLE:
+    if "dns resolution failed" in details or "errors resolving" in details:
+      return Seen(task, NO_SUCH_HOST, "no such host")
+    if "connection refused" in details:
+      return Seen(task, REFUSED, "refused (nothing listens on that port)")
+    if "http" in details or "settings frame" in details:
+      return Seen(task, NOT_TENSORFLOW, "no TensorFlow server: it does not speak gRPC")
+    return Seen(task, REFUSED, "refused (%s)" % error.details.strip().splitlines()[0][:200])
+  if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL):
+    return Seen(task, NOT_TENSORFLOW, "no TensorFlow server: %s" % error.details)
+  return Seen(task, NOT_TENSORFLOW, "no TensorFlow server answers: %s" % error)

@@ -1,0 +1,91 @@
+"""Waiting for tasks, with a limit and with names.
+
+Before a session is created, exactly the tasks that it will talk to are probed, in rounds, until
+all are up or the time is over. A line says now and then who is missing; the error at the end names
+each missing task, its address and what was seen there.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import time
+from typing import Callable, List, Optional, Sequence
+
+from tf1ps.cluster import probe as probe_lib
+
+_log = logging.getLogger("tf1ps")
+_POLL = 0.2  # seconds between two rounds
+_SAY_EVERY = 5.0  # seconds between two lines about the same missing tasks
+
+
+class TaskUnavailableError(RuntimeError):
+  """Tasks that did not come up, or went away, within the limit.
+
+  Attributes:
+    seen: what was seen of each of them, a list of `probe.Seen`.
+  """
+
+  def __init__(self, seen: Sequence[probe_lib.Seen], waited: float, what: str):
+    self.seen = list(seen)
+    listed = "; ".join(str(one) for one in self.seen)
+    super().__init__("%s after %.0f s: %s" % (what, waited, listed))
+
+
+def probe_all(tasks: Sequence, timeout: float = 2.0) -> List[probe_lib.Seen]:
+  """Probes tasks side by side; returns what was seen, in the tasks' order."""
+  if len(tasks) < 2:
+    return [probe_lib.probe(task, timeout) for task in tasks]
+  with concurrent.futures.ThreadPoolExecutor(min(len(tasks), 16)) as pool:
+    return list(pool.map(lambda task: probe_lib.probe(task, timeout), tasks))
+
+
+def wait_for_tasks(
+  tasks: Sequence,
+  timeout: float,
+  what: str = "not every task of the cluster is there",
+  interrupted: Optional[Callable[[], None]] = None,
+) -> List[probe_lib.Seen]:
+  """Waits until every task is up.
+
+  Args:
+    tasks: the `spec.Task`s that a session is going to talk to.
+    timeout: seconds for all of them together.
+    what: how the error begins.
+    interrupted: called every round; it raises when the wait shall end early (after a signal).
+
+  Returns:
+    What was seen of each of the tasks, with their incarnations.
+
+  Raises:
+    TaskUnavailableError: naming each missing task, its address and what was seen there.
+    ValueError: the timeout is not positive.
+  """
+  if timeout <= 0:
+    raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
+  began = time.monotonic()
+  said, said_at = None, began - _SAY_EVERY
+  seen = {}
+  while True:
+    limit = max(0.1, min(2.0, began + timeout - time.monotonic()))
+    missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
+    for one in probe_all(missing, limit):
+      seen[one.task] = one
+    absent = [seen[task] for task in tasks if not seen[task].is_up]
+    if not absent:
+      # Whoever was up in an early round may have gone since: one last look at everybody.
+      final = probe_all(tasks, limit) if len(missing) != len(tasks) else [seen[t] for t in tasks]
+      if all(one.is_up for one in final):
+        return final
+      seen = {one.task: one for one in final}
+      continue
+    now = time.monotonic()
+    if now - began >= timeout:
+      raise TaskUnavailableError(absent, now - began, what)
+    line = "; ".join(str(one) for one in absent)
+    if line != said and now - began > 0.5 or now - said_at >= _SAY_EVERY and now - began > 1.0:
+      _log.warning("waiting (%.0f of %.0f s) for %s", now - began, timeout, line)
+      said, said_at = line, now
+    if interrupted is not None:
+      interrupted()
+    time.sleep(max(0.0, min(_POLL, began + timeout - now)))

@@ -1,0 +1,165 @@
+"""A session that its caller can always leave.
+
+`tf.Session.run` and `close` block in C++: no Python signal handler runs meanwhile, on TF 1.15 a run
+on a ps that died never returns, and on TF 2.21 the close of such a session never does, nor the
+interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with three
+changes:
+
+1. Every run is made by a helper thread, one for each calling thread, while the caller waits in
+   Python, where signals arrive (about 0.05 ms a run).
+2. `abort(error)` frees every caller at once: their runs raise that error. The helpers stay behind
+   until the ps answers or the process ends.
+3. `close()` returns within its limit; a session that would not close is left to the process's end,
+   and its destructor does nothing.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import weakref
+from typing import Callable, Optional
+
+import tensorflow.compat.v1 as tf
+
+_ABORTED = object()
+
+
+class BoundedSession(tf.Session):
+  """A `tf.Session` whose run can be aborted and whose close is bounded."""
+
+  def __init__(self, target: str = "", graph=None, config=None, close_limit: float = 3.0,
+               on_close: Optional[Callable[[], None]] = None):
+    """Creates the session.
+
+    Args:
+      target: as for `tf.Session`.
+      graph: as for `tf.Session`.
+      config: as for `tf.Session`.
+      close_limit: seconds that `close` may take.
+      on_close: called once, when the session is closed, before TensorFlow is asked to.
+    """
+    self._on_close = on_close
+    self._close_limit = close_limit
+    self._error_factory = None
+    self._lock = threading.Lock()
+    self._helpers = weakref.WeakSet()
+    self._local = threading.local()
+    self._is_closed = False
+    self._may_delete = False
+    super().__init__(target, graph, config)
+
+  def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+    """Like `tf.Session.run`; raises the error given to `abort` when that is called meanwhile."""
+    return self._delegate(super().run, fetches, feed_dict, options, run_metadata)
+
+  def make_callable(self, fetches, feed_list=None, accept_options=False):
+    """Like `tf.Session.make_callable`, with runs that can be aborted."""
+    function = super().make_callable(fetches, feed_list, accept_options)
+    return lambda *args, **kwargs: self._delegate(function, *args, **kwargs)
+
+  def abort(self, error_factory: Callable[[], BaseException]) -> None:
+    """Frees every caller of `run`, now and later, with the error that the factory makes."""
+    with self._lock:
+      # In one step: a helper that is not in the list yet belongs to a caller who sees the factory.
+      if self._error_factory is None:
+        self._error_factory = error_factory
+      helpers = list(self._helpers)
+    for helper in helpers:
+      helper.outbox.put((_ABORTED, None))
+
+  @property
+  def is_aborted(self) -> bool:
+    return self._error_factory is not None
+
+  @property
+  def is_running(self) -> bool:
+    """Whether somebody waits for a run at this moment."""
+    with self._lock:
+      return any(helper.is_busy for helper in self._helpers)
+
+  def close(self) -> None:
+    """Closes the session within the limit; one that will not close is left behind."""
+    with self._lock:
+      if self._is_closed:
+        return
+      self._is_closed = True
+    if self._on_close is not None:
+      self._on_close()
+    closer = threading.Thread(target=self._close_now, daemon=True, name="tf1ps: close a session")
+    closer.start()
+    closer.join(0.2 if self.is_aborted else self._close_limit)
+    self._may_delete = not closer.is_alive()
+    if closer.is_alive():
+      self.abort(lambda: tf.errors.CancelledError(None, None, "the session was closed"))
+
+  def _close_now(self):
+    try:
+      super().close()
+    except tf.errors.OpError:
+      pass  # a session that its servers have forgotten is closed
+
+  def __del__(self):
+    # The stock destructor closes, without a limit, even while the interpreter exits.
+    if getattr(self, "_may_delete", False) and not sys.is_finalizing():
+      super().__del__()
+
+  def _delegate(self, function, *args, **kwargs):
+    helper = getattr(self._local, "helper", None) or self._add_helper()
+    if self._error_factory is not None:
+      raise self._error_factory()
+    if self._is_closed:
+      raise RuntimeError("Attempted to use a closed Session.")
+    helper.is_busy = True
+    try:
+      helper.inbox.put((function, args, kwargs))
+      value, error = helper.outbox.get()
+    except BaseException:
+      # The caller leaves its wait (KeyboardInterrupt), and the run goes on. Its result is nobody's.
+      del self._local.helper
+      raise
+    finally:
+      helper.is_busy = False
+    if value is _ABORTED:
+      raise self._error_factory()
+    if error is not None:
+      raise error
+    return value
+
+  def _add_helper(self) -> "_Helper":
+    helper = _Helper()
+    with self._lock:
+      self._helpers.add(helper)
+    self._local.helper = helper
+    return helper
+
+
+class _Helper:
+  """Makes the runs of one calling thread, which alone holds it; its own thread ends with it."""
+
+  def __init__(self):
+    self.inbox = queue.SimpleQueue()
+    self.outbox = queue.SimpleQueue()
+    self.is_busy = False
+    threading.Thread(target=_make_runs, args=(self.inbox, self.outbox), daemon=True,
+                     name="tf1ps: session.run").start()
+
+  def __del__(self):
+    self.inbox.put(None)
+
+
+def _make_runs(inbox, outbox):
+  while True:
+    job: Optional[tuple] = inbox.get()
+    if job is None:
+      return
+    function, args, kwargs = job
+    try:
+      result = (function(*args, **kwargs), None)
+    except BaseException as error:
+      result = (None, error)
+    # Nothing of a run may outlive it here: a kept error would keep its whole stack.
+    job = function = args = kwargs = None
+    outbox.put(result)
+    result = None
