@@ -1,0 +1,1 @@
+"""What outlives a session: containers, control records, heartbeats, the run."""

@@ -1,0 +1,143 @@
+"""How a ps learns that its job has ended.
+
+`Server.join` waits by what this module registers. A ps
+
+1. writes the cluster that it was started with into its own control records, for workers to compare;
+2. beats, and looks at its own records: a run that the chief marked as ended releases it;
+3. lingers for 1.5 s after that, so that nobody's last call breaks, and leaves.
+
+It leaves with an error when no worker comes within its start limit, when the job's workers are all
+lost, have failed or have left without a release, or when the task that keeps the heartbeats is gone.
+A standing ps only waits to be told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import List, Optional
+
+from tf1ps.cluster import probe
+from tf1ps.cluster import server as server_lib
+from tf1ps.state import control
+from tf1ps.state import membership
+from tf1ps.state import run
+
+_log = logging.getLogger("tf1ps")
+_POLL = 0.25  # seconds
+LINGER = 1.5  # seconds between the release and the end of a ps
+DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
+CLUSTER = "cluster"  # the name of the record of a task's cluster
+
+
+def wait_for_end(record: server_lib.ServerRecord, interrupted: threading.Event) -> str:
+  """Waits until the job of a server has ended.
+
+  Args:
+    record: the server's.
+    interrupted: ends the wait when it is set.
+
+  Returns:
+    A sentence that says how it ended.
+
+  Raises:
+    server.JobLostError: it ended without a release, or with a failure.
+  """
+  watch = _JobWatch(record)
+  try:
+    while not interrupted.wait(_POLL):
+      line = watch.look()
+      if line is not None:
+        interrupted.wait(LINGER)
+        return line
+    return "told to stop"
+  finally:
+    watch.close()
+
+
+class _JobWatch:
+  """What a ps sees of its job."""
+
+  def __init__(self, record: server_lib.ServerRecord):
+    cluster = record.cluster
+    self._record = record
+    self._own = control.ControlTable(record.target, cluster.task, cluster.task)
+    self._told = False
+    keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
+    role = "ps" if cluster.task in cluster.ps else "worker"
+    self._beat = membership.Heartbeat(
+      keeper, cluster.task, role, record.container, record.lost_after)
+    self._beat.start()
+    self._began = time.monotonic()
+    self._over_since: Optional[float] = None
+    self._start_timeout = record.start_timeout or DEFAULT_START_TIMEOUT
+
+  def close(self):
+    self._beat.stop()
+    self._own.close()
+
+  def look(self) -> Optional[str]:
+    """One look: None while the job goes on, a sentence at its end; raises JobLostError."""
+    if self._record.standing:
+      self._tell_cluster()
+      return None
+    for found in self._runs():
+      if found.ended and found.failed:
+        raise server_lib.JobLostError("the chief released this task: the job has failed")
+      if found.ended:
+        return "the chief released this task: the job has ended"
+    self._check_keeper()
+    self._check_workers()
+    return None
+
+  def _tell_cluster(self):
+    if not self._told:
+      self._own.put({CLUSTER: self._record.cluster.to_json()})
+      self._told = True
+
+  def _runs(self) -> List[run.RunRecord]:
+    try:
+      self._tell_cluster()
+      return list(run.all_runs(self._own.read()).values())
+    except control.ControlError as error:
+      # The keeper is this process: only a machine that is very busy comes here.
+      _log.warning("%s", error)
+      return []
+
+  def _check_keeper(self):
+    keeper = self._record.cluster.control_task
+    silence = self._beat.silence
+    if silence is None:
+      silence, limit = time.monotonic() - self._began, self._start_timeout
+    else:
+      limit = self._record.lost_after
+    if silence > limit:
+      raise server_lib.JobLostError("%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
+        keeper.name, silence, probe.probe(keeper).detail))
+
+  def _check_workers(self):
+    workers = [m for m in self._beat.members() if m.role != "ps"]
+    now = time.monotonic()
+    if not workers:
+      if now - self._began > self._start_timeout:
+        raise server_lib.JobLostError(
+          "no worker came within %.0f s (--start_timeout)" % self._start_timeout)
+      return
+    if not all(m.has_ended or self._beat.is_lost(m) for m in workers):
+      self._over_since = None
+      return
+    self._over_since = self._over_since or now
+    # A chief that failed may be started again; its state lives here.
+    if now - self._over_since > self._record.lost_after:
+      raise server_lib.JobLostError("no worker is left: " + _say(workers))
+
+
+def _say(workers: List[membership.Member]) -> str:
+  return "; ".join(
+    "%s %s" % (m.name, "%s (%s)" % (m.state, m.reason) if m.has_ended else
+               "lost, silent for %.0f s at step %d" % (m.age, m.global_step))
+    for m in workers)
+
+
+server_lib.register_end_waiter(wait_for_end)

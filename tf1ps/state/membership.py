@@ -1,0 +1,192 @@
+"""Heartbeats: who takes part in a job, how far each has come, and who is lost.
+
+Every task but the evaluator writes a control record once a second on the task that keeps them (ps 0,
+without ps the chief). Who has been silent for `lost_after` seconds is lost; a task that comes back is
+not lost any more. The ages are taken by the keeper's clock. A watcher that was itself held up, or
+whose keeper was, gives everybody time for a new beat before it calls anyone lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from typing import Dict, List, NamedTuple, Optional
+
+from tf1ps.state import control
+
+_log = logging.getLogger("tf1ps")
+
+STARTING = "starting"
+TRAINING = "training"
+DONE = "done"
+FAILED = "failed"
+_EVERY = 1.0  # seconds between two beats
+_STEADY = 5.0  # seconds of undisturbed watching before anyone counts as lost
+
+
+class Member(NamedTuple):
+  """What a task last wrote about itself."""
+
+  job: str
+  index: int
+  role: str  # "chief", "worker" or "ps"
+  host: str
+  pid: int
+  run: str  # the id of the run it takes part in; "" before it knows
+  state: str  # STARTING, TRAINING, DONE or FAILED
+  step: int  # runs of the training step that this process has made
+  global_step: int  # as it last saw it; -1 before
+  examples: int  # that it has trained on
+  reason: str  # why it ended
+  age: float  # seconds since
+
+  @property
+  def name(self) -> str:
+    return "/job:%s/task:%d" % (self.job, self.index)
+
+  @property
+  def has_ended(self) -> bool:
+    return self.state in (DONE, FAILED)
+
+
+def members_of(records: Dict[str, control.Record], container: str) -> List[Member]:
+  """The members among control records, of the job in one container, sorted by job and index."""
+  prefix = _prefix(container)
+  found = []
+  for name, record in records.items():
+    if name.startswith(prefix):
+      found.append(Member(age=record.age, **record.value))
+  return sorted(found, key=lambda member: (member.job, member.index))
+
+
+def _prefix(container: str) -> str:
+  return "member:%s:" % container
+
+
+class Heartbeat:
+  """This task's heartbeat, a thread; and its view of the others.
+
+  Attributes:
+    previous: what an earlier process of this task last wrote, or None; known after the first beat.
+  """
+
+  previous: Optional[Member] = None
+
+  def __init__(self, table: control.ControlTable, task, role: str, container: str,
+               lost_after: float, on_records=None):
+    """Prepares the heartbeat; `start` begins it.
+
+    Args:
+      table: the control records of the task that keeps the heartbeats.
+      task: the `spec.Task` of this task.
+      role: "chief", "worker" or "ps".
+      container: the job's container.
+      lost_after: seconds of silence after which a task is lost.
+      on_records: called after each beat with all control records, from the heartbeat's thread.
+    """
+    self._table = table
+    self._container = container
+    self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
+    self._lost_after = lost_after
+    self._on_records = on_records
+    self._lock = threading.Lock()
+    self._fields = dict(
+      job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
+      state=STARTING, step=0, global_step=-1, examples=0, reason="")
+    self._records: Dict[str, control.Record] = {}
+    self._read_at: Optional[float] = None
+    self._steady_since: Optional[float] = None
+    self._has_looked = False
+    self._stopped = threading.Event()
+    self._thread = threading.Thread(target=self._beat_on, daemon=True, name="tf1ps: heartbeat")
+
+  def start(self) -> None:
+    """Begins to beat; does nothing the second time."""
+    if self._thread.ident is None:
+      self._thread.start()
+
+  def stop(self) -> None:
+    """Ends the thread and closes its session, within the limits of a call."""
+    self._stopped.set()
+    if self._thread.is_alive():
+      self._thread.join(1.0)
+    if not self._thread.is_alive():
+      self._table.close()
+
+  def set(self, **fields) -> None:
+    """Changes what the next beats say: run, state, step, global_step, examples, reason."""
+    with self._lock:
+      self._fields.update(fields)
+
+  def get(self, field: str):
+    with self._lock:
+      return self._fields[field]
+
+  def beat(self) -> None:
+    """Beats at once; raises control.ControlError."""
+    if not self._has_looked:
+      # What an earlier process of this task left is read before it is written over.
+      left = [m for m in members_of(self._table.read(), self._container)
+              if (m.job, m.index) == (self.get("job"), self.get("index"))]
+      self.previous, self._has_looked = (left[0] if left else None), True
+    with self._lock:
+      mine = {self._name: dict(self._fields)}
+    records = self._table.exchange(mine)
+    now = time.monotonic()
+    with self._lock:
+      disturbed = self._read_at is None or now - self._read_at > 3 * _EVERY + 0.5
+      if disturbed:
+        self._steady_since = now
+      self._records, self._read_at = records, now
+    if self._on_records is not None:
+      self._on_records(records)
+
+  def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
+    """Reports this task's end; tries until the limit (seconds). Returns whether it was heard."""
+    self.set(state=state, reason=reason)
+    deadline = time.monotonic() + limit
+    while True:
+      try:
+        self.beat()
+        return True
+      except control.ControlError as error:
+        if time.monotonic() >= deadline:
+          _log.warning("nobody heard that this task is %s (%s): %s", state, reason, error)
+          return False
+      self._stopped.wait(0.2)
+
+  def members(self) -> List[Member]:
+    """The members as of the last beat, their ages as of now."""
+    with self._lock:
+      if self._read_at is None:
+        return []
+      since = time.monotonic() - self._read_at
+      records = self._records
+    return [m._replace(age=m.age + since) for m in members_of(records, self._container)]
+
+  @property
+  def silence(self) -> Optional[float]:
+    """Seconds since the keeper last answered; None before the first answer."""
+    with self._lock:
+      return None if self._read_at is None else time.monotonic() - self._read_at
+
+  def is_lost(self, member: Member) -> bool:
+    """Whether a member is lost: silent for too long, without having reported its end."""
+    with self._lock:
+      steady = self._steady_since
+      fresh = self._read_at is not None and time.monotonic() - self._read_at < 3 * _EVERY + 0.5
+    if not fresh or time.monotonic() - steady < min(_STEADY, self._lost_after):
+      return False
+    return not member.has_ended and member.age > self._lost_after
+
+  def _beat_on(self):
+    while True:
+      try:
+        self.beat()
+      except control.ControlError:
+        pass  # who watches the keeper says so; here the next beat tries again
+      if self._stopped.wait(_EVERY):
+        return

@@ -1,0 +1,108 @@
+"""The run: what tells live state from leavings.
+
+Servers keep variables after every client has gone, so a chief that starts may find the state of its
+own run (it was killed and came back), the leavings of an older job, or an initialisation that a
+killed chief left half done. All three look alike to TensorFlow. So a run has a random id, and
+
+1. the chief writes the id into the checkpoint directory (`RunFile`) and onto every task that keeps
+   the job's variables (a control record for each container), marked as not initialised;
+2. it initialises or restores, and marks the records as initialised;
+3. at the end of the job it marks them as ended: that releases the ps.
+
+Live state is kept only where the ids match, initialisation was completed and the run has not ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from typing import Dict, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.state import control
+
+RUNNING = "running"
+ENDED = "ended"
+FAILED = "failed"
+
+
+class RunRecord(NamedTuple):
+  """The run in one container of one task."""
+
+  id: str  # random
+  initialised: bool  # whether initialisation was completed
+  ended: bool  # whether the job has ended; the ps may leave
+  failed: bool  # whether it ended without having done everything
+  jobs: dict  # the cluster as the chief knows it
+  signature: list  # the shared variables of the chief's graph
+  writes: int  # how often this run was initialised or restored
+
+
+def new_id() -> str:
+  return uuid.uuid4().hex[:16]
+
+
+def _name(container: str) -> str:
+  return "run:" + container
+
+
+def find(records: Dict[str, control.Record], container: str) -> Optional[RunRecord]:
+  """The run in a container among control records, or None."""
+  record = records.get(_name(container))
+  return None if record is None else RunRecord(**record.value)
+
+
+def all_runs(records: Dict[str, control.Record]) -> Dict[str, RunRecord]:
+  """Every run among control records, by container."""
+  prefix = _name("")
+  return {
+    name[len(prefix):]: RunRecord(**record.value)
+    for name, record in records.items() if name.startswith(prefix)
+  }
+
+
+def write(table: control.ControlTable, container: str, record: RunRecord) -> None:
+  """Writes the run onto a task; raises control.ControlError."""
+  table.put({_name(container): dict(record._asdict())})
+
+
+class RunStatus(NamedTuple):
+  """What the status file in a checkpoint directory says."""
+
+  run: str  # the run's id
+  state: str  # RUNNING, ENDED or FAILED
+  global_step: int  # as the chief last saw it
+  time: float  # seconds since the epoch when it was written, by the chief's clock
+
+
+class RunFile:
+  """The run's status file in the checkpoint directory.
+
+  The chief rewrites it every few seconds, so that an evaluator, which never connects to the cluster,
+  sees whether the run is alive.
+  """
+
+  NAME = "tf1ps-run.json"
+
+  def __init__(self, checkpoint_dir: str):
+    self._path = os.path.join(checkpoint_dir, self.NAME)
+    self._directory = checkpoint_dir
+
+  def read(self) -> Optional[RunStatus]:
+    """The status, or None where there is no file that can be read."""
+    try:
+      with tf.gfile.GFile(self._path, "r") as file:
+        return RunStatus(**json.loads(file.read()))
+    except (tf.errors.OpError, ValueError, TypeError):
+      return None
+
+  def write(self, run: str, state: str, global_step: int) -> None:
+    """Replaces the file in one step; raises tf.errors.OpError where it cannot be written."""
+    tf.gfile.MakeDirs(self._directory)
+    temporary = "%s.%d.tmp" % (self._path, os.getpid())
+    with tf.gfile.GFile(temporary, "w") as file:
+      file.write(json.dumps(dict(RunStatus(run, state, int(global_step), time.time())._asdict())))
+    tf.gfile.Rename(temporary, self._path, overwrite=True)
