@@ -20,6 +20,9 @@ are known. A variable creator is given the collections. So:
    its device. It is never run. (It is an op all the same: TensorFlow 1.15 derives the seeds of
    random ops from the number of ops before them; 2.x does not.)
 
+The same creator puts global variables into the container of this process's `tf1ps.Server`, where that
+was given one: a legacy script says it there, and builds its graph as before.
+
 What was installed hangs on the graph and goes with it. Two things do not pass a creator and stay
 where the setter would put any variable: variables that `tf.train.import_meta_graph` brings with
 their devices cleared, and those that are made in a subclass of `tf.Graph`.
@@ -30,6 +33,8 @@ from __future__ import annotations
 import threading
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import server
 
 # The attribute of a graph that holds its _LocalVariables.
 _ATTRIBUTE = "_tf1ps_local_variables"
@@ -86,6 +91,10 @@ class _LocalVariables(object):
     try:
       if _making.local and self.worker_device:
         with tf.device(_device_with_job(self.worker_device)):
+          return next_creator(**kwargs)
+      container = "" if _making.local else server.job_container()
+      if container:
+        with tf.container(container):
           return next_creator(**kwargs)
       return next_creator(**kwargs)
     finally:

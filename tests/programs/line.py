@@ -1,0 +1,62 @@
+"""A program that fits y = 3 x + 2 on 400 records; flags make its steps slow, or spoil it."""
+import threading
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+from absl import flags
+
+from tf1ps import training
+
+flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
+flags.DEFINE_integer("slow_index", -1, "Only this worker is slow; -1: all.")
+flags.DEFINE_integer("block_at", -1, "This worker's step that never ends; -1: none.")
+flags.DEFINE_integer("nan_at", -1, "The step whose loss is NaN; -1: none.")
+flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
+flags.DEFINE_string("fail_in", "", "Raises there: input, model, step or eval.")
+
+FLAGS = flags.FLAGS
+
+
+def input_fn(mode, shard):
+  """x in 0 to 1, y = 3 x + 2, of [batch]."""
+  if FLAGS.fail_in == "input" or FLAGS.fail_in == "eval" and mode == "eval":
+    raise ValueError("no data today")
+  x = np.arange(400, dtype=np.float32) / 400
+  dataset = shard.dataset(tf.data.Dataset.from_tensor_slices((x, 3 * x + 2)), shuffle=400)
+  features, labels = tf.data.make_one_shot_iterator(dataset.batch(shard.batch_size)).get_next()
+  if mode == "train":
+    features = _slow(features, shard.index)
+  return features, labels
+
+
+def _slow(features, index):
+  steps = [0]
+
+  def hold(x):
+    steps[0] += 1
+    if FLAGS.slow_index in (-1, index):
+      seconds = 3600.0 if steps[0] == FLAGS.block_at else FLAGS.step_seconds
+      threading.Event().wait(seconds)
+    if FLAGS.fail_in == "step" and steps[0] == 5:
+      raise ValueError("a bad record")
+    return x * np.float32("nan") if steps[0] == FLAGS.nan_at else x
+
+  held = tf.numpy_function(hold, [features], tf.float32)
+  held.set_shape(features.shape)
+  return held
+
+
+def model_fn(features, labels, mode):
+  """y = w x + b, with its squared error."""
+  if FLAGS.fail_in == "model":
+    raise ValueError("no model today")
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+  b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
+  if FLAGS.extra_variable:
+    tf.get_variable("extra", [3])
+  y = w * features + b
+  if mode == "predict":
+    return training.ModelSpec(predictions={"y": y})
+  loss = tf.losses.mean_squared_error(labels, y)
+  return training.ModelSpec(
+    loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean_absolute_error(labels, y)})

@@ -1,0 +1,1 @@
+"""How records reach a worker: the worker's share of the data."""

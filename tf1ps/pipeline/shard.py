@@ -1,0 +1,176 @@
+"""The share: which part of the data a worker trains on.
+
+A program's `input_fn(mode, shard)` gets a `Shard` and asks it for this worker's part:
+
+1. `shard.files(pattern)` divides the files, `shard.dataset(dataset)` the records;
+2. whichever comes first divides, so that a program which lists its files and makes a dataset of
+   them may ask for both, in this order, and nothing is divided twice;
+3. `shard.dataset` then shuffles, when asked, and repeats for the epochs;
+4. `check_asked` refuses a program that trains on several workers and divided nothing: each of them
+   would train on all of the data.
+
+The policy names what is divided: "files", "records" or "none". None, the default, leaves it to the
+program. Evaluation and prediction see all the data once: nothing is divided, shuffled, repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import List, Optional, Sequence, Union
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import checks
+
+FILES = "files"
+RECORDS = "records"
+NONE = "none"
+POLICIES = (FILES, RECORDS, NONE)
+
+_MODES = ("train", "eval", "predict")
+# What a program has to say under each policy.
+_FILES_LINE = "`files = shard.files(pattern)`"
+_RECORDS_LINE = "`dataset = shard.dataset(dataset)`"
+_LINES = {FILES: _FILES_LINE, RECORDS: _RECORDS_LINE, None: f"{_RECORDS_LINE} or {_FILES_LINE}"}
+
+
+class ShardError(ValueError):
+  """The data cannot be divided, or was not."""
+
+
+class Shard:
+  """One worker's share of the data.
+
+  Attributes:
+    index: this worker's place among the job's replicas, from 0.
+    count: how many replicas the job has; 1 unless the mode is "train".
+    batch_size: examples in a batch of one worker.
+    epochs: how often all workers together go through the data in training; None: without end.
+    policy: "files", "records", "none", or None for the default.
+    mode: "train", "eval" or "predict".
+    divided: what was divided so far: "files", "records", or None for nothing.
+  """
+
+  def __init__(self, index: int = 0, count: int = 1, batch_size: int = 1,
+               epochs: Optional[int] = None, policy: Optional[str] = None, mode: str = "train"):
+    """Creates the share; the arguments are the attributes of that name.
+
+    Raises:
+      ShardError: a value that is none of the above.
+    """
+    if mode not in _MODES:
+      raise ShardError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    if count < 1 or not 0 <= index < count:
+      raise ShardError(f"index must be 0 to count - 1, got index {index} and count {count}")
+    if mode != "train" and count != 1:
+      raise ShardError(f"mode {mode!r} sees all the data: count must be 1, got {count}")
+    if batch_size < 1:
+      raise ShardError(f"batch_size must be at least 1, got {batch_size}")
+    if epochs is not None and epochs < 1:
+      raise ShardError(f"epochs must be at least 1, or None for no end, got {epochs}")
+    if policy == "dynamic":
+      raise ShardError('--shard=dynamic is not available yet: use "files" or "records"')
+    if policy is not None and policy not in POLICIES:
+      raise ShardError(f"there is no shard policy {policy!r}: {checks.nearest(policy, POLICIES)}")
+    self.index = index
+    self.count = count
+    self.batch_size = batch_size
+    self.epochs = epochs
+    self.policy = policy
+    self.mode = mode
+    self.divided = None
+    self._was_asked = False
+
+  @property
+  def was_asked(self) -> bool:
+    """Whether the program has asked for anything."""
+    return self._was_asked
+
+  def files(self, pattern: Union[str, Sequence[str]]) -> List[str]:
+    """Lists this worker's files.
+
+    Args:
+      pattern: a pattern such as "data/*.csv", a file's name, or a list of such. All workers must
+        see the same files under the same names.
+
+    Returns:
+      Sorted names: every count-th file from index on if files are divided, else all files.
+
+    Raises:
+      ShardError: no file, fewer files than workers, or records were divided before.
+    """
+    patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
+    if not patterns:
+      raise ShardError("shard.files got an empty list")
+    found = sorted({name for each in patterns for name in _glob(os.fspath(each))})
+    self._was_asked = True
+    if self.count == 1 or self.policy in (RECORDS, NONE):
+      return found
+    if self.divided == RECORDS:
+      raise ShardError(
+        "shard.files was called after shard.dataset, which has divided records: call shard.files "
+        "first, or say --shard=records if only records are to be divided")
+    if len(found) < self.count:
+      raise ShardError(
+        f"{self.count} workers cannot share {len(found)} file{'s' if len(found) > 1 else ''}, "
+        f"{', '.join(found)}: use --shard=records together with shard.dataset, which divides the "
+        f"records, or give at least {self.count} files")
+    self.divided = FILES
+    return found[self.index::self.count]
+
+  def dataset(self, dataset: tf.data.Dataset, shuffle: Optional[int] = None) -> tf.data.Dataset:
+    """Takes this worker's records; in training also shuffles and repeats them.
+
+    Args:
+      dataset: a dataset of single records, in the same order on all workers, or of the records of
+        this worker's files. The program batches what comes back.
+      shuffle: size in records of the buffer that shuffles, anew in each epoch; None: in order.
+
+    Returns:
+      A dataset of every count-th record from index on if records are divided, else of all records.
+
+    Raises:
+      ShardError: no dataset, or a buffer of no size.
+    """
+    if not hasattr(dataset, "shard"):  # there are two classes, of TensorFlow 1 and 2
+      raise ShardError(f"shard.dataset takes a tf.data.Dataset, got {dataset!r}")
+    if shuffle is not None and shuffle < 1:
+      raise ShardError(f"shuffle is the size of a buffer and at least 1, or None, got {shuffle}")
+    self._was_asked = True
+    if self.mode != "train":
+      return dataset
+    # By default records, unless they come from this worker's own files.
+    if self.policy == RECORDS or (self.policy is None and self.divided != FILES):
+      dataset = dataset.shard(self.count, self.index)
+      self.divided = RECORDS
+    if shuffle is not None:
+      dataset = dataset.shuffle(shuffle, reshuffle_each_iteration=True)
+    return dataset.repeat(self.epochs)
+
+
+def check_asked(shard: Shard) -> None:
+  """Refuses a program that trains on more than one worker and never divided its data.
+
+  Args:
+    shard: the share that the program's input_fn was called with.
+
+  Raises:
+    ShardError: says which line to add.
+  """
+  if shard.count == 1 or shard.policy == NONE or shard.divided is not None:
+    return
+  if shard.was_asked:
+    problem = f"divided nothing under --shard={shard.policy}"
+  else:
+    problem = "asked its shard for nothing"
+  raise ShardError(
+    f"input_fn {problem}, so each of the {shard.count} workers would train on all of the data: "
+    f"add {_LINES[shard.policy]}, or say --shard=none if that is what you want")
+
+
+def _glob(pattern: str) -> List[str]:
+  # A name with brackets in it is a pattern that does not match itself.
+  found = [pattern] if tf.gfile.Exists(pattern) else tf.gfile.Glob(pattern)
+  if not found:
+    raise ShardError(f"no file matches {pattern!r}")
+  return [tf.compat.as_str_any(name) for name in found]

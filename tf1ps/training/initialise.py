@@ -1,0 +1,52 @@
+"""Giving a session's variables their values: from a checkpoint, from initialisers, locally."""
+
+from __future__ import annotations
+
+import logging
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+_log = logging.getLogger("tf1ps")
+
+
+class SessionCreationError(RuntimeError):
+  """The training session could not be created."""
+
+
+def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
+  """Restores a checkpoint, or else runs the scaffold's init_op and init_fn.
+
+  Args:
+    session: the session.
+    scaffold: finalised.
+    checkpoint: a checkpoint's prefix, or None.
+  """
+  if checkpoint is not None:
+    scaffold.saver.restore(session, checkpoint)
+    _log.info("restored %s", checkpoint)
+    return
+  session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
+  if scaffold.init_fn is not None:
+    scaffold.init_fn(session)
+
+
+def initialise_locally(session, scaffold: tf.train.Scaffold) -> None:
+  """Runs the scaffold's local_init_op; raises SessionCreationError if anything is left over."""
+  if scaffold.local_init_op is not None:
+    session.run(scaffold.local_init_op)
+  missing = missing_variables(session, scaffold.ready_op)
+  if missing:
+    raise SessionCreationError(
+      "%d variables are not initialised, such as %s: the scaffold's init_op, the checkpoint or the "
+      "local_init_op must initialise them" % (len(missing), ", ".join(missing[:5])))
+
+
+def missing_variables(session, ready_op) -> list:
+  """The names that a scaffold's ready operation reports as not initialised."""
+  if ready_op is None:
+    return []
+  value = session.run(ready_op)
+  if value is None:
+    return []
+  return sorted(name.decode("utf-8") for name in value)

@@ -1,0 +1,217 @@
+"""The life of a training session: what happens round its steps, from its creation to its close.
+
+`SessionLife` ties together what a `MonitoredSession` of ours needs beside its hooks:
+
+at every step   `LifeHook` counts the step into the heartbeat, and ends the loop after a signal
+at a signal     the loop has two seconds to leave by itself; then the chief saves from a session of
+                its own, and the blocked run is ended
+at the end      the chief waits for the other workers before the last checkpoint, and releases the
+                ps after it; the other workers report and leave
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import session as session_lib
+from tf1ps.cluster import signals
+from tf1ps.state import membership
+from tf1ps.training import ending
+from tf1ps.training import participation as participation_lib
+
+_log = logging.getLogger("tf1ps")
+_LEAVE_WITHIN = 2.0  # seconds that the loop has to leave by itself after a signal
+_FORCE_AFTER = 4.5  # seconds after a signal until the process is ended by force
+_SAVE_LIMIT = 60.0  # seconds more for a chief that saves
+
+
+class SessionLife:
+  """What happens round the steps of one training session.
+
+  Attributes:
+    part: this task's part in the run, or None where nothing is known of a cluster.
+    signum: the signal that ends the session, or None.
+    problems: a sentence for each other worker that did not do its part.
+  """
+
+  def __init__(self, part: Optional[participation_lib.Participation], tracker, end_timeout: float,
+               release: bool = True):
+    """Creates the life; `enter` begins it.
+
+    Args:
+      part: this task's part in the run, or None.
+      tracker: the `global_step.GlobalStepTracker`.
+      end_timeout: as for `ending.wait_for_workers`.
+      release: whether the end of the session is the end of the job, and releases the ps.
+    """
+    self.part = part
+    self.tracker = tracker
+    self.creator = None
+    self.saver = None
+    self.summary_dir = None  # of event files, or None
+    self.examples = None  # a callable that returns this worker's examples, or None
+    self.problems: List[str] = []
+    self._end_timeout = end_timeout
+    self._release = release
+    self._closing = threading.Event()
+    self._signals = signals.SignalWatch(self._on_signal, _FORCE_AFTER)
+    self._ended = False
+
+  @property
+  def is_chief(self) -> bool:
+    return self.part is not None and self.part.is_chief
+
+  @property
+  def signum(self) -> Optional[int]:
+    return self._signals.signum
+
+  def enter(self) -> None:
+    """Begins to watch signals."""
+    self._signals.__enter__()
+
+  def interrupted(self) -> None:
+    """Raises SystemExit after a signal; for the waits in Python."""
+    if self.signum is not None:
+      self._closing.set()
+      raise SystemExit(128 + self.signum)
+
+  def count(self) -> None:
+    """Puts this task's steps and examples into the heartbeat."""
+    examples = self.examples() if self.examples is not None else 0
+    self.part.heartbeat.set(step=self.tracker.own_steps, examples=examples)
+
+  def on_answer(self, step: int, own_steps: int) -> None:
+    """The tracker's: puts the global step into the heartbeat."""
+    if self.part is not None:
+      self.part.heartbeat.set(global_step=step)
+
+  # The end.
+
+  def before_close(self, run_step_fn) -> None:
+    """The chief waits for the others, and keeps its session alive meanwhile."""
+    if self.is_chief and self.signum is None:
+      self._wait_for_workers(run_step_fn)
+    self._closing.set()
+    if self.saver is not None:
+      self._signals.extend(_SAVE_LIMIT)
+
+  def _wait_for_workers(self, run_step_fn):
+    def each_round():
+      self.interrupted()
+      session = self.creator.session
+      if session is not None and session.is_aborted:
+        # A ps was restarted: the others wait for this chief to restore it.
+        run_step_fn(lambda step_context: self.tracker.ask(self.creator.session))
+
+    try:
+      self.problems = ending.wait_for_workers(self.part, self._end_timeout, each_round)
+    except SystemExit:
+      return  # a signal: what is there is saved, and nobody waited for
+    for problem in self.problems:
+      _log.error("%s", problem)
+
+  def after_close(self, error: Optional[BaseException]) -> None:
+    """Reports this task's end and lets go; raises what the exit code must tell."""
+    if self._ended:
+      return
+    self._ended = True
+    self._closing.set()
+    signum = self.signum
+    try:
+      self._flush_summaries()
+      if self.part is not None:
+        self._report(error, signum)
+    finally:
+      self._signals.stop()
+    if signum is not None and not isinstance(error, SystemExit):
+      raise SystemExit(128 + signum)
+    if self.problems and error is None and self._release:
+      raise ending.JobFailedError("the job failed: " + "; ".join(self.problems))
+
+  def _flush_summaries(self):
+    # No hook is told of an end by an error, and what led to it is worth seeing.
+    if self.summary_dir is not None and self.creator.sessions:
+      try:
+        tf.summary.FileWriterCache.get(self.summary_dir).flush()
+      except tf.errors.OpError as error:
+        _log.warning("the last summaries were not written: %s", first_line(error))
+
+  def _report(self, error, signum):
+    part = self.part
+    part.on_new_run(None)
+    self.count()
+    if signum is not None:
+      part.report(membership.FAILED, "ended by signal %d" % signum, limit=1.0)
+    elif error is not None:
+      part.report(
+        membership.FAILED, "%s: %s" % (type(error).__name__, first_line(error)), limit=3.0)
+      if part.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
+        part.release(failed=True)  # a state of NaNs is nothing to go on with
+    elif not part.is_chief:
+      part.report(membership.DONE, "")
+    elif self._release:
+      part.release()
+      part.report(membership.DONE, "")
+    if self._release:
+      part.stop()
+
+  # Signals.
+
+  def _on_signal(self, signum):
+    _log.warning("signal %d: leaving", signum)
+    if self._closing.wait(_LEAVE_WITHIN):
+      return
+    session = self.creator.session if self.creator is not None else None
+    if session is None:
+      return
+    if self.saver is not None and not self.creator.is_creating:
+      self._signals.extend(_SAVE_LIMIT)
+      self._save_aside(session)
+    if not self._closing.is_set():
+      session.abort(lambda: SystemExit(128 + signum))
+
+  def _save_aside(self, session):
+    """Saves from a session of its own, while the main one is blocked."""
+    aside = session_lib.BoundedSession(session.sess_str, session.graph, self.creator.config)
+    try:
+      self.saver.save(aside, self.tracker.ask(aside))
+    except Exception as error:  # whatever it is, the task must leave
+      _log.error("the last state was not saved: %s", first_line(error))
+    finally:
+      aside.close()
+
+
+class LifeHook(tf.train.SessionRunHook):
+  """Stands behind the tracker: tells the heartbeat of each step, and ends the loop at a signal."""
+
+  def __init__(self, life: SessionLife):
+    self._life = life
+
+  def after_run(self, run_context, run_values):
+    life = self._life
+    if life.part is not None:
+      life.count()
+    if life.signum is not None:
+      run_context.request_stop()
+
+
+class CreatedHook(tf.train.SessionRunHook):
+  """Stands last: when it is told of the session, every other hook has been."""
+
+  def __init__(self, life: SessionLife):
+    self._life = life
+
+  def after_create_session(self, session, coord):
+    self._life.creator.is_creating = False
+
+
+def first_line(error) -> str:
+  """The first line of an error's text that says something."""
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+  lines = [line for line in lines
+           if not line.startswith(("Graph execution error", "From /job:"))]
+  return lines[0] if lines else type(error).__name__

@@ -1,0 +1,77 @@
+"""Optimizers by name, as the flags choose them.
+
+Each is TensorFlow's own, with TensorFlow's defaults for whatever stands not here:
+
+  name              learning rate  tf.train
+  sgd               0.01           GradientDescentOptimizer
+  momentum          0.01           MomentumOptimizer, momentum 0.9
+  nesterov          0.01           MomentumOptimizer, momentum 0.9, use_nesterov
+  adam              0.001          AdamOptimizer (its own default, as in the paper)
+  adagrad           0.05           AdagradOptimizer
+  adadelta          1.0            AdadeltaOptimizer (the paper's method has no learning rate)
+  rmsprop           0.001          RMSPropOptimizer (as in Hinton's lecture)
+  ftrl              0.05           FtrlOptimizer
+  proximal_sgd      0.01           ProximalGradientDescentOptimizer
+  proximal_adagrad  0.05           ProximalAdagradOptimizer
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Union
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import checks
+
+
+def _momentum(learning_rate):
+  return tf.train.MomentumOptimizer(learning_rate, momentum=0.9)
+
+
+def _nesterov(learning_rate):
+  return tf.train.MomentumOptimizer(learning_rate, momentum=0.9, use_nesterov=True)
+
+
+# Name to (what makes it of a learning rate, the default learning rate).
+_OPTIMIZERS = {
+  "sgd": (tf.train.GradientDescentOptimizer, 0.01),
+  "momentum": (_momentum, 0.01),
+  "nesterov": (_nesterov, 0.01),
+  "adam": (tf.train.AdamOptimizer, 0.001),
+  "adagrad": (tf.train.AdagradOptimizer, 0.05),
+  "adadelta": (tf.train.AdadeltaOptimizer, 1.0),
+  "rmsprop": (tf.train.RMSPropOptimizer, 0.001),
+  "ftrl": (tf.train.FtrlOptimizer, 0.05),
+  "proximal_sgd": (tf.train.ProximalGradientDescentOptimizer, 0.01),
+  "proximal_adagrad": (tf.train.ProximalAdagradOptimizer, 0.05),
+}
+
+NAMES = tuple(_OPTIMIZERS)
+
+
+def make_optimizer(name: str,
+                   learning_rate: Union[None, float, tf.Tensor] = None) -> tf.train.Optimizer:
+  """Makes an optimizer.
+
+  Args:
+    name: one of NAMES.
+    learning_rate: a positive number, a scalar float tensor such as a schedule gives, or None for
+      the default of the table above.
+
+  Returns:
+    A `tf.train.Optimizer`.
+
+  Raises:
+    ValueError: another name (with the nearest right one), or a learning rate that is not positive.
+  """
+  if name not in _OPTIMIZERS:
+    raise ValueError(f"there is no optimizer {name!r}: {checks.nearest(str(name), NAMES)}")
+  make, default = _OPTIMIZERS[name]
+  if learning_rate is None:
+    learning_rate = default
+  elif not isinstance(learning_rate, tf.Tensor):
+    learning_rate = float(learning_rate)
+    if not (math.isfinite(learning_rate) and learning_rate > 0):
+      raise ValueError(f"learning_rate must be above 0 and finite, got {learning_rate}")
+  return make(learning_rate)

@@ -1,0 +1,256 @@
+"""A task's part in a run, from its first heartbeat to its last.
+
+A `Participation` holds what this task shares with the others of its job: the heartbeat, the control
+records of the tasks that keep the job's variables (the holders: the ps; without ps, the chief), and
+the run's id. The session creator drives it:
+
+  the chief        `adopt` (is the live state ours?), `begin_initialisation`, `mark_initialised`
+  another worker   `find_run`, until it returns the initialised run of a living chief
+  both             `report`, then the chief's `release`
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable, Dict, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import server as server_lib
+from tf1ps.state import containers, control, ending, membership
+from tf1ps.state import run as run_lib
+
+_log = logging.getLogger("tf1ps")
+
+
+class ClusterMismatchError(RuntimeError):
+  """Another task of the job was started with a different cluster."""
+
+
+class Participation:
+  """This task's part in a run.
+
+  Attributes:
+    cluster: the `spec.Cluster`.
+    holders: the tasks that keep the job's variables.
+    heartbeat: the `membership.Heartbeat`.
+    run_id: the id of the run; "" before it is known.
+  """
+
+  def __init__(self, record: server_lib.ServerRecord, checkpoint_dir: Optional[str] = None,
+               lost_after: Optional[float] = None):
+    """Prepares; `start` begins the heartbeat.
+
+    Args:
+      record: of this task's server.
+      checkpoint_dir: where the chief keeps the run's status file, or None.
+      lost_after: seconds of silence until a task is lost; None: the server's.
+    """
+    self.record = record
+    self.cluster = record.cluster
+    self.lost_after = record.lost_after if lost_after is None else lost_after
+    self.is_chief = self.cluster.is_chief
+    self.holders = self.cluster.ps or [self.cluster.control_task]
+    self.run_id = ""
+    self._tables = {task: self._table(task) for task in self.holders}
+    self._file = run_lib.RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
+    self._file_written = 0.0
+    self._current: Optional[run_lib.RunRecord] = None
+    self._on_new_run: Optional[Callable[[str], None]] = None
+    self._lock = threading.Lock()
+    self.heartbeat = membership.Heartbeat(
+      self._table(self.cluster.control_task), self.cluster.task,
+      "chief" if self.is_chief else "worker", record.container, self.lost_after, self._look)
+
+  def _table(self, task) -> control.ControlTable:
+    return control.ControlTable(self.record.target, self.cluster.task, task)
+
+  def start(self) -> None:
+    """Begins the heartbeat; does nothing the second time."""
+    self.heartbeat.start()
+
+  def stop(self) -> None:
+    """Ends the heartbeat and closes the sessions, within limits."""
+    self.heartbeat.stop()
+    for table in self._tables.values():
+      table.close()
+
+  def on_new_run(self, callback: Optional[Callable[[str], None]]) -> None:
+    """Has a callback called when another run takes the place of this one."""
+    self._on_new_run = callback
+
+  # What a worker asks before it trains.
+
+  @property
+  def examples_before(self) -> int:
+    """What an earlier process of this task trained on in this run, before it was killed."""
+    previous = self.heartbeat.previous
+    if previous is None or not self.run_id or previous.run != self.run_id or previous.has_ended:
+      return 0
+    return previous.examples
+
+  def compare_clusters(self) -> None:
+    """Refuses holders that were started with a different cluster; raises ClusterMismatchError."""
+    for task, records in self._read_all().items():
+      told = records.get(ending.CLUSTER)
+      found = self.cluster.differences(told.value) if told is not None else []
+      if found:
+        raise ClusterMismatchError("%s at %s was started with a different cluster than %s: %s" % (
+          task.name, task.address, self.cluster.task.name, "; ".join(found)))
+
+  def find_run(self) -> Optional[run_lib.RunRecord]:
+    """The run to join, once its chief lives and has initialised it on every holder."""
+    records = self._tables[self.cluster.control_task].read()
+    found = run_lib.find(records, self.record.container)
+    if found is None or found.ended or not found.initialised:
+      return None
+    chief = self._chief_among(membership.members_of(records, self.record.container))
+    if chief is None or chief.run != found.id or chief.has_ended or chief.age > self.lost_after:
+      return None
+    others = [self._tables[task].read() for task in self.holders]
+    if any(run_lib.find(other, self.record.container) != found for other in others):
+      return None
+    return found
+
+  def chief_member(self) -> Optional[membership.Member]:
+    """What the chief last said of itself, or None."""
+    return self._chief_among(self.heartbeat.members())
+
+  def _chief_among(self, members) -> Optional[membership.Member]:
+    chief = self.cluster.chief
+    for member in members:
+      if (member.job, member.index) == (chief.job, chief.index):
+        return member
+    return None
+
+  def join(self, found: run_lib.RunRecord) -> None:
+    """Takes part in a run."""
+    with self._lock:
+      self.run_id, self._current = found.id, found
+    self.heartbeat.set(run=found.id, state=membership.TRAINING)
+
+  # What the chief does.
+
+  def adopt(self, signature: List[list]) -> bool:
+    """Looks at what the holders keep; returns whether it is this run's live, whole state.
+
+    Sets `run_id` where the run goes on, even if a holder lost its part. State that belongs to
+    another graph than the one with this signature is not this run's.
+    """
+    found = [run_lib.find(r, self.record.container) for r in self._read_all().values()]
+    known = self.run_id or self._id_on_file() or self._id_of_living(found)
+    mine = [f for f in found if f is not None and f.id == known and not f.ended
+            and (not f.initialised or f.signature == signature)]
+    if not known or not mine:
+      self.run_id = ""
+      if any(f is not None for f in found):
+        _log.info("the ps keep the leavings of another run; they are cleared")
+      return False
+    self.run_id = known
+    with self._lock:
+      self._current = max(mine, key=lambda f: f.writes)
+    return all(f is not None and f == mine[0] and f.initialised for f in found)
+
+  def begin_initialisation(self) -> None:
+    """Marks the holders as not initialised, clears what is no part of this run, and begins it."""
+    goes_on = bool(self.run_id)
+    if not goes_on:
+      self.run_id = run_lib.new_id()
+    before = self._current.writes if goes_on and self._current is not None else 0
+    self._write(run_lib.RunRecord(
+      id=self.run_id, initialised=False, ended=False, failed=False, jobs=self.cluster.to_json(),
+      signature=[], writes=before + 1))
+    if not goes_on:
+      containers.clear(self.record.container, self.holders)
+    self._touch_file(run_lib.RUNNING, force=True)
+
+  def mark_initialised(self, signature: List[list]) -> None:
+    """Lets the workers in."""
+    if not self._current.initialised:
+      self._write(self._current._replace(initialised=True, signature=signature))
+    self.heartbeat.set(run=self.run_id, state=membership.TRAINING)
+    self._beat()
+    self._touch_file(run_lib.RUNNING, force=True)
+
+  def release(self, failed: bool = False) -> None:
+    """Marks the run as ended on every holder, which releases the ps."""
+    if self._current is None:
+      return
+    record = self._current._replace(ended=True, failed=failed)
+    # The task with the heartbeats last: the others look there while they live.
+    for task in sorted(self.holders, key=lambda task: task == self.cluster.control_task):
+      try:
+        run_lib.write(self._tables[task], self.record.container, record)
+      except control.ControlError as error:
+        _log.warning("%s was not released: %s", task.name, error)
+    self._current = record
+    self._touch_file(run_lib.FAILED if failed else run_lib.ENDED, force=True)
+
+  # What both do.
+
+  def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
+    """Reports this task's end; returns whether it was heard."""
+    return self.heartbeat.report(state, reason, limit)
+
+  def _beat(self):
+    try:
+      self.heartbeat.beat()
+    except control.ControlError:
+      pass
+
+  def _read_all(self) -> Dict[object, dict]:
+    return {task: table.read() for task, table in self._tables.items()}
+
+  def _write(self, record: run_lib.RunRecord) -> None:
+    with self._lock:
+      self._current = record
+    for table in self._tables.values():
+      run_lib.write(table, self.record.container, record)
+
+  def _id_on_file(self) -> str:
+    status = self._file.read() if self._file is not None else None
+    return status.run if status is not None and status.state == run_lib.RUNNING else ""
+
+  def _id_of_living(self, found) -> str:
+    """Without a directory: the run in which another member took part a moment ago."""
+    if self._file is not None:
+      return ""
+    self._beat()
+    ids = {f.id for f in found if f is not None and f.initialised and not f.ended}
+    for member in self.heartbeat.members():
+      if member.role == "worker" and member.run in ids and not member.has_ended \
+          and member.age < self.lost_after:
+        return member.run
+    return ""
+
+  def _look(self, records: Dict[str, control.Record]) -> None:
+    """After each heartbeat."""
+    if self.is_chief:
+      self._touch_file(run_lib.RUNNING)
+      return
+    found = run_lib.find(records, self.record.container)
+    with self._lock:
+      current = self._current
+    if found is None or current is None or found.id == current.id:
+      return
+    callback = self._on_new_run
+    if callback is not None:
+      callback("the chief began another run (%s)" % found.id)
+
+  def _touch_file(self, state: str, force: bool = False) -> None:
+    if self._file is None or not self.run_id:
+      return
+    if self._current is not None and self._current.ended and state == run_lib.RUNNING:
+      return
+    now = time.monotonic()
+    if not force and now - self._file_written < min(5.0, self.lost_after / 6):
+      return
+    self._file_written = now
+    try:
+      self._file.write(self.run_id, state, self.heartbeat.get("global_step"))
+    except tf.errors.OpError as error:
+      if force:
+        raise
+      _log.warning("the run's status file was not written: %s", error)

@@ -1,0 +1,123 @@
+"""What a worker says of its progress, and how it counts examples.
+
+`ExampleCounter` adds up the sizes of the batches that were trained on. `Progress` says, every few
+seconds, how far the job is: on one line where the output is a terminal, by tqdm, else as plain
+lines that begin with "progress: ".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.training import global_step
+
+_EVERY = 5.0  # seconds between two plain lines
+_EVERY_ON_TERMINAL = 0.2
+
+
+class ExampleCounter(tf.train.SessionRunHook):
+  """Counts the examples that this worker has trained on.
+
+  Attributes:
+    examples: the count, over recoveries, and over a restart where the run remembers it.
+  """
+
+  def __init__(self, batch_examples, before=lambda: 0):
+    """Creates the hook.
+
+    Args:
+      batch_examples: the size of a batch: an int, or a scalar int tensor.
+      before: called when the first session is there; what an earlier process trained on.
+    """
+    self._batch = batch_examples
+    self._before = before
+    self._begun = False
+    self.examples = 0
+
+  def after_create_session(self, session, coord):
+    if not self._begun:
+      self._begun = True
+      self.examples += self._before()
+
+  def before_run(self, run_context):
+    return None if isinstance(self._batch, int) else tf.train.SessionRunArgs(self._batch)
+
+  def after_run(self, run_context, run_values):
+    self.examples += self._batch if isinstance(self._batch, int) else int(run_values.results)
+
+
+class Progress(tf.train.SessionRunHook):
+  """Says how far the job is."""
+
+  def __init__(self, tracker: global_step.GlobalStepTracker, counter: ExampleCounter, loss,
+               last_step: Optional[int] = None, num_workers: int = 1, stream=None):
+    """Creates the hook.
+
+    Args:
+      tracker: the tracker, which stands before this hook.
+      counter: the counter, which stands before this hook.
+      loss: the scalar loss tensor.
+      last_step: the global step at which the job ends, or None.
+      num_workers: how many workers train; a worker knows its own examples, and assumes as many
+        for each step of the others.
+      stream: where to write; None: stdout.
+    """
+    self._tracker = tracker
+    self._counter = counter
+    self._loss = loss
+    self._last_step = last_step
+    self._num_workers = num_workers
+    self._stream = stream or sys.stdout
+    self._bar = None
+    self._began = None
+    self._next = 0.0
+    self.loss = float("nan")
+
+  def before_run(self, run_context):
+    return tf.train.SessionRunArgs(self._loss)
+
+  def after_create_session(self, session, coord):
+    if self._began is None:
+      self._began = (time.monotonic(), self._tracker.value, self._counter.examples)
+      self._next = time.monotonic() + 1.0
+
+  def after_run(self, run_context, run_values):
+    self.loss = float(run_values.results)
+    now = time.monotonic()
+    if now >= self._next and self._tracker.asked:
+      on_terminal = self._stream.isatty()
+      self._next = now + (_EVERY_ON_TERMINAL if on_terminal else _EVERY)
+      self._say(now, on_terminal)
+
+  def end(self, session):
+    if self._bar is not None:
+      self._bar.close()
+
+  def text(self, now: float) -> str:
+    """The line, without its beginning."""
+    began, step, examples = self._began
+    seconds = max(now - began, 1e-9)
+    rate = (self._tracker.value - step) / seconds
+    own_steps = max(1, self._tracker.own_steps)
+    per_step = (self._counter.examples - examples) / own_steps
+    parts = ["step %d" % self._tracker.value + (
+      " of %d" % self._last_step if self._last_step else "")]
+    parts += ["loss %.4f" % self.loss, "%.1f steps/s" % rate, "%.0f examples/s" % (rate * per_step)]
+    if self._last_step and rate > 0:
+      left = max(0, self._last_step - self._tracker.value) / rate
+      parts.append("%d:%02d left" % divmod(int(left + 0.5), 60))
+    return ", ".join(parts)
+
+  def _say(self, now, on_terminal):
+    if not on_terminal:
+      print("progress: " + self.text(now), file=self._stream, flush=True)
+      return
+    if self._bar is None:
+      import tqdm  # only where there is a terminal
+
+      self._bar = tqdm.tqdm(bar_format="{desc}", file=self._stream, leave=True)
+    self._bar.set_description_str(self.text(now))

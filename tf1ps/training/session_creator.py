@@ -1,0 +1,232 @@
+"""Creating a training session: bounded, and only on a cluster that is ready for it.
+
+`RunSessionCreator` makes the session of a MonitoredSession, at the start and after every failure:
+
+1. The tasks that the graph uses are probed until all are up: within `start_timeout` the first time,
+   within `lost_after` afterwards.
+2. The first time, the way to each ps and back is proved, and the cluster that each was told
+   compared.
+3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
+   initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
+   The other workers look four times a second whether it has, and compare their graph with its.
+4. Local variables are initialised, and the session is watched: a ps that is restarted ends its runs
+   with AbortedError, so that the MonitoredSession asks for a new session; one that is silent for
+   too long ends them with TaskLostError.
+
+What is worth another try (Aborted, Unavailable) is tried again after a pause that doubles, until
+the limit. An OutOfRangeError in here, which a MonitoredSession would take for the end of the data,
+is raised as an initialise.SessionCreationError.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import bounded, canary, device_filters, readiness, session_config
+from tf1ps.cluster import session as session_lib
+from tf1ps.cluster import watch as watch_lib
+from tf1ps.state import control
+from tf1ps.training import checkpoints, initialise
+from tf1ps.training import participation as participation_lib
+from tf1ps.training import signature as signature_lib
+
+_log = logging.getLogger("tf1ps")
+_POLL = 0.25  # seconds between two looks for the chief's initialisation
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between two tries
+_WORTH_A_TRY = (tf.errors.AbortedError, tf.errors.UnavailableError, control.ControlError)
+
+
+class TaskLostError(RuntimeError):
+  """A task that the session needs has been silent for too long."""
+
+
+class RunSessionCreator(tf.train.SessionCreator):
+  """Creates the sessions of one task's training in a run."""
+
+  def __init__(self, participation: participation_lib.Participation, scaffold: tf.train.Scaffold,
+               is_chief: bool, config: Optional[tf.ConfigProto] = None,
+               checkpoint_dir: Optional[str] = None, start_timeout: float = 60.0,
+               max_wait_secs: float = 7200.0, interrupted=None):
+    """Creates the creator.
+
+    Args:
+      participation: this task's part in the run.
+      scaffold: finalised at the first session.
+      is_chief: whether this task initialises.
+      config: the session config; device filters are added where it has none.
+      checkpoint_dir: where the chief restores from, or None.
+      start_timeout: seconds until every task, and the chief, must be there.
+      max_wait_secs: seconds that a chief which is there may take to initialise.
+      interrupted: called in every wait; it raises when the wait shall end (after a signal).
+    """
+    self._part = participation
+    self._scaffold = scaffold
+    self._is_chief = is_chief
+    self.config = config
+    self._checkpoint_dir = checkpoint_dir
+    self._start_timeout = start_timeout
+    self._max_wait_secs = max_wait_secs
+    self._interrupted = interrupted or (lambda: None)
+    self._graph = None
+    self._tasks = []
+    self.session = None
+    self.sessions = 0  # made so far; those after the first are recoveries
+    self.is_creating = False
+
+  def create_session(self):
+    """Creates a session; see the module's docstring for what may be raised."""
+    if self._graph is None:
+      self._plan()
+    first = self.sessions == 0
+    limit = self._start_timeout if first else self._part.lost_after
+    pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
+    self.is_creating = True
+    while True:
+      try:
+        return self._try(max(0.5, deadline - time.monotonic()), first)
+      except _WORTH_A_TRY as error:
+        self._drop()
+        self._interrupted()
+        if time.monotonic() + pause > deadline:
+          raise initialise.SessionCreationError(
+            "no session within %.0f s; the last try ended with: %s" % (limit, error)) from error
+        _log.warning("no session yet, next try in %.2f s: %s", pause, _first_line(error))
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+      except tf.errors.OutOfRangeError as error:
+        self._drop()
+        raise initialise.SessionCreationError("creating the session: %s" % error) from error
+      except BaseException:
+        self._drop()
+        raise
+
+  def _plan(self):
+    self._scaffold.finalize()
+    self._graph = tf.get_default_graph()
+    config = session_config.session_config(base=self.config)
+    if not config.device_filters:
+      config.device_filters.extend(device_filters.device_filters(self._graph, self._part.cluster))
+    self.config = config
+    seen = [task for task in self._part.cluster.tasks() if _is_seen(task, config.device_filters)]
+    self._tasks = [task for task in seen if task.name != self._part.cluster.task.name]
+    with self._graph.as_default():
+      signature_lib.check_container(self._part.cluster.task, self._part.record.container)
+      self._signature = signature_lib.signature(self._part.cluster.task)
+
+  def _try(self, limit, first):
+    what = "the cluster is not ready" if first else "the cluster did not come back"
+    seen = readiness.wait_for_tasks(self._tasks, limit, what, self._interrupted)
+    if first:
+      self._part.compare_clusters()
+      canary.prove_paths(self._part.record.target, self._part.cluster.task,
+                         self._part.holders, self.config, self._start_timeout)
+    if self._is_chief:
+      session = self._create_as_chief(seen)
+    else:
+      self._await_chief()
+      session = self._open(seen)
+      initialise.initialise_locally(session, self._scaffold)
+    self.sessions += 1
+    if self.sessions > 1:
+      _log.warning("recovered: session %d of this task", self.sessions)
+    return session
+
+  def _open(self, seen):
+    part = self._part
+    watch = watch_lib.TaskWatch(
+      seen, part.lost_after,
+      on_gone=lambda one: self.session.abort(
+        lambda: tf.errors.AbortedError(None, None, str(one))),
+      on_lost=lambda one, silence: self.session.abort(
+        lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
+    self.session = session_lib.BoundedSession(
+      part.record.target, self._graph, self.config, on_close=watch.stop)
+    part.on_new_run(lambda reason: self.session.abort(
+      lambda: tf.errors.AbortedError(None, None, reason)))
+    watch.start()
+    # The first run connects to every task that the filters show, and has no limit of its own.
+    bounded.call_within(
+      self._start_timeout, "connecting to the cluster through %s" % part.record.target,
+      tf.Session.run, self.session, self._scaffold.ready_for_local_init_op)
+    return self.session
+
+  def _drop(self):
+    session, self.session = self.session, None
+    if session is not None:
+      session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
+      session.close()
+
+  # The chief.
+
+  def _create_as_chief(self, seen):
+    part = self._part
+    latest = checkpoints.latest(self._checkpoint_dir) if self._checkpoint_dir else None
+    if part.adopt(self._signature):
+      session = self._open(seen)
+      if not initialise.missing_variables(session, self._scaffold.ready_for_local_init_op):
+        _log.info("the servers keep this run's live state: training goes on with it")
+        return self._finish_as_chief(session)
+      session.close()
+    if self.sessions or part.run_id:
+      _log.warning("a server lost its part of the state; %s", (
+        "what came after %s is lost" % latest if latest else
+        "there is no checkpoint, so training starts over"))
+    part.begin_initialisation()
+    session = self._open(seen)
+    initialise.restore_or_initialise(session, self._scaffold, latest)
+    return self._finish_as_chief(session)
+
+  def _finish_as_chief(self, session):
+    initialise.initialise_locally(session, self._scaffold)
+    self._part.mark_initialised(self._signature)
+    return session
+
+  # The other workers.
+
+  def _await_chief(self):
+    part, chief = self._part, self._part.cluster.chief
+    began, said = time.monotonic(), 0.0
+    last_sign = began
+    while True:
+      found = part.find_run()
+      if found is not None:
+        signature_lib.compare(
+          self._signature, found.signature, part.cluster.task.name, chief.name)
+        part.join(found)
+        return
+      now = time.monotonic()
+      member = part.chief_member()
+      if member is not None and not member.has_ended and member.age < 5.0:
+        last_sign = now
+      if now - last_sign > self._start_timeout:
+        raise readiness.TaskUnavailableError(
+          readiness.probe_all([chief]), now - began, "the chief has initialised no run")
+      if now - began > self._max_wait_secs:
+        raise initialise.SessionCreationError(
+          "%s has not initialised the run within %.0f s (max_wait_secs)" % (
+            chief.name, self._max_wait_secs))
+      if now - began > 1.0 and now - said > 5.0:
+        said = now
+        state = "has not come" if member is None else "is %s" % member.state
+        _log.warning("waiting for the chief %s at %s to initialise (it %s)",
+                     chief.name, chief.address, state)
+      self._interrupted()
+      time.sleep(_POLL)
+
+
+def _is_seen(task, filters) -> bool:
+  for text in filters:
+    spec = tf.DeviceSpec.from_string(text)
+    if spec.job in (None, task.job) and spec.task in (None, task.index):
+      return True
+  return False
+
+
+def _first_line(error) -> str:
+  lines = [line for line in str(error).splitlines() if line.strip()]
+  lines = [line for line in lines if not line.startswith("Graph execution error")]
+  return lines[0] if lines else type(error).__name__

@@ -1,0 +1,82 @@
+"""When training stops: at a global step, or after a number of examples.
+
+`StopAtStep` looks at the global step more often the nearer its end is. Asynchronous workers stop
+one by one, each after the step that it was in, so the last global step is above the asked-for one
+by less than the number of workers, as long as their speeds keep their order of magnitude between
+two looks.
+"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.training import global_step
+
+# Between two looks the others may become faster: no more than a quarter of the way at once.
+_SHARE = 4.0
+
+
+class StopAtStep(tf.train.SessionRunHook):
+  """Requests a stop when the global step has reached the last one."""
+
+  def __init__(self, tracker: global_step.GlobalStepTracker, last_step: int, num_workers: int = 1):
+    """Creates the hook.
+
+    Args:
+      tracker: the tracker, which stands before this hook.
+      last_step: the global step at which the job ends, whenever it was started.
+      num_workers: how many workers raise the global step.
+    """
+    if last_step < 1:
+      raise ValueError("last_step must be at least 1, got %r" % (last_step,))
+    self._tracker = tracker
+    self._last_step = last_step
+    self._num_workers = num_workers
+
+  @property
+  def is_reached(self) -> bool:
+    """Whether the end was reached, as of the tracker's last answer."""
+    return self._tracker.value is not None and self._tracker.value >= self._last_step
+
+  def after_create_session(self, session, coord):
+    if self.is_reached:
+      coord.request_stop()  # a job that had ended before makes no further step
+    self._plan()
+
+  def after_run(self, run_context, run_values):
+    if self._tracker.asked:
+      if self.is_reached:
+        run_context.request_stop()
+      self._plan()
+
+  def _plan(self):
+    left = self._last_step - self._tracker.value
+    if left <= 4 * self._num_workers:
+      self._tracker.ask_within(1)
+    else:
+      self._tracker.ask_within(left / (_SHARE * max(self._tracker.rate, self._num_workers)))
+
+
+class StopAtExamples(tf.train.SessionRunHook):
+  """Requests a stop when this worker has trained on its part of the examples."""
+
+  def __init__(self, counter, num_examples: int):
+    """Creates the hook.
+
+    Args:
+      counter: a `progress.ExampleCounter`, which stands before this hook.
+      num_examples: how many this worker is to train on; the last batch may go over it.
+    """
+    if num_examples < 1:
+      raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
+    self._counter = counter
+    self._num_examples = num_examples
+
+  def after_run(self, run_context, run_values):
+    if self._counter.examples >= self._num_examples:
+      run_context.request_stop()
+
+
+def part_of(total: int, index: int, count: int) -> int:
+  """One worker's part of a number of examples; the parts of all workers add up to it."""
+  return total // count + (1 if index < total % count else 0)

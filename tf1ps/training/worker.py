@@ -1,0 +1,213 @@
+"""A worker's whole life: its graph, its loop, its end.
+
+1. The heartbeat begins, the graph is built, the chief prints where the variables lie.
+2. A MonitoredTrainingSession of ours runs one update after the other until a stop.
+3. A worker that is not the chief reports and leaves. The chief, whose session waited for the others
+   and saved after the last update, evaluates the last checkpoint and releases the ps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import tempfile
+import time
+from typing import List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import server as server_lib
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.placement import load_table
+from tf1ps.state import membership
+from tf1ps.training import (
+  between_graph,
+  checkpoints,
+  global_step,
+  monitored_session,
+  saving,
+  stopping,
+)
+from tf1ps.training import evaluation as evaluation_lib
+from tf1ps.training import options as options_lib
+from tf1ps.training import participation as participation_lib
+from tf1ps.training import program as program_lib
+from tf1ps.training import progress as progress_lib
+
+_log = logging.getLogger("tf1ps")
+
+
+class Outcome(NamedTuple):
+  """What a worker did."""
+
+  steps: int  # own steps
+  global_step: int  # the last one seen
+  examples: int  # trained on by this worker
+  seconds: float  # from the first session to the end of the loop
+  reason: str  # why it ended
+  evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
+  members: List[membership.Member]  # of the job, as of the end; only the chief looks
+
+
+class NanLossError(tf.train.NanLossDuringTrainingError):
+  """The loss became NaN."""
+
+  def __init__(self, step: int, own_step: int):
+    super().__init__()
+    self._text = ("the loss is NaN at global step %d (step %d of this worker): lower "
+                  "--learning_rate, or look at the data" % (step, own_step))
+
+  def __str__(self):
+    return self._text
+
+
+class JobFailedError(RuntimeError):
+  """This task did its part, but another task of the job failed or is lost.
+
+  Attributes:
+    outcome: what this task did.
+  """
+
+  def __init__(self, problems: List[str], outcome: Outcome):
+    super().__init__("; ".join(problems))
+    self.outcome = outcome
+
+
+def train(program: program_lib.Program, server: server_lib.Server,
+          options: options_lib.Options) -> Outcome:
+  """Trains a program as one worker of a job, to the job's end.
+
+  Args:
+    program: the user's.
+    server: this task's, started.
+    options: see `options.Options`.
+
+  Returns:
+    What this worker did.
+
+  Raises:
+    ValueError: options that cannot work together.
+    JobFailedError: this worker did its part, another did not.
+    NanLossError, and what `MonitoredTrainingSession` raises.
+  """
+  options_lib.check_options(options)
+  record = server_lib.record_of(server.target)
+  part = participation_lib.Participation(record, options.checkpoint_dir)
+  part.start()
+  try:
+    with contextlib.ExitStack() as stack:
+      directory = options.checkpoint_dir
+      if part.is_chief and not directory:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tf1ps-"))
+      with tf.Graph().as_default():
+        worker = _Worker(program, record, part, options, directory)
+        outcome = worker.train()
+      return worker.finish(outcome) if part.is_chief else outcome
+  except JobFailedError:
+    raise
+  except BaseException as error:
+    # What happens before the session is there, or after it has gone, is reported here.
+    if not isinstance(error, SystemExit) and part.heartbeat.get("state") != membership.FAILED:
+      part.report(membership.FAILED, "%s: %s" % (type(error).__name__, error), limit=3.0)
+    raise
+  finally:
+    part.stop()
+
+
+class _Worker:
+  """One worker's training; built inside of its graph."""
+
+  def __init__(self, program, record, part, options, directory):
+    self._program = program
+    self._part = part
+    self._options = options
+    self._directory = directory
+    self._problems: List[str] = []
+    self._target = record.target
+    cluster = part.cluster
+    self._shard = shard_lib.Shard(
+      mode="train", index=cluster.replica_index, count=cluster.num_replicas,
+      batch_size=options.batch_size, epochs=options.epochs, policy=options.shard)
+    self._replica = between_graph.build_replica(
+      program, cluster, self._shard, options.optimizer, options.learning_rate, record.container,
+      options.variables == "resource", options.ps_strategy)
+    # Saved by the chief onto its own disk: the ps's may be another machine's.
+    self._scaffold = tf.train.Scaffold(
+      saver=tf.train.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
+    self._tracker = global_step.GlobalStepTracker()
+    self._counter = progress_lib.ExampleCounter(
+      self._replica.batch_examples, lambda: part.examples_before)
+    if part.is_chief:
+      _log.info("%s", load_table.format_table(load_table.load_table()))
+
+  def train(self) -> Outcome:
+    part, options = self._part, self._options
+    hooks, stop = self._hooks()
+    if part.is_chief and not options.checkpoint_dir:
+      # What is evaluated at the end.
+      hooks.append(saving.CheckpointSaver(
+        self._tracker, self._directory, self._scaffold, save_secs=1e9))
+    session = monitored_session.MonitoredTrainingSession(
+      master=self._target, is_chief=part.is_chief, checkpoint_dir=options.checkpoint_dir,
+      scaffold=self._scaffold, hooks=hooks, config=options.config,
+      save_checkpoint_secs=None if options.save_checkpoint_steps else options.save_checkpoint_secs,
+      save_checkpoint_steps=options.save_checkpoint_steps,
+      save_summaries_steps=options.save_summaries_steps, log_step_count_steps=None,
+      start_timeout=options.start_timeout, end_timeout=options.end_timeout,
+      participation=part, tracker=self._tracker)
+    session.life.examples = lambda: self._counter.examples
+    began = time.monotonic()
+    with session:
+      while not session.should_stop():
+        _, loss = session.run([self._replica.train_op, self._replica.loss])
+        if math.isnan(loss):
+          raise NanLossError(self._tracker.value, self._tracker.own_steps)
+    self._problems = session.life.problems
+    if not self._tracker.own_steps and not (stop and stop.is_reached):
+      raise ValueError("this worker's share of the data is empty: worker %d of %d got no batch" % (
+        self._shard.index, self._shard.count))
+    return Outcome(
+      self._tracker.own_steps, self._tracker.value, self._counter.examples,
+      time.monotonic() - began, self._reason(stop), None, part.heartbeat.members())
+
+  def _hooks(self):
+    options, part = self._options, self._part
+    hooks, stop = [self._counter], None
+    if options.steps:
+      stop = stopping.StopAtStep(self._tracker, options.steps, part.cluster.num_replicas)
+      hooks.append(stop)
+    if options.examples:
+      hooks.append(stopping.StopAtExamples(self._counter, stopping.part_of(
+        options.examples, part.cluster.replica_index, part.cluster.num_replicas)))
+    if part.is_chief:
+      hooks.append(progress_lib.Progress(
+        self._tracker, self._counter, self._replica.loss, options.steps))
+    return hooks, stop
+
+  def _reason(self, stop):
+    options = self._options
+    if stop is not None and stop.is_reached:
+      return "reached --steps=%d" % options.steps
+    if options.examples and self._counter.examples >= stopping.part_of(
+        options.examples, self._shard.index, self._shard.count):
+      return "trained on its part of --examples=%d" % options.examples
+    if options.epochs:
+      return "went through its data --epochs=%d times" % options.epochs
+    return "its data ended"
+
+  def finish(self, outcome: Outcome) -> Outcome:
+    """The chief's: evaluates the last checkpoint and releases the ps."""
+    try:
+      evaluation = evaluation_lib.evaluate(
+        self._program, checkpoints.latest(self._directory), self._options.batch_size,
+        self._options.variables)
+    except BaseException:
+      self._part.release(failed=True)
+      raise
+    outcome = outcome._replace(evaluation=evaluation, global_step=evaluation.global_step)
+    self._part.release()
+    self._part.report(membership.DONE, "")
+    if self._problems:
+      raise JobFailedError(self._problems, outcome)
+    return outcome
