@@ -6,7 +6,7 @@ LEGACY_VENV = .venv-legacy
 DIST = dist
 PYTHONS = 3.13 3.12 3.11 3.10
 PROGRAM = examples/digits.py
-TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --batch_size=32 --learning_rate=0.01
+TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 
 .PHONY: help train test test-legacy lint wheel clean train-flags
 

@@ -1,0 +1,77 @@
+"""A trainer as the deployment guide for distributed TensorFlow taught it, with its own flags and loop.
+
+One file for all tasks; each is a process of its own. Only the import below says tf1ps: with
+`from tensorflow.compat.v1 import train as dist` in its place the same file runs on stock
+TensorFlow, where the ps never end (they must be killed), and whoever comes late waits 30 seconds.
+
+It fits y = 3 x + 2. In four shells, in any order:
+
+  python examples/legacy_trainer.py --job_name=ps --task_index=0
+  python examples/legacy_trainer.py --job_name=ps --task_index=1
+  python examples/legacy_trainer.py --job_name=worker --task_index=0
+  python examples/legacy_trainer.py --job_name=worker --task_index=1
+
+The workers print their loss as it falls, and all four exit by themselves, with code 0.
+"""
+
+import argparse
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import tf1ps as dist
+
+
+def parse_flags():
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--ps_hosts", default="127.0.0.1:2222,127.0.0.1:2223")
+  parser.add_argument("--worker_hosts", default="127.0.0.1:2224,127.0.0.1:2225")
+  parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
+  parser.add_argument("--task_index", type=int, default=0)
+  parser.add_argument("--steps", type=int, default=1000)
+  parser.add_argument("--checkpoint_dir", default=None)
+  return parser.parse_args()
+
+
+def build_model():
+  x = tf.random_uniform([64, 1], -1.0, 1.0)
+  noise = tf.random_normal([64, 1], stddev=0.1)
+  target = 3.0 * x + 2.0 + noise
+  w = tf.get_variable("w", [1, 1], initializer=tf.zeros_initializer())
+  b = tf.get_variable("b", [1], initializer=tf.zeros_initializer())
+  loss = tf.reduce_mean(tf.square(tf.matmul(x, w) + b - target))
+  global_step = tf.train.get_or_create_global_step()
+  train_op = tf.train.AdagradOptimizer(0.1).minimize(loss, global_step=global_step)
+  return train_op, loss, global_step
+
+
+def main():
+  flags = parse_flags()
+  tf.disable_v2_behavior()
+  cluster = tf.train.ClusterSpec({
+    "ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")})
+  server = dist.Server(cluster, job_name=flags.job_name, task_index=flags.task_index)
+
+  if flags.job_name == "ps":
+    server.join()
+    return
+
+  with tf.device(dist.replica_device_setter(
+      worker_device="/job:worker/task:%d" % flags.task_index, cluster=cluster)):
+    train_op, loss, global_step = build_model()
+
+  hooks = [tf.train.StopAtStepHook(last_step=flags.steps)]
+  with dist.MonitoredTrainingSession(
+      master=server.target, is_chief=(flags.task_index == 0),
+      checkpoint_dir=flags.checkpoint_dir, hooks=hooks) as session:
+    local_step = 0
+    while not session.should_stop():
+      _, value, step = session.run([train_op, loss, global_step])
+      local_step += 1
+      if local_step % 100 == 1:
+        print("worker %d: step %d, global step %d, loss %.4f" % (
+          flags.task_index, local_step, np.asarray(step), value), flush=True)
+
+
+if __name__ == "__main__":
+  main()

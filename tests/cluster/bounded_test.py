@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tf1ps.cluster import bounded
+
+
+def test_returns_what_the_function_returned():
+  assert bounded.call_within(10, "adding", lambda a, b: a + b, 1, b=2) == 3
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3)])
+def test_raises_what_the_function_raised(error):
+  def fail():
+    raise error
+
+  with pytest.raises(type(error)) as raised:
+    bounded.call_within(10, "failing", fail)
+  assert raised.value is error
+
+
+def test_leaves_a_call_behind_at_the_limit():
+  go_on, threads = threading.Event(), []
+
+  def wait():
+    threads.append(threading.current_thread())
+    go_on.wait(60)
+
+  began = time.monotonic()
+  with pytest.raises(bounded.LimitExceeded, match="^waiting did not end within 0.2 s$"):
+    bounded.call_within(0.2, "waiting", wait)
+  assert 0.2 <= time.monotonic() - began < 1.0
+  assert threads[0].is_alive() and threads[0].daemon and threads[0].name == "tf1ps: waiting"
+  go_on.set()
+  threads[0].join(10)
+  assert not threads[0].is_alive()

@@ -1,0 +1,167 @@
+"""Every command in a document is run: here, or by `.ci/run`."""
+from __future__ import annotations
+
+import gzip
+import pathlib
+import re
+import shlex
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests import harness, program_tasks
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCUMENTS = ["README.md", "BUILD.md", "examples/data/README.md"] + sorted(
+  str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
+
+
+def commands(document):
+  """The commands in a document's code blocks, each as one line."""
+  text = (ROOT / document).read_text(encoding="utf-8")
+  found = []
+  for language, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+    if language in ("", "sh"):
+      lines = block.replace("\\\n", " ").splitlines()
+      found += [re.sub(r"\s+#.*", "", line).strip() for line in lines if line.strip()]
+  return found
+
+
+def of_program(document, name):
+  """The arguments of each command of a program in a document."""
+  found = []
+  for command in commands(document):
+    words = shlex.split(command)
+    if words[0].replace(".venv/bin/", "") == name:
+      found.append(words[1:])
+  return found
+
+
+def launcher(arguments, folder):
+  """Runs tf1ps-local to its end; returns its output."""
+  done = subprocess.run(
+    [sys.executable, str(ROOT / "bin" / "tf1ps_local.py")] + arguments, cwd=str(folder),
+    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=100)
+  assert done.returncode == 0, done.stdout
+  return done.stdout
+
+
+def end_well(tasks):
+  for task in tasks:
+    assert task.wait() == 0, task.output
+
+
+@pytest.fixture
+def linear(tmp_path):
+  """A folder with README's program in it."""
+  program = re.search("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+  (tmp_path / "linear.py").write_text(program)
+  return tmp_path
+
+
+def test_readme_on_one_machine(linear):
+  arguments, = [a for a in of_program("README.md", "tf1ps-local") if "linear.py" in a[0]]
+  assert "test error 0." in launcher(arguments, linear)
+
+
+def test_readme_on_several_machines(start, linear):
+  hosts = dict(zip(("a:2222", "b:2222", "c:2222"), harness.addresses(3)))
+  tasks = []
+  for name in ("tf1ps-ps", "tf1ps-worker"):
+    for arguments in of_program("README.md", name):
+      text = "\n".join(arguments)
+      for host, address in hosts.items():
+        text = text.replace(host, address)
+      tasks.append(start(name, program_tasks.run_program, name, text.split("\n"), linear))
+  assert len(tasks) == 3
+  end_well(tasks)
+
+
+def test_readme_shows_what_make_train_calls():
+  said = [c for c in commands("README.md") if c.startswith("tf1ps-local --program=examples")]
+  made = subprocess.run(["make", "-s", "train-flags"], cwd=str(ROOT), stdout=subprocess.PIPE,
+                        universal_newlines=True, check=True).stdout
+  assert said == ["tf1ps-local --program=examples/digits.py " + made.strip()]
+
+
+def test_readme_in_a_private_network():
+  command, = [c for c in commands("README.md") if c.startswith("unshare")]
+  if subprocess.run(["unshare", "-rn", "ip", "link", "set", "lo", "up"],
+                    stderr=subprocess.DEVNULL).returncode:
+    pytest.skip("no user namespaces here, or no ip")
+  command = command.replace(".venv/bin/tf1ps-local", "%s bin/tf1ps_local.py" % sys.executable)
+  done = subprocess.run(command, shell=True, cwd=str(ROOT), stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT, universal_newlines=True, timeout=100)
+  assert done.returncode == 0 and "test accuracy 0.9" in done.stdout, done.stdout
+  assert "anyone who can connect" not in done.stdout
+
+
+def test_build_by_hand_in_three_shells(start):
+  hosts, = [c for c in commands("BUILD.md") if c.startswith("HOSTS=")]
+  for port, address in zip(("2222", "2223", "2224"), harness.addresses(3)):
+    hosts = hosts.replace("127.0.0.1:" + port, address)
+  tasks = []
+  for name in ("tf1ps-ps", "tf1ps-worker"):
+    for arguments in of_program("BUILD.md", name):
+      position = arguments.index("$HOSTS")
+      arguments[position:position + 1] = shlex.split(hosts.split("=", 1)[1])[0].split()
+      tasks.append(start(name, program_tasks.run_program, name, arguments, ROOT))
+  assert len(tasks) == 3
+  end_well(tasks)
+  assert any("test accuracy 0.9" in task.output for task in tasks)
+
+
+def test_build_with_mnist(tmp_path):
+  (tmp_path / "mnist").mkdir()
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  for part in ("train", "t10k"):
+    for kind, values in (("images-idx3", np.zeros([64, 28, 28], np.uint8)),
+                         ("labels-idx1", np.arange(64, dtype=np.uint8) % 10)):
+      head = struct.pack(">I%dI" % values.ndim, 0x800 | values.ndim, *values.shape)
+      with gzip.open(str(tmp_path / "mnist" / (part + "-%s-ubyte.gz" % kind)), "wb") as file:
+        file.write(head + values.tobytes())
+  arguments, = [a for a in of_program("BUILD.md", "tf1ps-local") if "--data_dir=mnist" in a]
+  assert "test accuracy 0." in launcher(arguments, tmp_path)
+
+
+def test_docs_predict_and_export(start, tmp_path):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  launcher(["--program=examples/digits.py", "--num_workers=1", "--steps=20",
+            "--checkpoint_dir=checkpoints"], tmp_path)
+  for arguments in of_program("docs/programs.md", "tf1ps-predict"):
+    end_well([start("predict", program_tasks.run_program, "tf1ps-predict", arguments, tmp_path)])
+  assert (tmp_path / "digits.csv").read_text().count("\n") == 361
+  assert (tmp_path / "exported" / "saved_model.pb").exists()
+
+
+@pytest.mark.parametrize("target", ["help", "clean"])
+def test_make_targets_that_ci_does_not_call(target, tmp_path):
+  (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
+  subprocess.run(["make", target], cwd=str(tmp_path), check=True, stdout=subprocess.DEVNULL)
+
+
+# What runs each command that a document shows.
+COVERED = [
+  (r"make (train|test|test-legacy|lint|wheel)\b", ".ci/run"),
+  (r"make (help|clean)$", "test_make_targets_that_ci_does_not_call"),
+  (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
+  (r"tf1ps-local --program=examples/digits.py --num_ps=2", "test_readme_shows_what_make_train_calls"),
+  (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
+  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_readme_on_several_machines"),
+  (r"unshare -rn", "test_readme_in_a_private_network"),
+  (r"HOSTS=|\.venv/bin/tf1ps-(ps|worker) ", "test_build_by_hand_in_three_shells"),
+  (r"\.venv/bin/tf1ps-local .*--data_dir=mnist", "test_build_with_mnist"),
+  (r"tf1ps-predict --program=examples/digits.py", "test_docs_predict_and_export"),
+  (r"--ps_hosts=a:2222,b:2222", "no command: the flags that several share"),
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_is_run_somewhere(document):
+  unknown = [c for c in commands(document) if not any(re.match(p, c) for p, _ in COVERED)]
+  assert not unknown, "%s shows commands that nothing runs: %s" % (document, unknown)
+  for target in re.findall(r"^make (\S+)", "\n".join(commands(document)), re.MULTILINE):
+    assert re.search(r"^%s:" % re.escape(target), (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -1,0 +1,15 @@
+"""Runs tf1ps's programs in processes of the tests, as their console scripts would."""
+from __future__ import annotations
+
+import os
+
+from tf1ps.cli import evaluator, local, predict, ps, worker
+
+_PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
+             "tf1ps-predict": predict, "tf1ps-local": local}
+
+
+def run_program(name, argv, folder):
+  """Runs a program in a folder; returns its exit code."""
+  os.chdir(str(folder))
+  return _PROGRAMS[name].run(list(argv))

@@ -1,0 +1,69 @@
+"""Whoever may listen where a task is expected, and is no TensorFlow server."""
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import http.server
+import socket
+import threading
+
+import grpc
+
+
+@contextlib.contextmanager
+def silent():
+  """Listens, and never answers; yields the address."""
+  with socket.socket() as listening:
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(5)
+    yield "127.0.0.1:%d" % listening.getsockname()[1]
+
+
+@contextlib.contextmanager
+def talker(answer):
+  """Answers each connection with some bytes, and closes it; yields the address."""
+  with socket.socket() as listening:
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(5)
+
+    def serve():
+      with contextlib.suppress(OSError):  # shut down
+        while True:
+          connection, _ = listening.accept()
+          with connection:
+            connection.sendall(answer)
+
+    with _in_background(serve):
+      yield "127.0.0.1:%d" % listening.getsockname()[1]
+      listening.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def web_server():
+  """A web server; yields its address."""
+  with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+    with _in_background(lambda: server.serve_forever(0.02)):
+      yield "127.0.0.1:%d" % server.server_port
+      server.shutdown()
+
+
+@contextlib.contextmanager
+def grpc_server(service, answer):
+  """A gRPC server with one service, whose methods answer with some bytes; yields its address."""
+  handler = grpc.unary_unary_rpc_method_handler(lambda request, context: answer)
+  server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), handlers=[
+      grpc.method_handlers_generic_handler(service, {"GetStatus": handler, "CleanupAll": handler})])
+  port = server.add_insecure_port("127.0.0.1:0")
+  server.start()
+  yield "127.0.0.1:%d" % port
+  server.stop(None).wait()
+
+
+@contextlib.contextmanager
+def _in_background(function):
+  thread = threading.Thread(target=function, daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    thread.join(10)

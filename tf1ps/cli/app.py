@@ -1,0 +1,186 @@
+"""What the programs share: from the command line to the exit code.
+
+The order matters, since TensorFlow reads its environment while it is imported, and the user's
+program may define flags:
+
+1. `--help` and `--version` are answered; `--verbosity` and `--program` are looked up.
+2. The environment is made quiet, GPUs are hidden where a task shall see none.
+3. The user's program is imported: its flags stand beside ours.
+4. The command line is parsed; a flag that is unknown or has a bad value is refused.
+5. The program's main runs. A known error becomes one line, and exit code 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import logging
+import os
+import sys
+from typing import Callable, List, Optional
+
+from absl import flags
+
+from tf1ps import version
+from tf1ps.cli import help as help_lib
+from tf1ps.compat import exit_codes, quiet
+
+FLAGS = flags.FLAGS
+
+
+class UsageError(Exception):
+  """A command line that cannot be right."""
+
+
+def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
+        main: Callable[[object], int], needs_program: bool = True, hides_gpus: bool = False,
+        lazy: bool = False) -> int:
+  """Runs a program's main.
+
+  Args:
+    name: the program's name, such as "tf1ps-worker".
+    summary: what it does, for --help.
+    argv: the arguments after the name.
+    define: defines the program's flags.
+    main: gets the user's program (a module's Program, or None) and returns the exit code.
+    needs_program: whether --program must be given.
+    hides_gpus: whether GPUs are hidden unless --use_gpu is there.
+    lazy: whether the user's program is imported only for flags that are not ours.
+
+  Returns:
+    The exit code.
+  """
+  if "--version" in argv:
+    print("%s %s" % (name, version.__version__))
+    return 0
+  sys.stdout.reconfigure(line_buffering=True)
+  _log_to_stdout()
+  try:
+    define()
+    wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
+    verbosity = _peek(argv, "verbosity") or "warning"
+    quiet.quiet_environment(verbosity)
+    if hides_gpus and not any(a.startswith("--use_gpu") and a != "--use_gpu=false" for a in argv):
+      os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    program = None
+    path = _peek(argv, "program")
+    if path and (not lazy or wants_help or not _is_there(path) or _knows_not(name, argv)):
+      program = _load(path, verbosity)
+    if wants_help:
+      print(help_lib.text(name, summary, program.module.__name__ if program else None))
+      return 0
+    _parse(name, argv)
+    if needs_program and not path:
+      raise UsageError("--program is missing: a module's name or the path of a .py file")
+    return main(program)
+  except (UsageError, ValueError, RuntimeError, OSError) as error:
+    if FLAGS.is_parsed() and FLAGS.verbosity in ("debug", "info"):
+      logging.getLogger("tf1ps").exception("%s", name)
+    print("%s: %s" % (name, error), file=sys.stderr, flush=True)
+    return exit_codes.EXIT_FAILED
+
+
+def prepare_tensorflow():
+  """Imports TensorFlow, quiet and in graph mode; returns it."""
+  with quiet.held_back(FLAGS.verbosity):
+    import tensorflow.compat.v1 as tf
+
+  quiet.quiet_python(FLAGS.verbosity)
+  tf.disable_v2_behavior()
+  return tf
+
+
+def open_devices(config=None) -> None:
+  """Has TensorFlow look for GPUs now, in silence; a task with a server has done so already."""
+  import tensorflow.compat.v1 as tf
+
+  with quiet.held_back(FLAGS.verbosity):
+    tf.Session(config=config).close()
+
+
+def leave(code: int) -> None:
+  """Ends the process at once: neither a server's threads nor an open session hold it up."""
+  sys.stdout.flush()
+  sys.stderr.flush()
+  logging.shutdown()
+  os._exit(code)
+
+
+def last_line(text: str, code: int) -> None:
+  """Prints a task's last line."""
+  print("%s, exit code %d" % (text, code), flush=True)
+
+
+def _load(path: str, verbosity: str):
+  with quiet.held_back(verbosity):
+    import tensorflow.compat.v1 as unused_tf  # noqa: F401  the program's import is a silent one
+  from tf1ps.training import program as program_lib
+
+  try:
+    return program_lib.load_program(path)
+  except flags.DuplicateFlagError as error:
+    raise UsageError(
+      "a flag of --program=%s has a name that is taken: %s" % (path, error)) from error
+
+
+def _is_there(path: str) -> bool:
+  try:
+    return os.path.isfile(path) or importlib.util.find_spec(path) is not None
+  except (ImportError, ValueError):
+    return False
+
+
+def _knows_not(name: str, argv: List[str]) -> bool:
+  """Whether a flag is not ours, so that only the user's program can tell what it is."""
+  try:
+    return len(FLAGS([name] + argv, known_only=True)) > 1
+  except flags.Error:
+    return False  # a bad value; the parse that follows refuses it
+  finally:
+    FLAGS.unparse_flags()
+
+
+def _parse(name: str, argv: List[str]) -> None:
+  try:
+    rest = FLAGS([name] + argv)
+  except flags.UnrecognizedFlagError as error:
+    near = difflib.get_close_matches(error.flagname, list(FLAGS), n=1)
+    raise UsageError("there is no flag --%s%s (see %s --help)" % (
+      error.flagname, "; did you mean --%s?" % near[0] if near else "", name)) from error
+  except flags.Error as error:
+    raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
+  if len(rest) > 1:
+    raise UsageError("%r is no flag: every argument begins with -- (see %s --help)" % (
+      rest[1], name))
+
+
+def _peek(argv: List[str], name: str) -> Optional[str]:
+  """The value of a flag before the command line can be parsed."""
+  value = None
+  for position, argument in enumerate(argv):
+    if argument == "--":
+      break
+    text = argument.lstrip("-")
+    if not argument.startswith("-"):
+      continue
+    if text == name and position + 1 < len(argv):
+      value = argv[position + 1]
+    elif text.startswith(name + "="):
+      value = text[len(name) + 1:]
+  if name == "verbosity" and value is not None:
+    try:
+      return FLAGS["verbosity"].parser.parse(value)
+    except ValueError:
+      return None  # the parse that follows refuses it
+  return value
+
+
+def _log_to_stdout() -> None:
+  logger = logging.getLogger("tf1ps")
+  if logger.handlers:
+    return
+  handler = logging.StreamHandler(sys.stdout)
+  handler.setFormatter(logging.Formatter("%(message)s"))
+  logger.addHandler(handler)
+  logger.setLevel(logging.INFO)
+  logger.propagate = False

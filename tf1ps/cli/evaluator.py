@@ -1,0 +1,62 @@
+"""tf1ps-evaluator: follows a job's checkpoints, and never connects to its cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from absl import flags
+
+from tf1ps.cli import app, tasks
+from tf1ps.cli import flags as flags_lib
+from tf1ps.compat import exit_codes
+
+FLAGS = flags.FLAGS
+_SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them, and leaves after "
+            "the last.")
+
+
+def define() -> None:
+  """Defines the flags."""
+  flags_lib.define_program(needed=True)
+  flags_lib.define_checkpoint_dir("Where the job's checkpoints are; needed.")
+  flags_lib.define_cluster()
+  flags_lib.define_job()
+  flags_lib.define_patience(60.0, end=False)
+  flags_lib.define_devices(use_gpu=True)
+  flags_lib.define_output()
+
+
+def run(argv, launched: bool = False) -> int:
+  """Runs an evaluator; the arguments are those of `ps.run`, though it needs no port."""
+  return app.run("tf1ps-evaluator", _SUMMARY, list(argv), define, _follow, hides_gpus=True)
+
+
+def _follow(program) -> int:
+  if not FLAGS.checkpoint_dir:
+    raise app.UsageError("--checkpoint_dir is missing: an evaluator follows the checkpoints there")
+  if os.environ.get("TF_CONFIG") or FLAGS.ps_hosts or FLAGS.worker_hosts or FLAGS.chief_hosts:
+    tasks.resolve_cluster("evaluator")
+  app.prepare_tensorflow()
+  from tf1ps.cluster import signals
+  from tf1ps.training import evaluation, evaluator
+
+  config = tasks.make_config()
+  app.open_devices(config)
+  with signals.SignalWatch(lambda signum: None, limit=4.5) as watch:
+    outcome = evaluator.follow(
+      program, FLAGS.checkpoint_dir, lost_after=FLAGS.lost_after,
+      start_timeout=FLAGS.start_timeout, batch_size=FLAGS.batch_size, variables=FLAGS.variables,
+      config=config, interrupted=lambda: watch.signum is not None)
+    signum = watch.signum
+  code, reason = outcome.code, outcome.reason
+  if signum is not None:
+    code, reason = exit_codes.signal_exit_code(signum), "ended by signal %d" % signum
+  last = "" if outcome.last is None else ", " + evaluation.format_line(outcome.last)
+  app.last_line("evaluator: %d evaluations%s, %s" % (outcome.evaluations, last, reason), code)
+  return code
+
+
+def main() -> None:
+  """The console script."""
+  app.leave(run(sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""The flags of all programs; each program defines the groups that it has.
+
+They are absl flags, so a program of the user's can define its own beside them. `--verbosity` takes
+the place of absl's flag of that name, and accepts its numbers as well.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional
+
+from absl import flags
+from absl import logging as unused_absl_logging  # noqa: F401  defines the flag that ours replaces
+
+from tf1ps.compat import quiet
+
+FLAGS = flags.FLAGS
+_ABSL_LEVELS = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
+_groups: Dict[str, List[str]] = {}
+_recorded: Optional[List[str]] = None
+
+
+class _VerbosityParser(flags.ArgumentParser):
+  syntactic_help = "<%s>" % "|".join(quiet.VERBOSITIES)
+
+  def parse(self, argument):
+    value = _ABSL_LEVELS.get(str(argument), str(argument).lower())
+    if value not in quiet.VERBOSITIES:
+      raise ValueError("must be one of %s" % ", ".join(quiet.VERBOSITIES))
+    return value
+
+  def flag_type(self):
+    return "string"
+
+
+def groups() -> Dict[str, List[str]]:
+  """The flags that were defined here, by group, in order."""
+  return _groups
+
+
+def names_of(define_all: Callable[[], None]) -> List[str]:
+  """The names of the flags that a program's `define` defines, without defining them."""
+  global _recorded
+  _recorded = []
+  try:
+    define_all()
+    return _recorded
+  finally:
+    _recorded = None
+
+
+def define(group: str, definer, name: str, *args, **kwargs) -> None:
+  """Defines a flag by one of absl's functions, as one of a group."""
+  if _recorded is not None:
+    _recorded.append(name)
+    return
+  definer(name, *args, **kwargs)
+  _groups.setdefault(group, []).append(name)
+
+
+def define_program(needed: bool) -> None:
+  """--program and how the model is built."""
+  group = "The program"
+  define(group, flags.DEFINE_string, "program", None,
+         "The program to train: a module's name or the path of a .py file, with the functions "
+         "input_fn(mode, shard) and model_fn(features, labels, mode)."
+          + ("" if needed else " Only read for the flags that it defines."))
+  if needed:
+    define(group, flags.DEFINE_integer, "batch_size", 32, "Examples in a batch of one worker.")
+    define(group, flags.DEFINE_enum, "variables", "resource", ["resource", "ref"],
+           "The kind of TensorFlow's variables; the same in all tasks.")
+
+
+def define_output() -> None:
+  """What every program has."""
+  flags.DEFINE(_VerbosityParser(), "verbosity", "warning",
+             "How much TensorFlow says: warning keeps its start-up noise away, info shows it.",
+               serializer=flags.ArgumentSerializer(), allow_override=True)
+  _groups.setdefault("Output", []).append("verbosity")
+
+
+def define_cluster() -> None:
+  """The description of the job."""
+  group = "The cluster (or TF_CONFIG in the environment)"
+  for job in ("ps", "worker", "chief", "evaluator"):
+    define(group, flags.DEFINE_string, job + "_hosts", None,
+           "Addresses of the %s tasks: host:port,host:port." % job)
+  define(group, flags.DEFINE_string, "job_name", None,
+         "This task's job; the name of the program tells it where it is absent.")
+  define(group, flags.DEFINE_integer, "task_index", None,
+         "This task's index in its job; needed where the job has several tasks.")
+
+
+def define_job() -> None:
+  """What several kinds of task have to agree on."""
+  group = "The job"
+  define(group, flags.DEFINE_string, "container", "",
+         "The container that the job's state lives in on the ps; the same in all tasks.")
+  define(group, flags.DEFINE_string, "job_workers", None,
+         "The workers of this job where several jobs share the ps, as in 2-3; all by default.")
+
+
+def define_patience(start_timeout: float, end: bool) -> None:
+  """The limits of waiting."""
+  group = "Limits, in seconds"
+  define(group, flags.DEFINE_float, "start_timeout", start_timeout,
+         "How long to wait for the other tasks at the start.")
+  if end:
+    define(group, flags.DEFINE_float, "end_timeout", 300.0,
+           "How long the chief waits at the end for workers that make no step.")
+  define(group, flags.DEFINE_float, "lost_after", 30.0,
+         "After which silence a task counts as lost.")
+
+
+def define_checkpoint_dir(meaning: str) -> None:
+  """--checkpoint_dir."""
+  define("Checkpoints", flags.DEFINE_string, "checkpoint_dir", None, meaning)
+
+
+def define_training() -> None:
+  """When training stops, and how it updates."""
+  group = "Training"
+  define(group, flags.DEFINE_integer, "steps", None,
+         "The global step at which the job ends, whenever it was started.")
+  define(group, flags.DEFINE_integer, "epochs", None,
+         "How often the data are gone through, over all workers.")
+  define(group, flags.DEFINE_integer, "examples", None,
+         "How many examples are trained on, over all workers.")
+  define(group, flags.DEFINE_string, "optimizer", "adam",
+         "The optimizer, where the program has none of its own.")
+  define(group, flags.DEFINE_float, "learning_rate", None,
+         "Its learning rate; the optimizer's usual one by default.")
+  define(group, flags.DEFINE_enum, "shard", None, ["files", "records", "none"],
+         "What is divided among the workers; by default what the program asks its shard for.")
+  define(group, flags.DEFINE_enum, "ps_strategy", "greedy", ["greedy", "round_robin"],
+         "How variables are spread over the ps: by bytes, or in turn.")
+  group = "Checkpoints"
+  define(group, flags.DEFINE_float, "save_checkpoint_secs", 600.0, "Seconds between checkpoints.")
+  define(group, flags.DEFINE_integer, "save_checkpoint_steps", None,
+         "Global steps between checkpoints, instead of seconds.")
+  define(group, flags.DEFINE_integer, "keep_checkpoints", 5, "How many checkpoints are kept.")
+  define(group, flags.DEFINE_integer, "save_summaries_steps", 100,
+         "The chief's steps between summaries.")
+
+
+def define_devices(use_gpu: bool) -> None:
+  """Threads and GPUs of a task."""
+  group = "Threads and GPUs"
+  define(group, flags.DEFINE_integer, "inter_op_threads", None, "Threads between operations.")
+  define(group, flags.DEFINE_integer, "intra_op_threads", None, "Threads within an operation.")
+  define(group, flags.DEFINE_float, "gpu_memory_fraction", None,
+         "The part of a GPU's memory to take, between 0 and 1.")
+  define(group, flags.DEFINE_boolean, "gpu_growth", None, "Take GPU memory as it is needed.")
+  define(group, flags.DEFINE_boolean, "soft_placement", True,
+         "Run an operation elsewhere when its device has no kernel for it.")
+  if use_gpu:
+    define(group, flags.DEFINE_boolean, "use_gpu", False, "Let this task see GPUs.")

@@ -1,0 +1,131 @@
+"""tf1ps-local: a whole job on this machine, as real processes on 127.0.0.1.
+
+Each task gets the command line that one would type for it by hand: the flags of the job, and its
+own place in the cluster.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+from absl import flags
+
+from tf1ps.cli import app
+from tf1ps.cli import flags as flags_lib
+
+FLAGS = flags.FLAGS
+_SUMMARY = "trains a program on a cluster of processes on this machine."
+
+
+def define() -> None:
+  """Defines the flags."""
+  flags_lib.define_program(needed=True)
+  group = "The local cluster"
+  flags_lib.define(group, flags.DEFINE_integer, "num_ps", 1, "Parameter servers to start.")
+  flags_lib.define(group, flags.DEFINE_integer, "num_workers", 2,
+                   "Workers to start; worker 0 is the chief.")
+  flags_lib.define(group, flags.DEFINE_boolean, "evaluator", False,
+                   "Start an evaluator beside them; needs --checkpoint_dir.")
+  flags_lib.define(group, flags.DEFINE_string, "log_dir", None,
+                   "Where each task's output goes as a file of its own; by default a directory "
+                   "under the system's temporary one.", allow_override=True)
+  flags_lib.define_job()
+  flags_lib.define_training()
+  flags_lib.define_checkpoint_dir("Where the chief saves, and restores from at the start.")
+  flags_lib.define_patience(60.0, end=True)
+  flags_lib.define_devices(use_gpu=False)
+  flags_lib.define_output()
+
+
+def run(argv) -> int:
+  """Runs a job on this machine; returns the exit code."""
+  return app.run("tf1ps-local", _SUMMARY, list(argv), define, lambda program: _run(list(argv)),
+                 lazy=True)
+
+
+def _run(argv) -> int:
+  from tf1ps.cli import worker
+  from tf1ps.cluster import exposure
+  from tf1ps.launch import gpus, local
+
+  if FLAGS.num_ps < 1:
+    raise app.UsageError(
+      "--num_ps=%d: between-graph replication needs at least one ps" % FLAGS.num_ps)
+  if FLAGS.num_workers < 1:
+    raise app.UsageError("--num_workers=%d: there must be at least one worker" % FLAGS.num_workers)
+  if FLAGS.evaluator and not FLAGS.checkpoint_dir:
+    raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
+  worker.make_options()
+  log_dir = FLAGS.log_dir or tempfile.mkdtemp(prefix="tf1ps-log-")
+  shares, line = gpus.divide(gpus.visible_gpus(), FLAGS.num_workers)
+  if line:
+    print("tf1ps-local: " + line)
+  outside = exposure.outside_address()
+  if outside:
+    print("tf1ps-local: the servers listen on every interface, %s too, as all TensorFlow servers "
+          "do: anyone who can connect can run anything here. See \"Who can connect\" in README.md."
+          % outside)
+  return local.run_local(
+    lambda addresses: _make_tasks(addresses, argv, shares), FLAGS.num_ps,
+    FLAGS.num_workers, FLAGS.evaluator, log_dir,
+    preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
+    quiet=FLAGS.verbosity not in ("debug", "info"))
+
+
+def _make_tasks(addresses, argv, shares):
+  from tf1ps.cli import evaluator, ps, worker
+  from tf1ps.launch import tasks
+
+  hosts = ["--ps_hosts=" + ",".join(addresses["ps"]),
+           "--worker_hosts=" + ",".join(addresses["worker"])]
+  kinds = [("ps", ps, len(addresses["ps"]), hosts),
+           ("worker", worker, len(addresses["worker"]), hosts),
+           ("evaluator", evaluator, 1 if FLAGS.evaluator else 0, [])]
+  made = []
+  for job, module, count, cluster in kinds:
+    given = flags_for(argv, module.define, keeps_others=job != "ps")
+    for index in range(count):
+      place = ["--job_name=" + job, "--task_index=%d" % index] if cluster else []
+      # What TF_CONFIG says in the environment is about another job.
+      env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
+      made.append(tasks.LocalTask(
+        "%s %d" % (job, index), module.run, (given + cluster + place, True), env))
+  return made
+
+
+def flags_for(argv, define_task, keeps_others: bool):
+  """The arguments of the launcher that a task gets.
+
+  Args:
+    argv: the launcher's arguments.
+    define_task: the `define` of the task's program.
+    keeps_others: whether it also gets flags that are not ours: the user's program's, absl's.
+
+  Returns:
+    A list of arguments.
+  """
+  ours = set(flags_lib.names_of(define))
+  theirs = set(flags_lib.names_of(define_task))
+  kept, position = [], 0
+  while position < len(argv):
+    name, width = _argument(argv[position])
+    if name in theirs and not (name == "program" and not keeps_others) \
+        or keeps_others and name not in ours:
+      kept += argv[position:position + width]
+    position += width
+  return kept
+
+
+def _argument(text):
+  """The flag of an argument, and whether its value is the next argument (then 2, else 1)."""
+  name, has_value, _ = text.lstrip("-").partition("=")
+  if name not in FLAGS and name.startswith("no") and name[2:] in FLAGS:
+    name = name[2:]
+  takes_next = not has_value and name in FLAGS and not FLAGS[name].boolean
+  return name, 2 if takes_next else 1
+
+
+def main() -> None:
+  """The console script."""
+  sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""tf1ps-ps: a parameter server that ends with its job.
+
+It starts a server, waits until the chief releases it, and leaves with 0; it leaves with 1 when its
+job's workers are lost. With --standing it serves any number of jobs until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from absl import flags
+
+from tf1ps.cli import app, tasks
+from tf1ps.cli import flags as flags_lib
+from tf1ps.compat import exit_codes
+
+FLAGS = flags.FLAGS
+_SUMMARY = "a parameter server; it ends when its job has ended."
+
+
+def define() -> None:
+  """Defines the flags."""
+  flags_lib.define_cluster()
+  flags_lib.define_job()
+  flags_lib.define("The job", flags.DEFINE_boolean, "standing", False,
+                   "Serve any number of jobs, until told to stop.")
+  flags_lib.define_patience(600.0, end=False)
+  flags_lib.define_devices(use_gpu=True)
+  flags_lib.define_program(needed=False)
+  flags_lib.define_output()
+
+
+def run(argv, launched: bool = False) -> int:
+  """Runs a ps.
+
+  Args:
+    argv: the arguments.
+    launched: whether a launcher chose the port, and will choose another if it is taken.
+
+  Returns:
+    The exit code.
+  """
+  return app.run("tf1ps-ps", _SUMMARY, list(argv), define, lambda program: _serve(launched),
+                 needs_program=False, hides_gpus=True)
+
+
+def _serve(launched: bool) -> int:
+  cluster = tasks.resolve_cluster("ps", launched)
+  app.prepare_tensorflow()
+  from tf1ps.cluster import server as server_lib
+
+  began = time.monotonic()
+  name = "ps %d" % cluster.task_index
+  try:
+    server = tasks.start_server(
+      cluster, tasks.make_config(), standing=FLAGS.standing, start_timeout=FLAGS.start_timeout)
+    print("%s: serving at %s" % (name, cluster.task.address))
+    server.join()
+    reason, code = server.end_reason, 0
+  except server_lib.PortTakenError as error:
+    reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
+  except server_lib.JobLostError as error:
+    reason, code = str(error), exit_codes.EXIT_FAILED
+  except SystemExit as error:
+    reason, code = "ended by signal %d" % (error.code - 128), error.code
+  app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
+  return code
+
+
+def main() -> None:
+  """The console script."""
+  app.leave(run(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""From the parsed flags of a task to its cluster and its started server."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from absl import flags
+
+from tf1ps.cli import app
+from tf1ps.cluster import description, exposure, session_config
+from tf1ps.compat import quiet
+from tf1ps.state import containers
+
+FLAGS = flags.FLAGS
+_log = logging.getLogger("tf1ps")
+
+
+def resolve_cluster(implied_job: str, launched: bool = False):
+  """The normalised cluster of this task; prints it.
+
+  Args:
+    implied_job: the job that the program runs.
+    launched: whether a launcher has warned already of who can connect.
+  """
+  cluster = description.resolve(
+    ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
+    evaluator_hosts=FLAGS.evaluator_hosts, job_name=FLAGS.job_name, task_index=FLAGS.task_index,
+    job_workers=FLAGS.job_workers, tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
+    needs_ps="between-graph replication")
+  containers.check_name(FLAGS.container)
+  _log.info("%s", cluster.describe())
+  warning = None if launched else exposure.exposure_warning(cluster)
+  if warning:
+    _log.warning("%s", warning)
+  return cluster
+
+
+def make_config():
+  """The one config of this task's server and sessions."""
+  return session_config.session_config(
+    gpu_memory_fraction=FLAGS.gpu_memory_fraction, gpu_growth=FLAGS.gpu_growth,
+    inter_op_threads=FLAGS.inter_op_threads, intra_op_threads=FLAGS.intra_op_threads,
+    soft_placement=FLAGS.soft_placement)
+
+
+def start_server(cluster, config, **kwargs):
+  """Starts this task's server; imports TensorFlow."""
+  os.environ.update(session_config.keepalive_environment())
+  import tf1ps
+
+  if FLAGS.lost_after <= 0:
+    raise app.UsageError("--lost_after must be above 0, got %g" % FLAGS.lost_after)
+  if FLAGS.start_timeout <= 0:
+    raise app.UsageError("--start_timeout must be above 0, got %g" % FLAGS.start_timeout)
+  with quiet.held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
+    return tf1ps.Server(
+      cluster.cluster_spec(), job_name=cluster.job_name, task_index=cluster.task_index,
+      config=config, container=FLAGS.container, job_workers=cluster.job_workers,
+      lost_after=FLAGS.lost_after, **kwargs)

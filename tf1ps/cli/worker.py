@@ -1,0 +1,108 @@
+"""tf1ps-worker: a worker of a job, the chief among them."""
+
+from __future__ import annotations
+
+import sys
+
+from absl import flags
+
+from tf1ps.cli import app, tasks
+from tf1ps.cli import flags as flags_lib
+from tf1ps.compat import exit_codes
+
+FLAGS = flags.FLAGS
+_SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which initialises, saves, "
+            "evaluates and ends the job.")
+
+
+def define() -> None:
+  """Defines the flags."""
+  flags_lib.define_program(needed=True)
+  flags_lib.define_cluster()
+  flags_lib.define_job()
+  flags_lib.define_training()
+  flags_lib.define_checkpoint_dir(
+    "Where the chief saves, and restores from at the start; nothing is kept without it.")
+  flags_lib.define_patience(60.0, end=True)
+  flags_lib.define_devices(use_gpu=False)
+  flags_lib.define_output()
+
+
+def run(argv, launched: bool = False) -> int:
+  """Runs a worker; the arguments are those of `ps.run`."""
+  return app.run("tf1ps-worker", _SUMMARY, list(argv), define,
+                 lambda program: _train(program, launched))
+
+
+def make_options(config=None):
+  """The training options that the parsed flags say."""
+  from tf1ps.training import options
+
+  names = [name for name in options.Options._fields if name != "config"]
+  made = options.Options(config=config, **{name: getattr(FLAGS, name) for name in names})
+  options.check_options(made)
+  return made
+
+
+def _train(program, launched: bool) -> int:
+  cluster = tasks.resolve_cluster("worker", launched)
+  app.prepare_tensorflow()
+  from tf1ps.cluster import server as server_lib
+
+  name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
+  outcome, code = None, 0
+  try:
+    config = tasks.make_config()
+    options = make_options(config)
+    server = tasks.start_server(cluster, config)
+    from tf1ps.training import worker
+
+    try:
+      outcome = worker.train(program, server, options)
+      reason = outcome.reason
+    except worker.JobFailedError as error:
+      outcome, code = error.outcome, exit_codes.EXIT_FAILED
+      reason = "%s, and the job failed: %s" % (outcome.reason, error)
+  except server_lib.PortTakenError as error:
+    reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
+  except SystemExit as error:
+    reason, code = "ended by signal %d" % (error.code - 128), error.code
+  except Exception as error:
+    reason, code = _say(error), exit_codes.EXIT_FAILED
+  if outcome is not None:
+    _print_summary(outcome, cluster)
+    reason = "%d steps, %d examples, %.1f s, %s" % (
+      outcome.steps, outcome.examples, outcome.seconds, reason)
+  app.last_line("%s: %s" % (name, reason), code)
+  return code
+
+
+def _print_summary(outcome, cluster) -> None:
+  """The chief's lines about the whole job."""
+  if outcome.evaluation is None:
+    return
+  from tf1ps.training import evaluation
+
+  shares = ["%s %d: %d" % (m.job, m.index, m.examples) for m in outcome.members
+            if m.role != "ps" and m.index != cluster.task_index or m.job != cluster.job_name
+            and m.role != "ps"]
+  shares.insert(0, "%s %d: %d" % (cluster.job_name, cluster.task_index, outcome.examples))
+  print("global step %d in %.1f s; examples by worker: %s" % (
+    outcome.global_step, outcome.seconds, ", ".join(shares)))
+  print(evaluation.format_line(outcome.evaluation))
+
+
+def _say(error) -> str:
+  """A line for an error; the traceback too, where it may be the program's own."""
+  import logging
+
+  from tf1ps.training import life
+
+  if not isinstance(error, (ValueError, RuntimeError)) or FLAGS.verbosity in ("debug", "info"):
+    logging.getLogger("tf1ps").error("", exc_info=error)
+  return "%s: %s" % (type(error).__name__, life.first_line(error))
+
+
+def main() -> None:
+  """The console script."""
+  app.leave(run(sys.argv[1:]))
