@@ -67,6 +67,15 @@ def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) 
   _end_waiter = waiter
 
 
+def _with_real_port(cluster: spec_lib.Cluster, target: str) -> spec_lib.Cluster:
+  """The cluster of a one-task server on port 0, with the port that the system chose."""
+  host, port = cluster.task.address.rsplit(":", 1)
+  if port != "0":
+    return cluster
+  address = "%s:%s" % (host, target.rsplit(":", 1)[1])
+  return cluster._replace(jobs={cluster.job_name: {cluster.task_index: address}})
+
+
 class Server(tf.train.Server):
   """A `tf.train.Server` that refuses bad specs, and whose `join` returns.
 
@@ -130,8 +139,13 @@ class Server(tf.train.Server):
         "%s cannot listen at %s: another process has that port" % (
           cluster.task.name, cluster.task.address)) from error
     self._record = ServerRecord(
-      self.target, cluster, container, config, standing, start_timeout, lost_after)
+      self.target, _with_real_port(cluster, self.target), container, config, standing, start_timeout, lost_after)
     _records[self.target] = self._record
+
+  @staticmethod
+  def create_local_server(config=None, start=True):
+    """Creates a server of one task in this process, like `tf.train.Server.create_local_server`."""
+    return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
   def join(self):
     """Waits until the job has ended, and returns; a ps lingers for its workers' last calls.

@@ -1,6 +1,6 @@
-"""How a ps learns that its job has ended.
+"""How a ps, or another task that only serves, learns that its job has ended.
 
-`Server.join` waits by what this module registers. A ps
+`Server.join` waits by what this module registers. A ps (in in-graph replication a worker, too)
 
 1. writes the cluster that it was started with into its own control records, for workers to compare;
 2. beats, and looks at its own records: a run that the chief marked as ended releases it;
@@ -62,12 +62,15 @@ class _JobWatch:
   def __init__(self, record: server_lib.ServerRecord):
     cluster = record.cluster
     self._record = record
-    self._own = control.ControlTable(record.target, cluster.task, cluster.task)
-    self._told = False
+    self._is_ps = cluster.task in cluster.ps
+    # A ps is released on its own; another task whose devices are used looks at the first ps.
+    self._released_on = control.ControlTable(
+      record.target, cluster.task, cluster.task if self._is_ps else cluster.control_task)
+    self._told = not self._is_ps
     keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
-    role = "ps" if cluster.task in cluster.ps else "worker"
     self._beat = membership.Heartbeat(
-      keeper, cluster.task, role, record.container, record.lost_after)
+      keeper, cluster.task, "ps" if self._is_ps else "worker", record.container, record.lost_after)
+    self._beat.set(state=membership.SERVING)
     self._beat.start()
     self._began = time.monotonic()
     self._over_since: Optional[float] = None
@@ -75,7 +78,7 @@ class _JobWatch:
 
   def close(self):
     self._beat.stop()
-    self._own.close()
+    self._released_on.close()
 
   def look(self) -> Optional[str]:
     """One look: None while the job goes on, a sentence at its end; raises JobLostError."""
@@ -93,16 +96,16 @@ class _JobWatch:
 
   def _tell_cluster(self):
     if not self._told:
-      self._own.put({CLUSTER: self._record.cluster.to_json()})
+      self._released_on.put({CLUSTER: self._record.cluster.to_json()})
       self._told = True
 
   def _runs(self) -> List[run.RunRecord]:
     try:
       self._tell_cluster()
-      return list(run.all_runs(self._own.read()).values())
+      return list(run.all_runs(self._released_on.read()).values())
     except control.ControlError as error:
-      # The keeper is this process: only a machine that is very busy comes here.
-      _log.warning("%s", error)
+      if self._is_ps:  # the keeper is this process: only a machine that is very busy comes here
+        _log.warning("%s", error)
       return []
 
   def _check_keeper(self):
@@ -117,7 +120,7 @@ class _JobWatch:
         keeper.name, silence, probe.probe(keeper).detail))
 
   def _check_workers(self):
-    workers = [m for m in self._beat.members() if m.role != "ps"]
+    workers = [m for m in self._beat.members() if m.role != "ps" and m.state != membership.SERVING]
     now = time.monotonic()
     if not workers:
       if now - self._began > self._start_timeout:

@@ -21,6 +21,7 @@ _log = logging.getLogger("tf1ps")
 
 STARTING = "starting"
 TRAINING = "training"
+SERVING = "serving"  # waits in join: others use its devices
 DONE = "done"
 FAILED = "failed"
 _EVERY = 1.0  # seconds between two beats
@@ -36,7 +37,7 @@ class Member(NamedTuple):
   host: str
   pid: int
   run: str  # the id of the run it takes part in; "" before it knows
-  state: str  # STARTING, TRAINING, DONE or FAILED
+  state: str  # STARTING, TRAINING, SERVING, DONE or FAILED
   step: int  # runs of the training step that this process has made
   global_step: int  # as it last saw it; -1 before
   examples: int  # that it has trained on

@@ -18,7 +18,7 @@ from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
 from tf1ps.training import model as model_lib
-from tf1ps.training import optimizers
+from tf1ps.training import optimizers, variable_kind
 from tf1ps.training import program as program_lib
 
 
@@ -34,7 +34,7 @@ class Replica(NamedTuple):
 def build_replica(
   program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
   optimizer: str, learning_rate: Optional[float], container: str = "",
-  use_resource: bool = True, ps_strategy: str = "greedy"
+  variables: str = variable_kind.RESOURCE, ps_strategy: str = "greedy"
 ) -> Replica:
   """Builds a replica in the default graph.
 
@@ -45,7 +45,7 @@ def build_replica(
     optimizer: the name of the optimizer where the program has none of its own.
     learning_rate: of that optimizer, or None for its default.
     container: the job's container; "" is the default one.
-    use_resource: whether variables are resource variables.
+    variables: their kind, "resource" or "ref".
     ps_strategy: "greedy" (by bytes) or "round_robin".
 
   Returns:
@@ -59,7 +59,7 @@ def build_replica(
   setter = device_setter.replica_device_setter(
     worker_device=cluster.task.name, cluster=cluster.cluster_spec(), ps_strategy=ps_strategy)
   with graph.container(container), tf.device(setter or cluster.task.name), \
-      tf.variable_scope(tf.get_variable_scope(), use_resource=use_resource):
+      variable_kind.kind_scope(variables):
     global_step = tf.train.get_or_create_global_step()
     features, labels = program_lib.build_input(program, "train", shard)
     shard_lib.check_asked(shard)
@@ -69,5 +69,7 @@ def build_replica(
     # Moving averages of batch normalisation and the like are updated with the step.
     with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
       train_op = update.minimize(spec.loss, global_step=global_step)
-    tf.summary.scalar("loss", spec.loss)
+    # Under this very name: tf.summary.scalar's would be "loss_1" beside an operation "loss".
+    tf.add_to_collection(
+      tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=spec.loss))
     return Replica(train_op, spec.loss, program_lib.batch_size_of(features), shard)

@@ -68,7 +68,7 @@ def _end_of(part, task, member: Optional[membership.Member], waited: float) -> O
   if member is None or member.run not in ("", part.run_id):
     # What an earlier run's worker of that name left says nothing of this one's.
     return "%s never came" % task.name if waited > part.lost_after else None
-  if member.state == membership.DONE:
+  if member.state in (membership.DONE, membership.SERVING):
     return ""
   if part.heartbeat.is_lost(member):
     return "%s is lost: silent for %.0f s, last seen at global step %d" % (

@@ -29,14 +29,14 @@ class Options(NamedTuple):
 
 def check_options(options: Options) -> None:
   """Refuses options that cannot work together; raises ValueError."""
-  if not (options.steps or options.epochs or options.examples):
-    raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
   for name in ("steps", "epochs", "examples", "batch_size", "learning_rate", "keep_checkpoints",
                "save_checkpoint_secs", "save_checkpoint_steps", "save_summaries_steps",
                "start_timeout", "end_timeout"):
     value = getattr(options, name)
     if value is not None and not value > 0:
       raise ValueError("--%s must be above 0, got %r" % (name, value))
+  if not (options.steps or options.epochs or options.examples):
+    raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
   for name, known in (("variables", ("resource", "ref")),
                       ("ps_strategy", ("greedy", "round_robin"))):
     if getattr(options, name) not in known:

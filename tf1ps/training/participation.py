@@ -94,11 +94,15 @@ class Participation:
   def compare_clusters(self) -> None:
     """Refuses holders that were started with a different cluster; raises ClusterMismatchError."""
     for task, records in self._read_all().items():
-      told = records.get(ending.CLUSTER)
-      found = self.cluster.differences(told.value) if told is not None else []
-      if found:
-        raise ClusterMismatchError("%s at %s was started with a different cluster than %s: %s" % (
-          task.name, task.address, self.cluster.task.name, "; ".join(found)))
+      if ending.CLUSTER in records:
+        self.compare_with(task, records[ending.CLUSTER].value)
+
+  def compare_with(self, task, jobs: dict) -> None:
+    """Refuses another task's description of the cluster; raises ClusterMismatchError."""
+    found = self.cluster.differences(jobs)
+    if found:
+      raise ClusterMismatchError("%s at %s was started with a different cluster than %s: %s" % (
+        task.name, task.address, self.cluster.task.name, "; ".join(found)))
 
   def find_run(self) -> Optional[run_lib.RunRecord]:
     """The run to join, once its chief lives and has initialised it on every holder."""

@@ -15,6 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.training import global_step
 
+_FIRST = 1.0  # seconds before the first line
 _EVERY = 5.0  # seconds between two plain lines
 _EVERY_ON_TERMINAL = 0.2
 
@@ -51,10 +52,10 @@ class ExampleCounter(tf.train.SessionRunHook):
 
 
 class Progress(tf.train.SessionRunHook):
-  """Says how far the job is."""
+  """Says how far the job is; a step of another worker counts as many examples as one of this."""
 
   def __init__(self, tracker: global_step.GlobalStepTracker, counter: ExampleCounter, loss,
-               last_step: Optional[int] = None, num_workers: int = 1, stream=None):
+               last_step: Optional[int] = None, stream=None):
     """Creates the hook.
 
     Args:
@@ -62,15 +63,12 @@ class Progress(tf.train.SessionRunHook):
       counter: the counter, which stands before this hook.
       loss: the scalar loss tensor.
       last_step: the global step at which the job ends, or None.
-      num_workers: how many workers train; a worker knows its own examples, and assumes as many
-        for each step of the others.
       stream: where to write; None: stdout.
     """
     self._tracker = tracker
     self._counter = counter
     self._loss = loss
     self._last_step = last_step
-    self._num_workers = num_workers
     self._stream = stream or sys.stdout
     self._bar = None
     self._began = None
@@ -83,7 +81,7 @@ class Progress(tf.train.SessionRunHook):
   def after_create_session(self, session, coord):
     if self._began is None:
       self._began = (time.monotonic(), self._tracker.value, self._counter.examples)
-      self._next = time.monotonic() + 1.0
+      self._next = time.monotonic() + _FIRST
 
   def after_run(self, run_context, run_values):
     self.loss = float(run_values.results)

@@ -112,6 +112,8 @@ class RunSessionCreator(tf.train.SessionCreator):
       config.device_filters.extend(device_filters.device_filters(self._graph, self._part.cluster))
     self.config = config
     seen = [task for task in self._part.cluster.tasks() if _is_seen(task, config.device_filters)]
+    # The holders too: the run is written there, whether the graph has a variable there or not.
+    seen += [task for task in self._part.holders if task not in seen]
     self._tasks = [task for task in seen if task.name != self._part.cluster.task.name]
     with self._graph.as_default():
       signature_lib.check_container(self._part.cluster.task, self._part.record.container)
@@ -194,6 +196,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     while True:
       found = part.find_run()
       if found is not None:
+        part.compare_with(chief, found.jobs)
         signature_lib.compare(
           self._signature, found.signature, part.cluster.task.name, chief.name)
         part.join(found)

@@ -72,8 +72,17 @@ class StopAtExamples(tf.train.SessionRunHook):
     self._counter = counter
     self._num_examples = num_examples
 
+  @property
+  def is_reached(self) -> bool:
+    """Whether this worker has trained on its part."""
+    return self._counter.examples >= self._num_examples
+
+  def after_create_session(self, session, coord):
+    if self.is_reached:
+      coord.request_stop()  # an earlier process of this worker did it all
+
   def after_run(self, run_context, run_values):
-    if self._counter.examples >= self._num_examples:
+    if self.is_reached:
       run_context.request_stop()
 
 

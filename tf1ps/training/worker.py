@@ -131,7 +131,7 @@ class _Worker:
       batch_size=options.batch_size, epochs=options.epochs, policy=options.shard)
     self._replica = between_graph.build_replica(
       program, cluster, self._shard, options.optimizer, options.learning_rate, record.container,
-      options.variables == "resource", options.ps_strategy)
+      options.variables, options.ps_strategy)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
     self._scaffold = tf.train.Scaffold(
       saver=tf.train.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))

@@ -1,0 +1,38 @@
+"""An in-graph job of the classic kind: one worker is the client, the others only serve."""
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+
+def serve(cluster, job, index):
+  """Joins until the job has ended."""
+  tf.disable_v2_behavior()
+  server = tf1ps.Server(cluster, job_name=job, task_index=index, lost_after=3.0)
+  server.join()
+  print("served: " + server.end_reason)
+  return 0
+
+
+def train_on_both(cluster, steps):
+  """Worker 0: one graph with an addend on each worker."""
+  tf.disable_v2_behavior()
+  server = tf1ps.Server(cluster, job_name="worker", task_index=0, lost_after=3.0)
+  with tf.device("/job:ps/task:0"):
+    total = tf.get_variable("total", [], initializer=tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+  addends = []
+  for index in range(2):
+    with tf.device("/job:worker/task:%d" % index):
+      addends.append(tf.identity(tf.random_uniform([], index + 1, index + 1.0001), name="addend"))
+  with tf.device("/job:ps/task:0"):
+    added = tf.assign_add(total, addends[0] + addends[1])
+    with tf.control_dependencies([added]):
+      train_op = tf.assign_add(step, 1)
+  hooks = [tf.train.StopAtStepHook(last_step=steps)]
+  with tf1ps.MonitoredTrainingSession(master=server.target, hooks=hooks) as session:
+    while not session.should_stop():
+      value, _ = session.run([added, train_op])
+  print("total %.1f" % value)
+  return 0
