@@ -1,4 +1,4 @@
-"""A trainer as the deployment guide for distributed TensorFlow taught it, with its own flags and loop.
+"""A trainer as the deployment guide for distributed TensorFlow taught it, with flags and loop.
 
 One file for all tasks; each is a process of its own. Only the import below says tf1ps: with
 `from tensorflow.compat.v1 import train as dist` in its place the same file runs on stock
@@ -23,6 +23,7 @@ import tf1ps as dist
 
 
 def parse_flags():
+  """Reads the trainer's own flags."""
   parser = argparse.ArgumentParser()
   parser.add_argument("--ps_hosts", default="127.0.0.1:2222,127.0.0.1:2223")
   parser.add_argument("--worker_hosts", default="127.0.0.1:2224,127.0.0.1:2225")
@@ -34,6 +35,7 @@ def parse_flags():
 
 
 def build_model():
+  """Builds the line, its loss and its update; variables go where the device scope says."""
   x = tf.random_uniform([64, 1], -1.0, 1.0)
   noise = tf.random_normal([64, 1], stddev=0.1)
   target = 3.0 * x + 2.0 + noise
@@ -46,6 +48,7 @@ def build_model():
 
 
 def main():
+  """Serves as a ps, or trains as a worker."""
   flags = parse_flags()
   tf.disable_v2_behavior()
   cluster = tf.train.ClusterSpec({

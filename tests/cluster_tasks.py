@@ -1,9 +1,17 @@
-"""What the tests of cluster, state and compat run as processes: servers."""
+"""What the tests of cluster, state and compat run as processes: servers, and their clients."""
 from __future__ import annotations
 
+import logging
+import sys
 import threading
+import time
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import bounded, canary, probe, readiness
+from tf1ps.cluster import server as server_lib
+from tf1ps.cluster import watch as watch_lib
+from tf1ps.cluster.view import Cluster, Task
 
 
 def say(*values):
@@ -21,3 +29,52 @@ def serve(jobs, job, index):
   tf.train.Server(tf.train.ClusterSpec(jobs), job, index)
   say("up")
   stay()
+
+
+def prove_paths(jobs, timeout):
+  """A worker that proves the way to every ps; says in how many seconds, or the error."""
+  server = tf.train.Server(tf.train.ClusterSpec(jobs), "worker", 0)
+  cluster = Cluster({job: dict(enumerate(addresses)) for job, addresses in jobs.items()},
+                    "worker", 0)
+  config = tf.ConfigProto(device_filters=["/job:ps", cluster.task.name])
+  logging.getLogger("tf1ps").addHandler(logging.StreamHandler(sys.stdout))
+  say("begins")
+  began = time.monotonic()
+  try:
+    canary.prove_paths(server.target, cluster.task, cluster.tasks(), config, timeout)
+    outcome = "proved"
+  except canary.PathError as error:
+    outcome = str(error)
+  say("%.2f s: %s" % (time.monotonic() - began, outcome))
+
+
+def watch(address, lost_after):
+  """Watches ps 0, as a process that can be stopped; says what it sees."""
+  watch_lib._EVERY = 0.1
+  probe_all = readiness.probe_all
+
+  def say_and_probe(tasks, timeout):
+    say("round")
+    return probe_all(tasks, timeout)
+
+  readiness.probe_all = say_and_probe
+  task = Task("ps", 0, address)
+  one = watch_lib.TaskWatch([probe.probe(task)], lost_after, on_gone=lambda seen: say("gone", seen),
+                            on_lost=lambda seen, silence: say("lost", seen))
+  one.start()
+  stay()
+
+
+def exchange(kind, jobs, job, limit):
+  """A task of a cluster; the worker has the ps add two numbers, or gives up at the limit."""
+  server = {"stock": tf.train.Server, "ours": server_lib.Server}[kind](jobs, job, 0)
+  say("up")
+  if job == "ps":
+    stay()
+  with tf.Graph().as_default() as graph, tf.device("/job:ps/task:0"):
+    total = tf.add(tf.placeholder(tf.int32, [], "value"), 2)
+  session = tf.Session(server.target, graph)
+  try:
+    say("sum", bounded.call_within(limit, "the sum", session.run, total, {"value:0": 3}))
+  except bounded.LimitExceeded:
+    say("hangs")

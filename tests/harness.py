@@ -1,11 +1,12 @@
 """Real processes for tests: tasks forked from one process that has TensorFlow imported.
 
-`Forks.start` runs a function of an importable module as a process; the `Task` that it returns has the
-process's output, line by line, and its exit code. A test gets `start` from the fixture of that name
-(see conftest.py), which kills what is left when the test ends.
+`Forks.start` runs a function of an importable module as a process; the `Task` that it returns has
+the process's output, line by line, and its exit code. A test gets `start` from the fixture of that
+name (see conftest.py), which kills what is left when the test ends.
 """
 from __future__ import annotations
 
+import glob
 import multiprocessing.connection
 import os
 import signal
@@ -51,8 +52,8 @@ class Task(object):
             return line
         position = len(self.lines)
         left = until - time.monotonic()
-        if left <= 0 or not self._news.wait(left):
-          raise AssertionError("no %r within %g s from %s:\n%s" % (
+        if self._reader_done.is_set() or left <= 0 or not self._news.wait(left):
+          raise AssertionError("no %r within %g s, or before its end, from %s:\n%s" % (
             text, limit, self.name, "\n".join(self.lines)))
 
   def wait(self, limit=LIMIT):
@@ -75,7 +76,7 @@ class Task(object):
 
   def signal(self, number=signal.SIGTERM):
     """Sends a signal to the process, and to nothing that it has started."""
-    os.kill(self.pid, number)
+    signal_process(self.pid, number)
 
   def kill(self):
     """Ends it at once, also a stopped one."""
@@ -122,6 +123,25 @@ class Forks(object):
 
   def close(self):
     self._server.close()
+
+
+def signal_process(pid, number):
+  """Sends a signal; SIGSTOP and SIGKILL have reached every thread when this returns."""
+  os.kill(pid, number)
+  if number in (signal.SIGSTOP, signal.SIGKILL):
+    wait_until(lambda: not _is_moving(pid), what="the effect of signal %d" % number)
+
+
+def _is_moving(pid):
+  for path in glob.glob("/proc/%d/task/*/stat" % pid):
+    try:
+      with open(path) as file:
+        state = file.read().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+      continue
+    if state not in "TZX":
+      return True
+  return False
 
 
 def wait_until(condition, limit=LIMIT, what="the condition"):

@@ -1,7 +1,6 @@
 """What the tests of sessions run as processes: clients of a ps that dies, and blocked runs."""
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -9,11 +8,12 @@ import time
 
 import tensorflow.compat.v1 as tf
 
+from tests import harness
 from tests.cluster_tasks import say
 from tf1ps.cluster import session as session_lib
 
 KINDS = {"stock": tf.Session, "ours": session_lib.BoundedSession}
-PATIENCE = 1.5  # seconds after which a call that does not return counts as hanging
+PATIENCE = 0.8  # seconds after which a call that does not return counts as hanging
 
 
 def end_of(function, patience=PATIENCE):
@@ -49,57 +49,66 @@ def lose_ps(kind, jobs, ps_pid, number):
   session = KINDS[kind](server.target, graph, **({} if kind == "stock" else {"close_limit": 0.5}))
   session.run(initialise)
   say("counted", session.run(count))
-  os.kill(ps_pid, number)
+  harness.signal_process(ps_pid, number)
   if kind == "ours" and number == signal.SIGSTOP:
     threading.Timer(0.3, session.abort, [lambda: KeyError("gone")]).start()
-  say("run %s after %.1f s" % end_of(lambda: session.run(count)))
-  say("close %s after %.1f s" % end_of(session.close))
-  say("run %s after %.1f s" % end_of(lambda: session.run(count)))
+  for call in (lambda: session.run(count), session.close, lambda: session.run(count)):
+    say("ended:", *end_of(call))
+
+
+class EmptyQueue:
+  """A session of a kind, a queue with nothing in it, and whoever waits for an element."""
+
+  def __init__(self, kind):
+    with tf.Graph().as_default():
+      queue, begun = tf.FIFOQueue(10, tf.int32), tf.FIFOQueue(10, tf.int32)
+      self.take, self.put, self.size = queue.dequeue(), queue.enqueue(7), queue.size()
+      self._take, self._has_begun = [begun.enqueue(0), self.take], begun.dequeue()
+      self.one, self.two = tf.constant(1), tf.constant(2)
+      self.session = KINDS[kind]()
+
+  def wait(self):
+    """Waits for an element, in C++; says "blocked" when it does."""
+    threading.Thread(target=self._tell, daemon=True).start()
+    self.session.run(self._take)
+
+  def _tell(self):
+    self.session.run(self._has_begun)
+    say("blocked")
 
 
 def block(kind):
   """Blocks the main thread in the dequeue of an empty queue, and says how that ends."""
-  with tf.Graph().as_default():
-    queue, begun = tf.FIFOQueue(10, tf.int32), tf.FIFOQueue(10, tf.int32)
-    take, put, begin = queue.dequeue(), queue.enqueue(7), begun.enqueue(0)
-    has_begun, size = begun.dequeue(), queue.size()
-    one, two = tf.constant(1), tf.constant(2)
-    session = KINDS[kind]()
-
-  def tell():
-    session.run(has_begun)
-    say("blocked")
-
-  threading.Thread(target=tell, daemon=True).start()
+  queue = EmptyQueue(kind)
+  run = queue.session.run
   try:
-    session.run([begin, take])
+    queue.wait()
   except KeyboardInterrupt:
     say("interrupted")
   # The dequeue goes on; the session can be used meanwhile, and its late result meets nobody.
-  say("then", session.run(two), session.run(one))
-  session.run(put)
-  say("then", *[session.run(two) for _ in range(20)])
-  while session.run(size):
+  say("then", run(queue.two), run(queue.one))
+  run(queue.put)
+  say("then", *[run(queue.two) for _ in range(20)])
+  while run(queue.size):
     pass
-  session.run(put)
-  say("taken", session.run(take))
-  session.close()
+  run(queue.put)
+  say("taken", run(queue.take))
+  queue.session.close()
 
 
-def exit_with_abandoned_session(kind, jobs, ps_pid):
+def exit_with_abandoned_sessions(kind, jobs, ps_pid):
   """A worker that leaves by an ordinary exit, with sessions that are open, broken and blocked."""
   server = tf.train.Server(tf.train.ClusterSpec(jobs), "worker", 0)
   graph, initialise, count = counter_on_ps()
   with graph.as_default(), tf.device("/job:ps/task:0"):
     take = tf.FIFOQueue(1, tf.int32, shared_name="empty").dequeue()
-  sessions = [KINDS[kind](server.target, graph) for _ in range(3)]
-  sessions[0].run(initialise)
-  for session in sessions:
-    say("counted", session.run(count))
-  for session in (sessions[0], sessions[0], KINDS[kind](graph=tf.Graph())):
-    threading.Thread(target=session.run, args=(take if session is sessions[0] else [],),
-                     daemon=True).start()
-  os.kill(ps_pid, signal.SIGKILL)
-  say(end_of(lambda: sessions[1].run(count), 1.0)[0])
-  end_of(sessions[2].close, 0.1)
+  blocked, broken, closing, left = [KINDS[kind](server.target, graph) for _ in range(4)]
+  left.run(initialise)
+  for session in (blocked, broken, closing, left):
+    session.run(count)
+  threading.Thread(target=blocked.run, args=(take,), daemon=True).start()
+  harness.signal_process(ps_pid, signal.SIGKILL)
+  end_of(lambda: broken.run(count), 0.5)
+  end_of(closing.close, 0.1)
+  say("leaving")
   sys.exit(7)

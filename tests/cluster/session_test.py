@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import gc
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,20 +31,18 @@ class Blocked:
       self.take, self.put = self.queue.dequeue(), self.queue.enqueue(5)
     self.session = session_lib.BoundedSession(graph=self.graph)
     self.errors, self.freed_at, self._threads = [], [], []
-    run = self.session.run
+    take = functools.partial(self.session.run, self.take)
     if via_callable:
-      function = self.session.make_callable(self.take, accept_options=True)
-      run = lambda unused: function(options=tf.RunOptions(), run_metadata=tf.RunMetadata())
+      take = functools.partial(self.session.make_callable(self.take, accept_options=True),
+                               options=tf.RunOptions(), run_metadata=tf.RunMetadata())
     for _ in range(threads):
-      self._threads.append(threading.Thread(target=self._run, args=(run,), daemon=True))
+      self._threads.append(threading.Thread(target=self._run, args=(take,), daemon=True))
       self._threads[-1].start()
-    with self.session._lock:
-      pass
     harness.wait_until(lambda: sum(h.is_busy for h in list(self.session._helpers)) >= threads, 10)
 
-  def _run(self, run):
+  def _run(self, take):
     try:
-      run(self.take)
+      take()
     except BaseException as error:
       self.errors.append(error)
     self.freed_at.append(time.monotonic())
@@ -291,33 +289,42 @@ def test_the_helpers_end_with_their_callers_and_with_the_session():
   harness.wait_until(lambda: helpers_beside(known) == 0, 10)
 
 
-def lose_ps(start, kind, number):
-  """Has a client lose its ps; returns what it said of the run, the close, and another run."""
-  jobs = {job: harness.addresses(1) for job in ("ps", "worker")}
-  ps = start("ps", cluster_tasks.serve, jobs, "ps", 0)
-  ps.wait_for("up")
-  client = start("worker", session_tasks.lose_ps, kind, jobs, ps.pid, number)
-  assert client.wait() == 0, client.output
-  said = [line for line in client.lines if line.startswith(("counted", "close", "run"))]
-  assert said.pop(0) == "counted 1"
-  return said
+def lose_ps(start, number):
+  """Has a client of each kind lose its ps; returns what came of its run, close, and run again.
 
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_stocks_close_hangs_where_the_ps_is_gone(start, number):
-  assert lose_ps(start, "stock", number)[1].startswith("close hangs")
+  Returns:
+    For stock and for ours, a list of (what came of a call, seconds).
+  """
+  clients = []
+  for kind in ("stock", "ours"):
+    jobs = {job: harness.addresses(1) for job in ("ps", "worker")}
+    ps = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+    ps.wait_for("up")
+    clients.append(start(kind, session_tasks.lose_ps, kind, jobs, ps.pid, number))
+  ends = []
+  for client in clients:
+    assert client.wait() == 0, client.output
+    assert "counted 1" in client.lines
+    words = [line.split() for line in client.lines if line.startswith("ended: ")]
+    ends.append([(word, float(seconds)) for _, word, seconds in words])
+  return ends
 
 
 def test_close_is_bounded_where_the_ps_is_dead(start):
-  run, close, again = lose_ps(start, "ours", signal.SIGKILL)
-  assert run.startswith(("run UnavailableError", "run hangs"))  # as stock's, on 2.x and on 1.15
-  assert close == "close returned after 0.5 s"
-  assert again == "run CancelledError after 0.0 s"
+  stock, ours = lose_ps(start, signal.SIGKILL)
+  assert stock[0][0] == ours[0][0]
+  assert ours[0][0] in ("UnavailableError", "hangs")  # on 2.x and on 1.15
+  assert stock[1][0] == "hangs"
+  assert ours[1][0] == "returned" and 0.5 <= ours[1][1] < 1.5  # its close_limit
+  assert ours[2][0] == "CancelledError" and ours[2][1] < 0.5
 
 
 def test_abort_and_close_where_the_ps_stands_still(start):
-  assert lose_ps(start, "ours", signal.SIGSTOP) == [
-      "run KeyError after 0.3 s", "close returned after 0.2 s", "run KeyError after 0.0 s"]
+  stock, ours = lose_ps(start, signal.SIGSTOP)
+  assert [how for how, _ in stock[:2]] == ["hangs", "hangs"]
+  assert [how for how, _ in ours] == ["KeyError", "returned", "KeyError"]
+  assert 0.3 <= ours[0][1] < 0.8  # aborted after 0.3 s
+  assert ours[1][1] < 0.7 and ours[2][1] < 0.5
 
 
 def test_keyboard_interrupt_arrives_in_a_blocked_run(start):
@@ -339,22 +346,28 @@ def test_keyboard_interrupt_does_not_arrive_in_stocks(start):
   assert task.is_running
 
 
-def exit_code_of(kind, start):
-  """Starts an interpreter that exits with an abandoned session; returns its process."""
+@contextlib.contextmanager
+def leaving_interpreter(kind, start, output):
+  """An interpreter that exits while its sessions are open, broken and blocked."""
   jobs = {job: harness.addresses(1) for job in ("ps", "worker")}
   ps = start("ps", cluster_tasks.serve, jobs, "ps", 0)
   ps.wait_for("up")
   program = ("import json, sys; from tests import session_tasks; "
-             "session_tasks.exit_with_abandoned_session(*json.loads(sys.argv[1]))")
-  return subprocess.Popen(
-      [sys.executable, "-W", "ignore", "-c", program, json.dumps([kind, jobs, ps.pid])],
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=os.environ)
+             "session_tasks.exit_with_abandoned_sessions(*json.loads(sys.argv[1]))")
+  with open(str(output), "wb") as file:
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, json.dumps([kind, jobs, ps.pid])], stdout=file, stderr=file)
+  try:
+    yield process
+  finally:
+    process.kill()
+    process.wait()
 
 
-def test_an_interpreter_with_an_abandoned_session_exits(start):
-  with exit_code_of("ours", start) as process:
-    try:
-      output, _ = process.communicate(timeout=30)
-    finally:
-      process.kill()
-  assert process.returncode == 7, output
+def test_an_interpreter_with_abandoned_sessions_exits(start, tmp_path):
+  with leaving_interpreter("stock", start, tmp_path / "stock") as stock, \
+      leaving_interpreter("ours", start, tmp_path / "ours") as ours:
+    assert ours.wait(60) == 7, (tmp_path / "ours").read_text()
+    harness.wait_until(lambda: "leaving" in (tmp_path / "stock").read_text())
+    with pytest.raises(subprocess.TimeoutExpired):  # where stock's never gets that far
+      stock.wait(1.5)

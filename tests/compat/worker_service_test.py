@@ -103,7 +103,7 @@ def test_one_container_of_one_task_is_cleared_and_no_session_ends(two_ps):
     session.run(add)
     values = session.run(variables)
     assert values == {n: 2.0 if n.startswith("a") else 3.0 for n in variables}
-    worker_service.cleanup_all(two_ps[0], ["ps", "b"], LIMIT)  # the default one bears the job's name
+    worker_service.cleanup_all(two_ps[0], ["ps", "b"], LIMIT)  # "ps" is the default one
     assert cleared(other) == {"default-ref-0", "default-resource-0", "b-ref-0", "b-resource-0"}
     session.run(initialise_all)
     assert set(other.run(variables).values()) == {1.0}

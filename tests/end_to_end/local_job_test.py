@@ -112,7 +112,8 @@ def test_the_quick_start_trains_and_ends(launch, tmp_path):
   assert re.search(r"evaluator: \d+ evaluations?, test accuracy 0\.\d{4}.* exit code 0", last)
   for task in ("ps 0", "ps 1", "worker 0 (chief)", "worker 1"):
     assert re.search(re.escape("] %s: " % task) + r".*, exit code 0", launcher.output)
-  assert re.match(r"tf1ps-local: ok, 2 ps, 2 workers and 1 evaluator, \d+\.\d s$", launcher.lines[-1])
+  assert re.match(
+    r"tf1ps-local: ok, 2 ps, 2 workers and 1 evaluator, \d+\.\d s$", launcher.lines[-1])
   assert gone(pids.values())
   logs = sorted(path.name for path in (tmp_path / "logs").iterdir())
   assert logs == ["evaluator-0.log", "ps-0.log", "ps-1.log", "worker-0.log", "worker-1.log"]

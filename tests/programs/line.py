@@ -11,6 +11,7 @@ flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
 flags.DEFINE_integer("slow_index", -1, "Only this worker is slow; -1: all.")
 flags.DEFINE_integer("block_at", -1, "This worker's step that never ends; -1: none.")
 flags.DEFINE_integer("nan_at", -1, "The step whose loss is NaN; -1: none.")
+flags.DEFINE_boolean("hang_in_initialiser", False, "An initialiser of a variable never ends.")
 flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
 flags.DEFINE_string("fail_in", "", "Raises there: input, model, step or eval.")
 
@@ -36,6 +37,8 @@ def _slow(features, index):
     steps[0] += 1
     if FLAGS.slow_index in (-1, index):
       seconds = 3600.0 if steps[0] == FLAGS.block_at else FLAGS.step_seconds
+      if steps[0] == FLAGS.block_at:
+        print("holds step %d" % steps[0], flush=True)
       threading.Event().wait(seconds)
     if FLAGS.fail_in == "step" and steps[0] == 5:
       raise ValueError("a bad record")
@@ -46,12 +49,23 @@ def _slow(features, index):
   return held
 
 
+def _hang(shape, dtype=None, partition_info=None):
+  def hold():
+    print("initialising for ever", flush=True)
+    threading.Event().wait(3600.0)
+    return np.float32(0)
+
+  with tf.device("/job:worker/task:0"):  # where `hold` is known
+    return tf.reshape(tf.numpy_function(hold, [], tf.float32), shape)
+
+
 def model_fn(features, labels, mode):
   """y = w x + b, with its squared error."""
   if FLAGS.fail_in == "model":
     raise ValueError("no model today")
   w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
-  b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
+  b = tf.get_variable("b", [], initializer=_hang if FLAGS.hang_in_initialiser
+                      else tf.zeros_initializer())
   if FLAGS.extra_variable:
     tf.get_variable("extra", [3])
   y = w * features + b

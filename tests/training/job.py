@@ -1,49 +1,114 @@
-"""A job on this machine whose tasks a test starts, kills and starts again as it likes.
+"""A job on this machine whose tasks a test starts, stops, kills and starts again as it likes.
 
-Each task is the program that people start, tf1ps-ps or tf1ps-worker, with the flags that they would
-give it, and the program tests/programs/line.py to train.
+A task is either one of tf1ps's programs, tf1ps-ps or tf1ps-worker, with the program
+tests/programs/line.py to train, or (`trainer`) a legacy trainer with a loop of its own.
 """
 from __future__ import annotations
 
+import os
 import re
+from typing import NamedTuple
 
 from tests import harness
+from tests.training import legacy_trainer
 from tf1ps.cli import ps, worker
+from tf1ps.training import checkpoints
 
-PROGRAM = "tests/programs/line.py"
+PROGRAM = "--program=tests/programs/line.py"
 
 
 class Job(object):
   """The tasks of one job, at addresses of their own."""
 
-  def __init__(self, start, num_ps=1, num_workers=2, *flags):
-    """Chooses the addresses; `start` is the fixture, `flags` are for all of the tasks."""
+  def __init__(self, start, num_ps=1, num_workers=2, flags=(), **trainer_options):
+    """Chooses the addresses.
+
+    Args:
+      start: the fixture of that name.
+      num_ps: how many ps.
+      num_workers: how many workers.
+      flags: of every worker.
+      **trainer_options: of every legacy trainer, see `legacy_trainer.Options`.
+    """
     addresses = harness.addresses(num_ps + num_workers)
-    self.ps_hosts, self.worker_hosts = addresses[:num_ps], addresses[num_ps:]
+    self.jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}
     self._start = start
-    self._flags = ["--program=" + PROGRAM, "--lost_after=2", "--start_timeout=10", *flags]
+    self._flags = list(flags)
+    self._options = legacy_trainer.Options(**trainer_options)
 
   def ps(self, index=0, *flags):
-    """Starts a ps; returns its `harness.Task`."""
-    return self._task("ps", ps.run, index, flags)
+    """Starts tf1ps-ps; returns its `harness.Task`."""
+    return self._program("ps", ps.run, index, flags)
 
   def worker(self, index=0, *flags):
-    """Starts a worker; worker 0 is the chief."""
-    return self._task("worker", worker.run, index, flags)
+    """Starts tf1ps-worker; worker 0 is the chief."""
+    return self._program("worker", worker.run, index, [PROGRAM, *self._flags, *flags])
 
-  def _task(self, job, run, index, flags):
-    hosts = ["--ps_hosts=" + ",".join(self.ps_hosts),
-             "--worker_hosts=" + ",".join(self.worker_hosts), "--task_index=%d" % index]
-    given = [flag for flag in self._flags if job != "ps" or not flag.startswith(
-      ("--step_seconds",))]
-    return self._start("%s %d" % (job, index), run, [*hosts, *given, *flags], False)
+  def all(self, *flags):
+    """Starts every ps and every worker; returns the ps and the workers."""
+    return ([self.ps(index) for index in range(len(self.jobs["ps"]))],
+            [self.worker(index, *flags) for index in range(len(self.jobs["worker"]))])
+
+  def trainer(self, index=0, **options):
+    """Starts a legacy trainer as a worker."""
+    return self._start("trainer %d" % index, legacy_trainer.train, self.jobs, index,
+                       self._options._replace(**options))
+
+  def trainer_ps(self, index=0, **server_arguments):
+    """Starts a legacy trainer as a ps."""
+    return self._start("trainer's ps %d" % index, legacy_trainer.serve, self.jobs, index,
+                       self._options, server_arguments)
+
+  def _program(self, job, run, index, flags):
+    hosts = ["--%s_hosts=%s" % (name, ",".join(there)) for name, there in self.jobs.items()]
+    limits = ["--lost_after=2", "--start_timeout=10"]
+    return self._start("%s %d" % (job, index), run,
+                       [*hosts, "--task_index=%d" % index, *limits, *flags], False)
 
 
-def last_line(task):
-  """The last line that a task has printed."""
-  return task.lines[-1]
+class Step(NamedTuple):
+  """A step that a legacy trainer has printed."""
+  number: int  # the global step
+  even: int
+  odd: int
+  time: float
 
 
-def numbers(text, pattern):
-  """The integers of all matches of a pattern's group."""
-  return [int(found) for found in re.findall(pattern, text)]
+def steps(task):
+  """The steps that a legacy trainer has printed so far, in order."""
+  lines = [line.split() for line in list(task.lines) if line.startswith("step ")]
+  return [Step(int(line[1]), int(line[2]), int(line[3]), float(line[5])) for line in lines
+          if len(line) == 6]
+
+
+def wait_for_step(task, number):
+  """Waits until a legacy trainer has seen a global step; returns the last that it has."""
+  harness.wait_until(lambda: steps(task)[-1:] >= [(number,)], what="step %d of %s:\n%s" % (
+    number, task.name, task.output))
+  return steps(task)[-1].number
+
+
+def last_line(task, pattern):
+  """Matches the last line that a task has printed; returns the groups, numbers as such."""
+  match = re.match(pattern + "$", task.lines[-1])
+  assert match, "%r does not match the last line of %s:\n%s" % (pattern, task.name, task.output)
+  return [int(group) if group.isdigit() else group for group in match.groups()]
+
+
+def find(task, pattern):
+  """Finds a pattern in what a task has printed; returns the last match's groups, numbers as such."""
+  matches = list(re.finditer(pattern, task.output))
+  assert matches, "no %r in the output of %s:\n%s" % (pattern, task.name, task.output)
+  return [int(group) if group.isdigit() else group for group in matches[-1].groups()]
+
+
+def codes(*tasks):
+  """Waits for the end of these tasks; returns their exit codes."""
+  return [task.wait() for task in tasks]
+
+
+def in_directory(directory, function, *args):
+  """Calls a function in a directory, with less patience for files that do not appear there."""
+  os.chdir(directory)
+  checkpoints.check_shards_visible.__defaults__ = (0.5,)
+  return function(*args)

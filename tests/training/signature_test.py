@@ -35,6 +35,24 @@ def test_only_the_given_variables():
     assert [row[0] for row in signature.signature(WORKER, [w])] == ["w:0"]
 
 
+def test_the_jobs_container_holds_what_is_shared():
+  with tf.Graph().as_default():
+    with tf.device("/job:worker/task:1"), tf.container("mine"):
+      tf.get_variable("mine", [1], use_resource=True)
+    with tf.device("/job:ps/task:0"), tf.container("job"):
+      tf.get_variable("w", [1], use_resource=True)
+      tf.get_variable("r", [1], use_resource=False)
+    signature.check_container(WORKER, "job")
+    with pytest.raises(ValueError, match=r"variable w:0 is in container 'job', and the job's container "
+                       r"is '': .*Server\(..., container='job'\)\), .* `with tf.container\(''\):`"):
+      signature.check_container(WORKER, "")
+    with tf.device("/job:ps/task:0"):
+      late = tf.get_variable("late", [1], use_resource=True)
+    with pytest.raises(ValueError, match="variable late:0 is in container ''.* is 'job'"):
+      signature.check_container(WORKER, "job")
+    signature.check_container(WORKER, "", [late])
+
+
 def test_equal_graphs_differ_in_nothing():
   # What a chief wrote has travelled through JSON: rows are lists.
   signature.compare([W, B], [list(B), list(W)], "/job:worker/task:1", "/job:worker/task:0")

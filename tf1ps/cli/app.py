@@ -3,11 +3,11 @@
 The order matters, since TensorFlow reads its environment while it is imported, and the user's
 program may define flags:
 
-1. `--help` and `--version` are answered; `--verbosity` and `--program` are looked up.
+1. Our flags are parsed, whatever else there is; one with a bad value is refused.
 2. The environment is made quiet, GPUs are hidden where a task shall see none.
-3. The user's program is imported: its flags stand beside ours.
-4. The command line is parsed; a flag that is unknown or has a bad value is refused.
-5. The program's main runs. A known error becomes one line, and exit code 1.
+3. The user's program is imported: its flags stand beside ours. `--help` is answered.
+4. All of the command line is parsed; an unknown flag is refused.
+5. The program's main runs. An error becomes one line (see errors.py), and exit code 1.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ import importlib.util
 import logging
 import os
 import sys
-from typing import Callable, List, Optional
+from typing import Callable, List
 
 from absl import flags
 
 from tf1ps import version
+from tf1ps.cli import errors
 from tf1ps.cli import help as help_lib
 from tf1ps.compat import exit_codes, quiet
 
 FLAGS = flags.FLAGS
-
-
-class UsageError(Exception):
-  """A command line that cannot be right."""
+UsageError = errors.UsageError
 
 
 def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
@@ -55,16 +53,16 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     return 0
   sys.stdout.reconfigure(line_buffering=True)
   _log_to_stdout()
+  program = None
   try:
     define()
     wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
-    verbosity = _peek(argv, "verbosity") or "warning"
+    others = _parse_ours(name, argv, wants_help)
+    path, verbosity = FLAGS["program"].value, FLAGS["verbosity"].value
     quiet.quiet_environment(verbosity)
-    if hides_gpus and not any(a.startswith("--use_gpu") and a != "--use_gpu=false" for a in argv):
+    if hides_gpus and not FLAGS["use_gpu"].value:
       os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    program = None
-    path = _peek(argv, "program")
-    if path and (not lazy or wants_help or not _is_there(path) or _knows_not(name, argv)):
+    if path and (not lazy or wants_help or others or not _is_there(path)):
       program = _load(path, verbosity)
     if wants_help:
       print(help_lib.text(name, summary, program.module.__name__ if program else None))
@@ -73,11 +71,15 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     if needs_program and not path:
       raise UsageError("--program is missing: a module's name or the path of a .py file")
     return main(program)
-  except (UsageError, ValueError, RuntimeError, OSError) as error:
-    if FLAGS.is_parsed() and FLAGS.verbosity in ("debug", "info"):
-      logging.getLogger("tf1ps").exception("%s", name)
-    print("%s: %s" % (name, error), file=sys.stderr, flush=True)
+  except (Exception, SystemExit) as error:
+    shown = errors.show_traceback(error, program, always=is_verbose())
+    print("%s: %s" % (name, errors.line(error) if shown else error), file=sys.stderr, flush=True)
     return exit_codes.EXIT_FAILED
+
+
+def is_verbose() -> bool:
+  """Whether everything there is to say shall be said."""
+  return FLAGS.is_parsed() and FLAGS.verbosity in ("debug", "info")
 
 
 def prepare_tensorflow():
@@ -116,11 +118,7 @@ def _load(path: str, verbosity: str):
     import tensorflow.compat.v1 as unused_tf  # noqa: F401  the program's import is a silent one
   from tf1ps.training import program as program_lib
 
-  try:
-    return program_lib.load_program(path)
-  except flags.DuplicateFlagError as error:
-    raise UsageError(
-      "a flag of --program=%s has a name that is taken: %s" % (path, error)) from error
+  return program_lib.load_program(path)
 
 
 def _is_there(path: str) -> bool:
@@ -130,12 +128,15 @@ def _is_there(path: str) -> bool:
     return False
 
 
-def _knows_not(name: str, argv: List[str]) -> bool:
-  """Whether a flag is not ours, so that only the user's program can tell what it is."""
+def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
+  """Gives our flags their values; returns what only the user's program can know."""
+  FLAGS.set_gnu_getopt()  # a value of a flag that is not ours must not end it
   try:
-    return len(FLAGS([name] + argv, known_only=True)) > 1
-  except flags.Error:
-    return False  # a bad value; the parse that follows refuses it
+    return FLAGS([name] + argv, known_only=True)[1:]
+  except flags.Error as error:
+    if wants_help:
+      return []
+    raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
   finally:
     FLAGS.unparse_flags()
 
@@ -152,27 +153,6 @@ def _parse(name: str, argv: List[str]) -> None:
   if len(rest) > 1:
     raise UsageError("%r is no flag: every argument begins with -- (see %s --help)" % (
       rest[1], name))
-
-
-def _peek(argv: List[str], name: str) -> Optional[str]:
-  """The value of a flag before the command line can be parsed."""
-  value = None
-  for position, argument in enumerate(argv):
-    if argument == "--":
-      break
-    text = argument.lstrip("-")
-    if not argument.startswith("-"):
-      continue
-    if text == name and position + 1 < len(argv):
-      value = argv[position + 1]
-    elif text.startswith(name + "="):
-      value = text[len(name) + 1:]
-  if name == "verbosity" and value is not None:
-    try:
-      return FLAGS["verbosity"].parser.parse(value)
-    except ValueError:
-      return None  # the parse that follows refuses it
-  return value
 
 
 def _log_to_stdout() -> None:

@@ -15,6 +15,9 @@ from tf1ps.compat import quiet
 
 FLAGS = flags.FLAGS
 _ABSL_LEVELS = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
+# As in tf1ps.training.optimizers, which needs TensorFlow.
+_OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adagrad", "adadelta", "rmsprop", "ftrl",
+               "proximal_sgd", "proximal_adagrad"]
 _groups: Dict[str, List[str]] = {}
 _recorded: Optional[List[str]] = None
 
@@ -48,12 +51,24 @@ def names_of(define_all: Callable[[], None]) -> List[str]:
     _recorded = None
 
 
-def define(group: str, definer, name: str, *args, **kwargs) -> None:
-  """Defines a flag by one of absl's functions, as one of a group."""
+def define(group: str, definer, name: str, *args, above_zero: bool = False, **kwargs) -> None:
+  """Defines a flag by one of absl's functions, as one of a group.
+
+  Args:
+    group: the group's name, as --help shows it.
+    definer: such as `flags.DEFINE_integer`.
+    name: the flag's name.
+    *args: for the definer.
+    above_zero: whether a value that is given must be above 0.
+    **kwargs: for the definer.
+  """
   if _recorded is not None:
     _recorded.append(name)
     return
   definer(name, *args, **kwargs)
+  if above_zero:
+    flags.register_validator(
+      name, lambda value: value is None or value > 0, "must be above 0")
   _groups.setdefault(group, []).append(name)
 
 
@@ -65,17 +80,21 @@ def define_program(needed: bool) -> None:
          "input_fn(mode, shard) and model_fn(features, labels, mode)."
           + ("" if needed else " Only read for the flags that it defines."))
   if needed:
-    define(group, flags.DEFINE_integer, "batch_size", 32, "Examples in a batch of one worker.")
+    define(group, flags.DEFINE_integer, "batch_size", 32, "Examples in a batch of one worker.",
+           above_zero=True)
     define(group, flags.DEFINE_enum, "variables", "resource", ["resource", "ref"],
            "The kind of TensorFlow's variables; the same in all tasks.")
 
 
 def define_output() -> None:
   """What every program has."""
-  flags.DEFINE(_VerbosityParser(), "verbosity", "warning",
-             "How much TensorFlow says: warning keeps its start-up noise away, info shows it.",
+  define("Output", _define_verbosity, "verbosity")
+
+
+def _define_verbosity(name):
+  flags.DEFINE(_VerbosityParser(), name, "warning",
+               "How much TensorFlow says: warning keeps its start-up noise away, info shows it.",
                serializer=flags.ArgumentSerializer(), allow_override=True)
-  _groups.setdefault("Output", []).append("verbosity")
 
 
 def define_cluster() -> None:
@@ -103,12 +122,12 @@ def define_patience(start_timeout: float, end: bool) -> None:
   """The limits of waiting."""
   group = "Limits, in seconds"
   define(group, flags.DEFINE_float, "start_timeout", start_timeout,
-         "How long to wait for the other tasks at the start.")
+         "How long to wait for the other tasks at the start.", above_zero=True)
   if end:
     define(group, flags.DEFINE_float, "end_timeout", 300.0,
-           "How long the chief waits at the end for workers that make no step.")
+           "How long the chief waits at the end for workers that make no step.", above_zero=True)
   define(group, flags.DEFINE_float, "lost_after", 30.0,
-         "After which silence a task counts as lost.")
+         "After which silence a task counts as lost.", above_zero=True)
 
 
 def define_checkpoint_dir(meaning: str) -> None:
@@ -120,35 +139,39 @@ def define_training() -> None:
   """When training stops, and how it updates."""
   group = "Training"
   define(group, flags.DEFINE_integer, "steps", None,
-         "The global step at which the job ends, whenever it was started.")
+         "The global step at which the job ends, whenever it was started.", above_zero=True)
   define(group, flags.DEFINE_integer, "epochs", None,
-         "How often the data are gone through, over all workers.")
+         "How often the data are gone through, over all workers.", above_zero=True)
   define(group, flags.DEFINE_integer, "examples", None,
-         "How many examples are trained on, over all workers.")
-  define(group, flags.DEFINE_string, "optimizer", "adam",
+         "How many examples are trained on, over all workers.", above_zero=True)
+  define(group, flags.DEFINE_enum, "optimizer", "adam", _OPTIMIZERS,
          "The optimizer, where the program has none of its own.")
   define(group, flags.DEFINE_float, "learning_rate", None,
-         "Its learning rate; the optimizer's usual one by default.")
+         "Its learning rate; the optimizer's usual one by default.", above_zero=True)
   define(group, flags.DEFINE_enum, "shard", None, ["files", "records", "none"],
          "What is divided among the workers; by default what the program asks its shard for.")
   define(group, flags.DEFINE_enum, "ps_strategy", "greedy", ["greedy", "round_robin"],
          "How variables are spread over the ps: by bytes, or in turn.")
   group = "Checkpoints"
-  define(group, flags.DEFINE_float, "save_checkpoint_secs", 600.0, "Seconds between checkpoints.")
+  define(group, flags.DEFINE_float, "save_checkpoint_secs", 600.0, "Seconds between checkpoints.",
+         above_zero=True)
   define(group, flags.DEFINE_integer, "save_checkpoint_steps", None,
-         "Global steps between checkpoints, instead of seconds.")
-  define(group, flags.DEFINE_integer, "keep_checkpoints", 5, "How many checkpoints are kept.")
+         "Global steps between checkpoints, instead of seconds.", above_zero=True)
+  define(group, flags.DEFINE_integer, "keep_checkpoints", 5, "How many checkpoints are kept.",
+         above_zero=True)
   define(group, flags.DEFINE_integer, "save_summaries_steps", 100,
-         "The chief's steps between summaries.")
+         "The chief's steps between summaries.", above_zero=True)
 
 
 def define_devices(use_gpu: bool) -> None:
   """Threads and GPUs of a task."""
   group = "Threads and GPUs"
-  define(group, flags.DEFINE_integer, "inter_op_threads", None, "Threads between operations.")
-  define(group, flags.DEFINE_integer, "intra_op_threads", None, "Threads within an operation.")
+  define(group, flags.DEFINE_integer, "inter_op_threads", None, "Threads between operations.",
+         above_zero=True)
+  define(group, flags.DEFINE_integer, "intra_op_threads", None, "Threads within an operation.",
+         above_zero=True)
   define(group, flags.DEFINE_float, "gpu_memory_fraction", None,
-         "The part of a GPU's memory to take, between 0 and 1.")
+         "The part of a GPU's memory to take, between 0 and 1.", above_zero=True, upper_bound=1.0)
   define(group, flags.DEFINE_boolean, "gpu_growth", None, "Take GPU memory as it is needed.")
   define(group, flags.DEFINE_boolean, "soft_placement", True,
          "Run an operation elsewhere when its device has no kernel for it.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Optional
 
@@ -32,7 +33,7 @@ def text(name: str, summary: str, program_module: Optional[str] = None) -> str:
     for flag in sorted(own, key=lambda flag: flag.name):
       lines += _flag(flag)
   elif "program" in FLAGS:
-    lines += ["", "With --program=... before --help the program's own flags are listed as well."]
+    lines += ["", "With --program=... --help lists the program's own flags as well."]
   return "\n".join(lines)
 
 
@@ -40,7 +41,8 @@ def _flag(flag) -> list:
   value = "" if flag.boolean else "=" + _placeholder(flag)
   default = "" if flag.default in (None, "") else " [%s]" % flag.default_as_str.strip("'")
   head = "  --%s%s%s" % ("[no]" if flag.boolean else "", flag.name, value)
-  wrapped = textwrap.wrap(flag.help + default, _WIDTH - 30)
+  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # the choices, which the placeholder tells
+  wrapped = textwrap.wrap(meaning + default, _WIDTH - 30)
   if len(head) > 28:
     return [head] + [" " * 30 + line for line in wrapped]
   return [head.ljust(30) + wrapped[0]] + [" " * 30 + line for line in wrapped[1:]]

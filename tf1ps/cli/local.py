@@ -40,14 +40,16 @@ def define() -> None:
 
 def run(argv) -> int:
   """Runs a job on this machine; returns the exit code."""
-  return app.run("tf1ps-local", _SUMMARY, list(argv), define, lambda program: _run(list(argv)),
-                 lazy=True)
+  # What stands in a --flagfile is for the tasks as well.
+  return app.run("tf1ps-local", _SUMMARY, list(argv), define,
+                 lambda program: _run(FLAGS.read_flags_from_files(list(argv))), lazy=True)
 
 
 def _run(argv) -> int:
   from tf1ps.cli import worker
   from tf1ps.cluster import exposure
   from tf1ps.launch import gpus, local
+  from tf1ps.state import containers
 
   if FLAGS.num_ps < 1:
     raise app.UsageError(
@@ -57,6 +59,7 @@ def _run(argv) -> int:
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
   worker.make_options()
+  containers.check_name(FLAGS.container)
   log_dir = FLAGS.log_dir or tempfile.mkdtemp(prefix="tf1ps-log-")
   shares, line = gpus.divide(gpus.visible_gpus(), FLAGS.num_workers)
   if line:

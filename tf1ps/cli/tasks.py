@@ -7,7 +7,6 @@ import os
 
 from absl import flags
 
-from tf1ps.cli import app
 from tf1ps.cluster import description, exposure, session_config
 from tf1ps.compat import quiet
 from tf1ps.state import containers
@@ -49,10 +48,6 @@ def start_server(cluster, config, **kwargs):
   os.environ.update(session_config.keepalive_environment())
   import tf1ps
 
-  if FLAGS.lost_after <= 0:
-    raise app.UsageError("--lost_after must be above 0, got %g" % FLAGS.lost_after)
-  if FLAGS.start_timeout <= 0:
-    raise app.UsageError("--start_timeout must be above 0, got %g" % FLAGS.start_timeout)
   with quiet.held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
     return tf1ps.Server(
       cluster.cluster_spec(), job_name=cluster.job_name, task_index=cluster.task_index,

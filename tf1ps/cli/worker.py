@@ -6,7 +6,7 @@ import sys
 
 from absl import flags
 
-from tf1ps.cli import app, tasks
+from tf1ps.cli import app, errors, tasks
 from tf1ps.cli import flags as flags_lib
 from tf1ps.compat import exit_codes
 
@@ -50,10 +50,10 @@ def _train(program, launched: bool) -> int:
   from tf1ps.cluster import server as server_lib
 
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
+  config = tasks.make_config()
+  options = make_options(config)
   outcome, code = None, 0
   try:
-    config = tasks.make_config()
-    options = make_options(config)
     server = tasks.start_server(cluster, config)
     from tf1ps.training import worker
 
@@ -65,10 +65,13 @@ def _train(program, launched: bool) -> int:
       reason = "%s, and the job failed: %s" % (outcome.reason, error)
   except server_lib.PortTakenError as error:
     reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
-  except SystemExit as error:
-    reason, code = "ended by signal %d" % (error.code - 128), error.code
-  except Exception as error:
-    reason, code = _say(error), exit_codes.EXIT_FAILED
+  except (Exception, SystemExit) as error:
+    signum = errors.signal_of(error)
+    if signum is not None:
+      reason, code = "ended by signal %d" % signum, error.code
+    else:
+      errors.show_traceback(error, program, always=app.is_verbose())
+      reason, code = errors.line(error), exit_codes.EXIT_FAILED
   if outcome is not None:
     _print_summary(outcome, cluster)
     reason = "%d steps, %d examples, %.1f s, %s" % (
@@ -90,17 +93,6 @@ def _print_summary(outcome, cluster) -> None:
   print("global step %d in %.1f s; examples by worker: %s" % (
     outcome.global_step, outcome.seconds, ", ".join(shares)))
   print(evaluation.format_line(outcome.evaluation))
-
-
-def _say(error) -> str:
-  """A line for an error; the traceback too, where it may be the program's own."""
-  import logging
-
-  from tf1ps.training import life
-
-  if not isinstance(error, (ValueError, RuntimeError)) or FLAGS.verbosity in ("debug", "info"):
-    logging.getLogger("tf1ps").error("", exc_info=error)
-  return "%s: %s" % (type(error).__name__, life.first_line(error))
 
 
 def main() -> None:

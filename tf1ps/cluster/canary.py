@@ -16,9 +16,11 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
+from tf1ps.compat import error_text
 
 _log = logging.getLogger("tf1ps")
 _TRY = 5.0  # seconds for one round trip; the first connects two processes
+_UNKNOWN = "No worker known as"  # what a server says of a task that its cluster lacks, for ever
 
 
 class PathError(RuntimeError):
@@ -47,7 +49,7 @@ def prove_paths(target: str, own_task, tasks, config, timeout: float) -> None:
 def _prove(target, own_task, task, config, deadline):
   graph, sent, back = _round_trip(own_task.name, task.name)
   number = random.random()
-  error = None
+  error = said = None
   while True:
     limit = min(_TRY, deadline - time.monotonic())
     if limit <= 0:
@@ -64,10 +66,12 @@ def _prove(target, own_task, task, config, deadline):
         raise PathError("%s answered %r to %r" % (task.name, value, number))
       return
     except (tf.errors.OpError, bounded.LimitExceeded) as problem:
-      error = problem
-      _log.warning("the way to %s and back fails: %s", task.name, _first_line(problem))
-      if isinstance(problem, tf.errors.InvalidArgumentError):
+      error, line = problem, error_text.first_line(problem)
+      if isinstance(problem, tf.errors.InvalidArgumentError) or _UNKNOWN in str(problem):
         raise PathError(_sentence(own_task, task, error)) from problem
+      if line != said:
+        _log.warning("the way to %s and back fails: %s", task.name, line)
+        said = line
     finally:
       if session is not None:
         if error is not None:
@@ -89,14 +93,8 @@ def _round_trip(own: str, other: str):
   return graph, sent, back
 
 
-def _first_line(error) -> str:
-  lines = [line for line in str(error).splitlines() if line.strip()]
-  lines = [line for line in lines if not line.startswith(("Graph execution error", "From /job"))]
-  return lines[0] if lines else type(error).__name__
-
-
 def _sentence(own_task, task, error) -> str:
-  reason = "no answer in time" if error is None else _first_line(error)
+  reason = "no answer in time" if error is None else error_text.first_line(error)
   return (
     "%s at %s answers, and yet no tensor comes from %s to it and back (%s). Was it started with "
     "the same cluster? It must know %s at %s." % (

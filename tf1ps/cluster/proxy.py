@@ -1,8 +1,9 @@
 """A proxy for the outside world has no business between the tasks of a cluster.
 
 TensorFlow's servers dial each other through gRPC, which obeys `http_proxy`: with one in the
-environment a cluster on 127.0.0.1 hangs for ever, on 1.15 and on 2.21. The probe turns the proxy off
-for itself, and would call such a cluster healthy. `no_proxy` with the cluster's hosts cures both.
+environment a cluster on 127.0.0.1 hangs for ever, on 1.15 and on 2.21. The probe turns the proxy
+off for itself, and would call such a cluster healthy. `no_proxy` with the cluster's hosts cures
+both.
 """
 
 from __future__ import annotations

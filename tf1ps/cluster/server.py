@@ -139,7 +139,8 @@ class Server(tf.train.Server):
         "%s cannot listen at %s: another process has that port" % (
           cluster.task.name, cluster.task.address)) from error
     self._record = ServerRecord(
-      self.target, _with_real_port(cluster, self.target), container, config, standing, start_timeout, lost_after)
+      self.target, _with_real_port(cluster, self.target), container, config, standing,
+      start_timeout, lost_after)
     _records[self.target] = self._record
 
   @staticmethod
@@ -150,9 +151,9 @@ class Server(tf.train.Server):
   def join(self):
     """Waits until the job has ended, and returns; a ps lingers for its workers' last calls.
 
-    Ctrl-C and SIGTERM end the wait at once, with exit code 128 + the signal's number (a standing ps:
-    0, since that is how it is told to stop). Where another thread than the main one joins, signals
-    are the main thread's affair.
+    Ctrl-C and SIGTERM end the wait at once, with exit code 128 + the signal's number (a standing
+    ps: 0, since that is how it is told to stop). Where another thread than the main one joins,
+    signals are the main thread's affair.
 
     Raises:
       JobLostError: the job's workers are lost, or none came.

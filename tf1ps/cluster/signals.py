@@ -71,8 +71,7 @@ class SignalWatch:
     self._reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
     self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-    for signum in free:
-      self._replaced[signum] = signal.signal(signum, lambda *unused: None)
+    self._replaced = {signum: signal.signal(signum, lambda *unused: None) for signum in free}
     self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: signals")
     self._thread.start()
     return self

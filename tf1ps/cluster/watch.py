@@ -66,12 +66,13 @@ class TaskWatch:
   def _watch(self):
     before = time.monotonic()
     while not self._stopped.wait(_EVERY):
-      began = time.monotonic()
-      if began - before > 3 * _EVERY + 2.0:
+      seen = readiness.probe_all(self._tasks, timeout=1.0)
+      now = time.monotonic()
+      if now - before > 3 * _EVERY + 2.0:
         # This very process stood still: its silence is not theirs.
-        self._answered_at = {task: began for task in self._tasks}
-      before = began
-      for one in readiness.probe_all(self._tasks, timeout=1.0):
+        self._answered_at = {task: now for task in self._tasks}
+      before = now
+      for one in seen:
         if self._stopped.is_set() or self._judge(one):
           return
 

@@ -20,8 +20,8 @@ are known. A variable creator is given the collections. So:
    its device. It is never run. (It is an op all the same: TensorFlow 1.15 derives the seeds of
    random ops from the number of ops before them; 2.x does not.)
 
-The same creator puts global variables into the container of this process's `tf1ps.Server`, where that
-was given one: a legacy script says it there, and builds its graph as before.
+The same creator puts global variables into the container of this process's `tf1ps.Server`, where
+that was given one: a legacy script says it there, and builds its graph as before.
 
 What was installed hangs on the graph and goes with it. Two things do not pass a creator and stay
 where the setter would put any variable: variables that `tf.train.import_meta_graph` brings with

@@ -1,8 +1,8 @@
 """Containers: where a job's state lives on a server, and how it is cleared.
 
-A container is a name under which a server keeps variables, queues and tables. A job's state lives in
-the job's container. What steers jobs (the run, heartbeats, reports) lives in `CONTROL`, which nothing
-here clears.
+A container is a name under which a server keeps variables, queues and tables. A job's state lives
+in the job's container. What steers jobs (the run, heartbeats, reports) lives in `CONTROL`, which
+nothing here clears.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from typing import Dict, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded
-from tf1ps.cluster import probe
+from tf1ps.cluster import bounded, probe
 from tf1ps.cluster import session as session_lib
+from tf1ps.compat import error_text
 from tf1ps.state import containers
 
 
@@ -100,7 +100,7 @@ class ControlTable:
       except (tf.errors.OpError, bounded.LimitExceeded, RuntimeError) as error:
         self._drop(broken=True)
         raise ControlError("%s at %s does not answer for the control records: %s" % (
-          self._keeper.name, self._keeper.address, _first_line(error))) from error
+          self._keeper.name, self._keeper.address, error_text.first_line(error))) from error
 
   def _drop(self, broken=False):
     session, self._session = self._session, None
@@ -125,7 +125,8 @@ def _build(device: str) -> _Ops:
   graph = tf.Graph()
   with graph.as_default(), tf.device(device):
     table = tf.raw_ops.MutableHashTableV2(
-      key_dtype=tf.int64, value_dtype=tf.string, container=containers.CONTROL, shared_name="records")
+      key_dtype=tf.int64, value_dtype=tf.string, container=containers.CONTROL,
+      shared_name="records")
     keys = tf.placeholder(tf.int64, [None])
     values = tf.placeholder(tf.string, [None])
     now = tf.timestamp()
@@ -156,9 +157,3 @@ def _decode(exported, now: float) -> Dict[str, Record]:
     name, value = json.loads(data)
     records[name] = Record(value, max(0.0, float(now) - float(stamp)))
   return records
-
-
-def _first_line(error) -> str:
-  lines = [line for line in str(error).splitlines() if line.strip()]
-  lines = [line for line in lines if not line.startswith("Graph execution error")]
-  return lines[0] if lines else type(error).__name__

@@ -7,8 +7,8 @@
 3. lingers for 1.5 s after that, so that nobody's last call breaks, and leaves.
 
 It leaves with an error when no worker comes within its start limit, when the job's workers are all
-lost, have failed or have left without a release, or when the task that keeps the heartbeats is gone.
-A standing ps only waits to be told.
+lost, have failed or have left without a release, or when the task that keeps the heartbeats is
+gone. A standing ps only waits to be told.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from typing import List, Optional
 
 from tf1ps.cluster import probe
 from tf1ps.cluster import server as server_lib
-from tf1ps.state import control
-from tf1ps.state import membership
-from tf1ps.state import run
+from tf1ps.state import control, membership, run
 
 _log = logging.getLogger("tf1ps")
 _POLL = 0.25  # seconds
@@ -116,8 +114,9 @@ class _JobWatch:
     else:
       limit = self._record.lost_after
     if silence > limit:
-      raise server_lib.JobLostError("%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
-        keeper.name, silence, probe.probe(keeper).detail))
+      raise server_lib.JobLostError(
+        "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
+          keeper.name, silence, probe.probe(keeper).detail))
 
   def _check_workers(self):
     workers = [m for m in self._beat.members() if m.role != "ps" and m.state != membership.SERVING]

@@ -1,9 +1,9 @@
 """Heartbeats: who takes part in a job, how far each has come, and who is lost.
 
-Every task but the evaluator writes a control record once a second on the task that keeps them (ps 0,
-without ps the chief). Who has been silent for `lost_after` seconds is lost; a task that comes back is
-not lost any more. The ages are taken by the keeper's clock. A watcher that was itself held up, or
-whose keeper was, gives everybody time for a new beat before it calls anyone lost.
+Every task but the evaluator writes a control record once a second on the task that keeps them
+(ps 0, without ps the chief). Who has been silent for `lost_after` seconds is lost; a task that
+comes back is not lost any more. The ages are taken by the keeper's clock. A watcher that was itself
+held up, or whose keeper was, gives everybody time for a new beat before it calls anyone lost.
 """
 
 from __future__ import annotations
@@ -146,9 +146,12 @@ class Heartbeat:
       self._on_records(records)
 
   def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
-    """Reports this task's end; tries until the limit (seconds). Returns whether it was heard."""
+    """Reports this task's end; tries until the limit (seconds). Returns whether it was heard.
+
+    A keeper that has never answered is asked for half a second only.
+    """
     self.set(state=state, reason=reason)
-    deadline = time.monotonic() + limit
+    deadline = time.monotonic() + (limit if self.silence is not None else min(limit, 0.5))
     while True:
       try:
         self.beat()

@@ -15,7 +15,10 @@ Live state is kept only where the ids match, initialisation was completed and th
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
+import threading
 import time
 import uuid
 from typing import Dict, NamedTuple, Optional
@@ -23,6 +26,8 @@ from typing import Dict, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.state import control
+
+_log = logging.getLogger("tf1ps")
 
 RUNNING = "running"
 ENDED = "ended"
@@ -42,6 +47,7 @@ class RunRecord(NamedTuple):
 
 
 def new_id() -> str:
+  """A random id for a run."""
   return uuid.uuid4().hex[:16]
 
 
@@ -81,8 +87,8 @@ class RunStatus(NamedTuple):
 class RunFile:
   """The run's status file in the checkpoint directory.
 
-  The chief rewrites it every few seconds, so that an evaluator, which never connects to the cluster,
-  sees whether the run is alive.
+  The chief rewrites it every few seconds, so that an evaluator, which never connects to the
+  cluster, sees whether the run is alive.
   """
 
   NAME = "tf1ps-run.json"
@@ -90,6 +96,9 @@ class RunFile:
   def __init__(self, checkpoint_dir: str):
     self._path = os.path.join(checkpoint_dir, self.NAME)
     self._directory = checkpoint_dir
+    self._written_at = -math.inf
+    self._is_over = False
+    self._lock = threading.Lock()
 
   def read(self) -> Optional[RunStatus]:
     """The status, or None where there is no file that can be read."""
@@ -101,8 +110,27 @@ class RunFile:
 
   def write(self, run: str, state: str, global_step: int) -> None:
     """Replaces the file in one step; raises tf.errors.OpError where it cannot be written."""
+    with self._lock:
+      self._is_over = state != RUNNING
+      self._replace(RunStatus(run, state, int(global_step), time.time()))
+
+  def touch(self, run: str, global_step: int, every: float) -> None:
+    """Writes that the run goes on, once in so many seconds; a failure is only said.
+
+    Nothing is written once the run is over: the heartbeat may come later than the end.
+    """
+    with self._lock:
+      if self._is_over or time.monotonic() - self._written_at < every:
+        return
+      try:
+        self._replace(RunStatus(run, RUNNING, int(global_step), time.time()))
+      except tf.errors.OpError as error:
+        _log.warning("the run's status file was not written: %s", error)
+
+  def _replace(self, status: RunStatus) -> None:
+    self._written_at = time.monotonic()
     tf.gfile.MakeDirs(self._directory)
     temporary = "%s.%d.tmp" % (self._path, os.getpid())
     with tf.gfile.GFile(temporary, "w") as file:
-      file.write(json.dumps(dict(RunStatus(run, state, int(global_step), time.time())._asdict())))
+      file.write(json.dumps(dict(status._asdict())))
     tf.gfile.Rename(temporary, self._path, overwrite=True)

@@ -17,10 +17,11 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import readiness, signals
 from tf1ps.cluster import session as session_lib
-from tf1ps.cluster import signals
+from tf1ps.compat import error_text
 from tf1ps.state import membership
-from tf1ps.training import ending
+from tf1ps.training import ending, session_creator
 from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
@@ -96,8 +97,13 @@ class SessionLife:
     if self.is_chief and self.signum is None:
       self._wait_for_workers(run_step_fn)
     self._closing.set()
-    if self.saver is not None:
+    if self.saver is not None and self._holders_answer():
       self._signals.extend(_SAVE_LIMIT)
+
+  def _holders_answer(self) -> bool:
+    """Whether there is somebody to save from: a stopped ps would only hold up the end."""
+    return self.part is None or all(
+      one.is_up for one in readiness.probe_all(self.part.holders, timeout=0.5))
 
   def _wait_for_workers(self, run_step_fn):
     def each_round():
@@ -138,7 +144,7 @@ class SessionLife:
       try:
         tf.summary.FileWriterCache.get(self.summary_dir).flush()
       except tf.errors.OpError as error:
-        _log.warning("the last summaries were not written: %s", first_line(error))
+        _log.warning("the last summaries were not written: %s", error_text.first_line(error))
 
   def _report(self, error, signum):
     part = self.part
@@ -147,8 +153,10 @@ class SessionLife:
     if signum is not None:
       part.report(membership.FAILED, "ended by signal %d" % signum, limit=1.0)
     elif error is not None:
-      part.report(
-        membership.FAILED, "%s: %s" % (type(error).__name__, first_line(error)), limit=3.0)
+      reason = "%s: %s" % (type(error).__name__, error_text.first_line(error))
+      # Who would hear it may be just what is lost.
+      is_lost = isinstance(error, (session_creator.TaskLostError, readiness.TaskUnavailableError))
+      part.report(membership.FAILED, reason, limit=0.5 if is_lost else 3.0)
       if part.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
         part.release(failed=True)  # a state of NaNs is nothing to go on with
     elif not part.is_chief:
@@ -168,7 +176,7 @@ class SessionLife:
     session = self.creator.session if self.creator is not None else None
     if session is None:
       return
-    if self.saver is not None and not self.creator.is_creating:
+    if self.saver is not None and not self.creator.is_creating and self._holders_answer():
       self._signals.extend(_SAVE_LIMIT)
       self._save_aside(session)
     if not self._closing.is_set():
@@ -180,7 +188,7 @@ class SessionLife:
     try:
       self.saver.save(aside, self.tracker.ask(aside))
     except Exception as error:  # whatever it is, the task must leave
-      _log.error("the last state was not saved: %s", first_line(error))
+      _log.error("the last state was not saved: %s", error_text.first_line(error))
     finally:
       aside.close()
 
@@ -207,11 +215,3 @@ class CreatedHook(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     self._life.creator.is_creating = False
-
-
-def first_line(error) -> str:
-  """The first line of an error's text that says something."""
-  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-  lines = [line for line in lines
-           if not line.startswith(("Graph execution error", "From /job:"))]
-  return lines[0] if lines else type(error).__name__

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Callable, Dict, List, Optional
 
-import tensorflow.compat.v1 as tf
-
+from tf1ps.cluster import bounded
 from tf1ps.cluster import server as server_lib
 from tf1ps.state import containers, control, ending, membership
 from tf1ps.state import run as run_lib
@@ -56,7 +54,6 @@ class Participation:
     self.run_id = ""
     self._tables = {task: self._table(task) for task in self.holders}
     self._file = run_lib.RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
-    self._file_written = 0.0
     self._current: Optional[run_lib.RunRecord] = None
     self._on_new_run: Optional[Callable[[str], None]] = None
     self._lock = threading.Lock()
@@ -134,6 +131,7 @@ class Participation:
     with self._lock:
       self.run_id, self._current = found.id, found
     self.heartbeat.set(run=found.id, state=membership.TRAINING)
+    _log.info("joined run %s", found.id)
 
   # What the chief does.
 
@@ -168,7 +166,7 @@ class Participation:
       signature=[], writes=before + 1))
     if not goes_on:
       containers.clear(self.record.container, self.holders)
-    self._touch_file(run_lib.RUNNING, force=True)
+    self._write_file(run_lib.RUNNING)
 
   def mark_initialised(self, signature: List[list]) -> None:
     """Lets the workers in."""
@@ -176,7 +174,7 @@ class Participation:
       self._write(self._current._replace(initialised=True, signature=signature))
     self.heartbeat.set(run=self.run_id, state=membership.TRAINING)
     self._beat()
-    self._touch_file(run_lib.RUNNING, force=True)
+    self._write_file(run_lib.RUNNING)
 
   def release(self, failed: bool = False) -> None:
     """Marks the run as ended on every holder, which releases the ps."""
@@ -190,13 +188,18 @@ class Participation:
       except control.ControlError as error:
         _log.warning("%s was not released: %s", task.name, error)
     self._current = record
-    self._touch_file(run_lib.FAILED if failed else run_lib.ENDED, force=True)
+    self._write_file(run_lib.FAILED if failed else run_lib.ENDED)
 
   # What both do.
 
   def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
-    """Reports this task's end; returns whether it was heard."""
-    return self.heartbeat.report(state, reason, limit)
+    """Reports this task's end, within a limit of seconds; returns whether it was heard."""
+    try:
+      return bounded.call_within(
+        limit + 0.5, "reporting this task's end", self.heartbeat.report, state, reason, limit)
+    except bounded.LimitExceeded as error:
+      _log.warning("nobody heard that this task is %s (%s): %s", state, reason, error)
+      return False
 
   def _beat(self):
     try:
@@ -231,30 +234,20 @@ class Participation:
 
   def _look(self, records: Dict[str, control.Record]) -> None:
     """After each heartbeat."""
-    if self.is_chief:
-      self._touch_file(run_lib.RUNNING)
-      return
-    found = run_lib.find(records, self.record.container)
     with self._lock:
       current = self._current
+    if self.is_chief:
+      if self._file is not None and current is not None and not current.ended:
+        self._file.touch(
+          self.run_id, self.heartbeat.get("global_step"), min(5.0, self.lost_after / 6))
+      return
+    found = run_lib.find(records, self.record.container)
     if found is None or current is None or found.id == current.id:
       return
     callback = self._on_new_run
     if callback is not None:
       callback("the chief began another run (%s)" % found.id)
 
-  def _touch_file(self, state: str, force: bool = False) -> None:
-    if self._file is None or not self.run_id:
-      return
-    if self._current is not None and self._current.ended and state == run_lib.RUNNING:
-      return
-    now = time.monotonic()
-    if not force and now - self._file_written < min(5.0, self.lost_after / 6):
-      return
-    self._file_written = now
-    try:
+  def _write_file(self, state: str) -> None:
+    if self._file is not None:
       self._file.write(self.run_id, state, self.heartbeat.get("global_step"))
-    except tf.errors.OpError as error:
-      if force:
-        raise
-      _log.warning("the run's status file was not written: %s", error)

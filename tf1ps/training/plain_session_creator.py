@@ -53,6 +53,8 @@ class PlainSessionCreator(tf.train.SessionCreator):
       self._scaffold.finalize()
       self._graph = tf.get_default_graph()
     self.is_creating = True
+    if self.session is not None:
+      self.session.close()  # a hook that fails when it is told of a session leaves that one open
     limit = self._lost_after if self.sessions else self._start_timeout
     deadline = time.monotonic() + limit
     while True:
@@ -83,6 +85,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
       initialise.initialise_locally(session, self._scaffold)
       return session
     except BaseException:
+      session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
       session.close()
       raise
 

@@ -16,6 +16,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import error_text
 from tf1ps.training import checkpoints, global_step
 
 _log = logging.getLogger("tf1ps")
@@ -115,9 +116,14 @@ class CheckpointSaver(tf.train.SessionRunHook):
     """Saves a checkpoint now; one at a time, from whichever thread."""
     with self._lock:
       began = time.monotonic()
-      # With its meta graph, which tf.train.import_meta_graph wants, as stock has it.
-      path = self._scaffold.saver.save(
-        session, self._prefix, global_step=step, write_meta_graph=self._save_graph_def)
+      try:
+        # With its meta graph, which tf.train.import_meta_graph wants, as stock has it.
+        path = self._scaffold.saver.save(
+          session, self._prefix, global_step=step, write_meta_graph=self._save_graph_def)
+      except tf.errors.NotFoundError as error:
+        raise checkpoints.CheckpointError(
+          "%s cannot be saved: %s. A ps writes its part of a checkpoint on its own disk: all tasks "
+          "must share --checkpoint_dir" % (self._prefix, error_text.first_line(error))) from error
       if not self._shards_seen:
         checkpoints.check_shards_visible(path)
         self._shards_seen = True

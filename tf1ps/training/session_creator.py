@@ -29,6 +29,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import bounded, canary, device_filters, readiness, session_config
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster import watch as watch_lib
+from tf1ps.compat import error_text
 from tf1ps.state import control
 from tf1ps.training import checkpoints, initialise
 from tf1ps.training import participation as participation_lib
@@ -85,6 +86,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     limit = self._start_timeout if first else self._part.lost_after
     pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
     self.is_creating = True
+    self._drop()  # a hook that fails when it is told of a session leaves that one open
     while True:
       try:
         return self._try(max(0.5, deadline - time.monotonic()), first)
@@ -94,7 +96,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         if time.monotonic() + pause > deadline:
           raise initialise.SessionCreationError(
             "no session within %.0f s; the last try ended with: %s" % (limit, error)) from error
-        _log.warning("no session yet, next try in %.2f s: %s", pause, _first_line(error))
+        _log.warning("no session yet, next try in %.2f s: %s", pause, error_text.first_line(error))
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
       except tf.errors.OutOfRangeError as error:
@@ -139,22 +141,22 @@ class RunSessionCreator(tf.train.SessionCreator):
 
   def _open(self, seen):
     part = self._part
+    # What is called back is about this session, whichever is the creator's by then.
     watch = watch_lib.TaskWatch(
       seen, part.lost_after,
-      on_gone=lambda one: self.session.abort(
-        lambda: tf.errors.AbortedError(None, None, str(one))),
-      on_lost=lambda one, silence: self.session.abort(
+      on_gone=lambda one: session.abort(lambda: tf.errors.AbortedError(None, None, str(one))),
+      on_lost=lambda one, silence: session.abort(
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
-    self.session = session_lib.BoundedSession(
+    self.session = session = session_lib.BoundedSession(
       part.record.target, self._graph, self.config, on_close=watch.stop)
-    part.on_new_run(lambda reason: self.session.abort(
+    part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()
     # The first run connects to every task that the filters show, and has no limit of its own.
     bounded.call_within(
       self._start_timeout, "connecting to the cluster through %s" % part.record.target,
-      tf.Session.run, self.session, self._scaffold.ready_for_local_init_op)
-    return self.session
+      tf.Session.run, session, self._scaffold.ready_for_local_init_op)
+    return session
 
   def _drop(self):
     session, self.session = self.session, None
@@ -227,9 +229,3 @@ def _is_seen(task, filters) -> bool:
     if spec.job in (None, task.job) and spec.task in (None, task.index):
       return True
   return False
-
-
-def _first_line(error) -> str:
-  lines = [line for line in str(error).splitlines() if line.strip()]
-  lines = [line for line in lines if not line.startswith("Graph execution error")]
-  return lines[0] if lines else type(error).__name__

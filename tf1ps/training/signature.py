@@ -70,8 +70,8 @@ def check_container(own_task, container: str, variables: Iterable[tf.Variable] =
     if found != container:
       raise ValueError(
         "variable %s is in container %r, and the job's container is %r: give the server the same "
-        "(tf1ps.Server(..., container=%r)), or build the graph without one" % (
-          variable.name, found, container, found))
+        "(tf1ps.Server(..., container=%r)), or build the graph in `with tf.container(%r):`" % (
+          variable.name, found, container, found, container))
 
 
 def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str) -> None:

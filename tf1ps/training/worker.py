@@ -143,7 +143,7 @@ class _Worker:
 
   def train(self) -> Outcome:
     part, options = self._part, self._options
-    hooks, stop = self._hooks()
+    hooks, stops = self._hooks()
     if part.is_chief and not options.checkpoint_dir:
       # What is evaluated at the end.
       hooks.append(saving.CheckpointSaver(
@@ -162,36 +162,42 @@ class _Worker:
       while not session.should_stop():
         _, loss = session.run([self._replica.train_op, self._replica.loss])
         if math.isnan(loss):
-          raise NanLossError(self._tracker.value, self._tracker.own_steps)
+          step = session.run_step_fn(
+            lambda step_context: self._tracker.ask(step_context.session))
+          raise NanLossError(step, self._tracker.own_steps)
     self._problems = session.life.problems
-    if not self._tracker.own_steps and not (stop and stop.is_reached):
+    if not self._tracker.own_steps and not any(
+        stop.is_reached for stop in stops.values()):
       raise ValueError("this worker's share of the data is empty: worker %d of %d got no batch" % (
         self._shard.index, self._shard.count))
     return Outcome(
       self._tracker.own_steps, self._tracker.value, self._counter.examples,
-      time.monotonic() - began, self._reason(stop), None, part.heartbeat.members())
+      time.monotonic() - began, self._reason(stops), None, part.heartbeat.members())
 
   def _hooks(self):
     options, part = self._options, self._part
-    hooks, stop = [self._counter], None
+    index, count = self._shard.index, self._shard.count
+    stops = {}  # by the reason that it gives
     if options.steps:
-      stop = stopping.StopAtStep(self._tracker, options.steps, part.cluster.num_replicas)
-      hooks.append(stop)
+      stops["reached --steps=%d" % options.steps] = stopping.StopAtStep(
+        self._tracker, options.steps, count)
     if options.examples:
-      hooks.append(stopping.StopAtExamples(self._counter, stopping.part_of(
-        options.examples, part.cluster.replica_index, part.cluster.num_replicas)))
+      if options.examples < count:
+        raise ValueError("--examples=%d is less than one for each of the %d workers" % (
+          options.examples, count))
+      stops["trained on its part of --examples=%d" % options.examples] = stopping.StopAtExamples(
+        self._counter, stopping.part_of(options.examples, index, count))
+    hooks = [self._counter, *stops.values()]
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, self._replica.loss, options.steps))
-    return hooks, stop
+    return hooks, stops
 
-  def _reason(self, stop):
+  def _reason(self, stops):
     options = self._options
-    if stop is not None and stop.is_reached:
-      return "reached --steps=%d" % options.steps
-    if options.examples and self._counter.examples >= stopping.part_of(
-        options.examples, self._shard.index, self._shard.count):
-      return "trained on its part of --examples=%d" % options.examples
+    for reason, stop in stops.items():
+      if stop.is_reached:
+        return reason
     if options.epochs:
       return "went through its data --epochs=%d times" % options.epochs
     return "its data ended"

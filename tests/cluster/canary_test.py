@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests import cluster_tasks, harness
+
+
+def serve(start, jobs, index=0):
+  ps = start("ps", cluster_tasks.serve, jobs, "ps", index)
+  ps.wait_for("up")
+  return ps
+
+
+def prove(start, jobs, timeout):
+  """Has a worker prove its paths; returns (seconds, what it says, what it logged)."""
+  worker = start("worker", cluster_tasks.prove_paths, jobs, timeout)
+  outcome = worker.wait_for(" s: ")
+  assert worker.wait() == 0
+  seconds, said = outcome.split(" s: ", 1)
+  return float(seconds), said, [line for line in worker.lines if line.startswith("the way to")]
+
+
+@pytest.fixture
+def jobs():
+  ps_0, ps_1, worker = harness.addresses(3)
+  return {"ps": [ps_0, ps_1], "worker": [worker]}
+
+
+def complaint(jobs, task=0):
+  """(How the error begins, how it ends)."""
+  return ("/job:ps/task:%d at %s answers, and yet no tensor comes from /job:worker/task:0 to it and "
+          "back (" % (task, jobs["ps"][task]),
+          "). Was it started with the same cluster? It must know /job:worker/task:0 at %s."
+          % jobs["worker"][0])
+
+
+def test_every_way_is_open(start, jobs):
+  for index in range(2):
+    serve(start, jobs, index)
+  seconds, said, logged = prove(start, jobs, 10.0)
+  assert said == "proved" and seconds < 2.0 and not logged
+
+
+def test_a_ps_that_does_not_know_the_worker_is_named_at_once(start, jobs):
+  serve(start, jobs)
+  serve(start, {"ps": jobs["ps"]}, 1)
+  seconds, said, logged = prove(start, jobs, 30.0)
+  begin, end = complaint(jobs, 1)
+  assert said == begin + "No worker known as /job:worker/replica:0/task:0" + end
+  assert seconds < 3.0 and not logged
+
+
+def test_a_ps_that_has_another_address_for_the_worker(start, jobs):
+  serve(start, jobs)
+  serve(start, dict(jobs, worker=harness.addresses(1)), 1)
+  seconds, said, logged = prove(start, jobs, 1.5)
+  begin, end = complaint(jobs, 1)
+  assert said.startswith(begin) and said.endswith(end)
+  assert 1.5 <= seconds < 2.5
+  assert len(logged) == 1 and logged[0].startswith("the way to /job:ps/task:1 and back fails: ")
+
+
+def test_a_ps_that_stands_still(start, jobs):
+  serve(start, jobs, 0)
+  serve(start, jobs, 1).signal(signal.SIGSTOP)
+  seconds, said, _ = prove(start, jobs, 1.0)
+  assert said.startswith(complaint(jobs)[0]) and 1.0 <= seconds < 2.0
+
+
+def test_a_ps_that_comes_a_moment_late(start, jobs):
+  del jobs["ps"][1:]
+  worker = start("worker", cluster_tasks.prove_paths, jobs, 30.0)
+  worker.wait_for("begins")
+  serve(start, jobs)
+  assert worker.wait_for(" s: ").endswith(" s: proved")

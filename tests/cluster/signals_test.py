@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from tests import harness, signal_tasks
+from tf1ps.cluster import signals
+
+BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+def blocked(start, function, *args):
+  """Starts a task and waits until its main thread is blocked in a run."""
+  task = start("task", function, *args)
+  task.wait_for("blocked")
+  return task
+
+
+@BOTH
+def test_a_signal_frees_a_blocked_main_thread(start, number):
+  task = blocked(start, signal_tasks.leave_when_told, 30.0)
+  began = time.monotonic()
+  task.signal(number)
+  task.wait_for("signal %d True" % number, 5)
+  assert time.monotonic() - began < 0.5
+  task.wait_for("cancelled", 5)
+  assert task.wait_for("handlers", 5) == "handlers True True -1"
+  assert task.wait() == 100 + number
+
+
+@BOTH
+def test_the_process_leaves_by_force_at_the_limit(start, number):
+  task = blocked(start, signal_tasks.stay_blocked, 0.6)
+  began = time.monotonic()
+  task.signal(number)
+  assert task.wait(10) == 128 + number
+  assert 0.5 < time.monotonic() - began < 1.6
+  assert "signal %d" % number in task.lines
+  assert "still here 1 s after signal %d: leaving by force" % number in task.lines
+  assert "session_tasks.py" in task.output and "in wait" in task.output  # the stacks
+
+
+@pytest.mark.parametrize("first, second", [(signal.SIGINT, signal.SIGINT),
+                                           (signal.SIGTERM, signal.SIGINT)])
+def test_a_second_signal_ends_it_at_once(start, first, second):
+  task = blocked(start, signal_tasks.stay_blocked, 60.0)
+  task.signal(first)
+  task.wait_for("signal %d" % first, 5)
+  began = time.monotonic()
+  task.signal(second)
+  assert task.wait(10) == 128 + first
+  assert time.monotonic() - began < 1.0
+  assert task.lines[-1] == "a second signal: leaving at once"
+
+
+def test_the_end_by_force_can_be_put_off(start):
+  task = blocked(start, signal_tasks.stay_blocked, 0.2, 0.9)
+  began = time.monotonic()
+  task.signal(signal.SIGTERM)
+  assert task.wait(10) == 128 + signal.SIGTERM
+  assert 1.0 < time.monotonic() - began < 2.1
+  task.wait_for("still here 1 s after", 1)
+
+
+def test_the_end_by_force_stays_due_after_stop(start):
+  task = start("task", signal_tasks.linger_after_stop, 0.7)
+  task.wait_for("ready")
+  task.signal(signal.SIGTERM)
+  assert task.wait(10) == 128 + signal.SIGTERM
+  assert "blocked" in task.lines and "leaving by force" in task.output
+
+
+def test_it_can_be_entered_again_and_handlers_of_the_program_stay(start):
+  task = start("task", signal_tasks.with_a_handler_of_its_own)
+  task.wait_for("ready")
+  task.signal(signal.SIGTERM)
+  assert task.wait_for("own 15", 5) == "own 15 None"
+  task.signal(signal.SIGINT)
+  assert task.wait_for("watch 2", 5) == "watch 2 2"
+  assert task.wait() == 0, task.output
+  assert task.lines[-1] == "kept True True"
+
+
+def test_signals_of_another_kind_are_not_its_own(start):
+  task = start("task", signal_tasks.flood)
+  task.wait_for("ready")
+  harness.wait_until(lambda: task.signal(signal.SIGUSR1) or "heard 0" in task.lines, 10)
+  task.signal(signal.SIGINT)
+  task.wait_for("heard 2", 5)
+  assert task.wait() == 0
+
+
+def test_outside_of_the_main_thread_nothing_happens():
+  handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+  threads = []
+
+  def enter():
+    with signals.SignalWatch(print, 1.0) as watch:
+      threads.extend(t.name for t in threading.enumerate() if t.name == "tf1ps: signals")
+      watch.extend(1.0)
+      assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    threads.append("left")
+
+  thread = threading.Thread(target=enter)
+  thread.start()
+  thread.join(10)
+  assert threads == ["left"]
+
+
+@pytest.mark.parametrize("limit", [0, -1.0])
+def test_a_limit_that_is_none(limit):
+  with pytest.raises(ValueError, match="limit must be a positive number of seconds"):
+    signals.SignalWatch(print, limit)

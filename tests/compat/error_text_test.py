@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import error_text
+
+
+def test_the_text_of_a_real_error_begins_with_what_happened():
+  with tf.Graph().as_default(), tf.Session() as session:
+    value = tf.placeholder(tf.float32, [None])
+    checked = tf.debugging.check_numerics(value, "not a number here")
+    try:
+      session.run(checked, {value: [float("nan")]})
+    except tf.errors.InvalidArgumentError as error:
+      assert error_text.first_line(error).startswith("not a number here")
+    else:
+      raise AssertionError("no error")
+
+
+def test_prefixes_are_passed_over():
+  text = "Graph execution error:\n\nFrom /job:ps/replica:0/task:0:\nport closed\nmore"
+  assert error_text.first_line(RuntimeError(text)) == "port closed"
+
+
+def test_a_list_of_errors_begins_with_the_first_one():
+  text = ("Graph execution error:\n\n=====================\n"
+          "INTERNAL: From /job:worker/replica:0/task:0:\nNo worker known\nmore")
+  assert error_text.first_line(RuntimeError(text)) == "No worker known"
+
+
+def test_an_error_without_a_text_is_named_by_its_type():
+  assert error_text.first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+  assert error_text.first_line(ValueError("\n \n")) == "ValueError"

@@ -1,0 +1,230 @@
+"""What a job promises, on tasks started by hand: it starts, or says why not; survives; ends."""
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from tests import harness
+from tests.training import job as job_lib
+from tf1ps.cluster import probe, spec
+
+ENDLESS = ["--steps=1000000", "--step_seconds=0.01", "--batch_size=20"]
+
+
+def steps_seen(task):
+  """The global steps that a chief has printed, in order."""
+  return [int(step) for step in re.findall(r"progress: step (\d+)", task.output)]
+
+
+def heard(task, text, since=0, limit=harness.LIMIT):
+  """Waits for a line with this text behind the first `since` ones."""
+  return harness.wait_until(
+    lambda: next((line for line in task.lines[since:] if text in line), None), limit, repr(text))
+
+
+# It starts, or says who is missing.
+
+
+@pytest.mark.parametrize("case, seen", [
+  ("refused", "refused"), ("silent", "silent"), ("unknown", "no such host"),
+  ("another", "another task answers there: /job:ps/task:1")])
+def test_a_worker_without_its_ps_names_it(start, case, seen):
+  job = job_lib.Job(start, num_ps=2, num_workers=1, flags=["--steps=10"])
+  listener = socket.socket()
+  if case == "silent":
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    job.jobs["ps"][0] = "127.0.0.1:%d" % listener.getsockname()[1]
+  elif case == "unknown":
+    job.jobs["ps"][0] = "no-such-host.invalid:2222"
+  elif case == "another":
+    job.jobs["ps"].reverse()
+    job.ps(1).wait_for("serving")
+    job.jobs["ps"].reverse()
+  with listener:
+    worker = job.worker(0, "--start_timeout=3")
+    began = time.monotonic()
+    assert worker.wait(3 + 5 + 5) == 1  # and five for the fork and the imports of a busy machine
+    assert time.monotonic() - began < 13
+  last = worker.lines[-1]
+  assert "/job:ps/task:0 at %s: " % job.jobs["ps"][0] in last and seen in last, worker.output
+
+
+def test_a_worker_is_ready_within_two_seconds_of_a_late_chief(start):
+  job = job_lib.Job(start, flags=ENDLESS)
+  job.ps().wait_for("serving")
+  worker = job.worker(1)
+  worker.wait_for("waiting for the chief")
+  chief = job.worker(0)
+  chief.wait_for("saved")
+  ready = time.monotonic()
+  worker.wait_for("joined run", 2.0)
+  assert time.monotonic() - ready < 2.0
+
+
+def test_a_worker_with_one_more_variable_is_refused_and_named(start):
+  job = job_lib.Job(start, flags=ENDLESS)
+  job.ps()
+  job.worker(0).wait_for("progress")
+  worker = job.worker(1, "--extra_variable")
+  assert worker.wait(10) == 1
+  assert "variable extra:0 (resource float32(3,)" in worker.lines[-1].replace(" (3,)", "(3,)")
+  assert "is in this graph and not in the chief's" in worker.lines[-1]
+
+
+def test_a_ps_of_another_cluster_is_told_apart(start):
+  job = job_lib.Job(start, flags=ENDLESS)
+  there = job.jobs["worker"][1]
+  job.jobs["worker"][1] = harness.addresses(1)[0]
+  job.ps().wait_for("serving")
+  elsewhere, job.jobs["worker"][1] = job.jobs["worker"][1], there
+  chief = job.worker(0)
+  assert chief.wait(15) == 1
+  assert "worker 1 is %s here and %s there" % (there, elsewhere) in chief.lines[-1]
+
+
+# It survives.
+
+
+def test_a_chief_that_is_killed_and_comes_back_finds_the_state(start, tmp_path):
+  job = job_lib.Job(start, flags=ENDLESS + ["--checkpoint_dir=%s" % tmp_path])
+  job.ps()
+  chief, worker = job.worker(0), job.worker(1)
+  before = harness.wait_until(lambda: steps_seen(chief)[1:])[-1]
+  chief.kill()
+  again = job.worker(0)
+  again.wait_for("live state")
+  after = harness.wait_until(lambda: steps_seen(again))[0]
+  assert after > before
+  assert "restored" not in again.output and worker.is_running
+  assert "recovered" not in worker.output
+
+
+def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_path):
+  job = job_lib.Job(start, num_ps=2, flags=ENDLESS + [
+    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=50"])
+  servers, (chief, worker) = job.all()
+  heard(chief, "model.ckpt-1")
+  saved = len(chief.lines)
+  servers[1].kill()
+  job.ps(1)
+  heard(chief, "a server lost its part of the state; what came after", saved)
+  restored = int(re.search(r"ckpt-(\d+)", heard(chief, "restored", saved)).group(1))
+  assert restored >= 50
+  heard(chief, "recovered", saved)
+  heard(worker, "recovered")
+  heard(chief, "progress: step", saved)
+  assert steps_seen(chief)[-1] >= restored
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_workers_end_when_their_ps_stays_away(start, how):
+  job = job_lib.Job(start, num_ps=2, flags=ENDLESS)
+  servers, workers = job.all()
+  workers[0].wait_for("progress")
+  servers[1].signal(how)
+  began = time.monotonic()
+  for worker in workers:
+    assert worker.wait(2 + 5 + 3) == 1
+    assert "/job:ps/task:1 at " + job.jobs["ps"][1] in worker.lines[-1], worker.output
+  assert time.monotonic() - began < 2 + 5 + 3
+  assert servers[0].wait(15) == 1
+  assert "no worker is left" in servers[0].lines[-1]
+
+
+def test_a_pause_of_a_ps_is_survived(start):
+  job = job_lib.Job(start, flags=ENDLESS)
+  servers, (chief, worker) = job.all("--lost_after=20")
+  before = harness.wait_until(lambda: steps_seen(chief))[-1]
+  servers[0].signal(signal.SIGSTOP)
+  ps = spec.Task("ps", 0, job.jobs["ps"][0])
+  assert probe.probe(ps, timeout=4.0).state == probe.SILENT  # which takes these four seconds
+  servers[0].signal(signal.SIGCONT)
+  count = len(steps_seen(chief))
+  after = harness.wait_until(lambda: steps_seen(chief)[count + 1:])[-1]
+  assert after > before
+  assert "recovered" not in chief.output + worker.output
+
+
+def test_a_second_job_on_a_standing_ps_begins_anew(start, tmp_path):
+  job = job_lib.Job(start, num_workers=1, flags=["--batch_size=20"])
+  ps = job.ps(0, "--standing")
+  for number, steps in ((1, 40), (2, 10)):
+    chief = job.worker(0, "--steps=%d" % steps, "--checkpoint_dir=%s" % (tmp_path / str(number)))
+    assert chief.wait() == 0, chief.output
+    assert "model.ckpt-0 " in chief.output
+    assert "at step %d " % steps in chief.output
+  ps.signal(signal.SIGTERM)
+  assert ps.wait(5) == 0
+
+
+def test_an_initialisation_left_half_done_is_not_taken_for_a_state(start, tmp_path):
+  job = job_lib.Job(start, num_workers=1, flags=["--steps=30", "--batch_size=20",
+                                                 "--checkpoint_dir=%s" % tmp_path])
+  ps = job.ps(0, "--standing")
+  chief = job.worker(0, "--hang_in_initialiser")
+  chief.wait_for("initialising for ever")
+  chief.kill()
+  again = job.worker(0)
+  assert again.wait() == 0, again.output
+  assert "live state" not in again.output and "model.ckpt-0 " in again.output
+  assert ps.is_running
+
+
+def test_a_finished_job_goes_on_with_more_steps(start, tmp_path):
+  job = job_lib.Job(start, num_workers=1, flags=["--checkpoint_dir=%s" % tmp_path])
+  losses = []
+  for steps in (400, 420):
+    ps, chief = job.ps(), job.worker(0, "--steps=%d" % steps)
+    assert chief.wait() == 0, chief.output
+    assert ps.wait() == 0
+    loss = re.search(r"test loss (\d+\.\d+) at step %d" % steps, chief.output)
+    losses.append(float(loss.group(1)))
+  assert "restored" in chief.output and "20 steps" in chief.lines[-1]
+  assert losses[1] <= losses[0] * 1.01
+
+
+# It ends.
+
+
+def test_a_lost_worker_is_named_and_the_job_fails(start):
+  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400"])
+  ps = job.ps()
+  chief, worker = job.worker(0, "--step_seconds=0.01"), job.worker(1, "--step_seconds=0.01")
+  worker.wait_for("joined run")
+  worker.kill()
+  assert chief.wait() == 1
+  assert "/job:worker/task:1 is lost" in chief.lines[-1]
+  assert "test error" in chief.output
+  assert ps.wait() == 0
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_blocked_chief_and_its_state_is_saved(start, tmp_path, number, code):
+  job = job_lib.Job(start, flags=["--steps=1000000", "--batch_size=20", "--block_at=30",
+                                  "--slow_index=0", "--checkpoint_dir=%s" % tmp_path])
+  job.ps()
+  chief, worker = job.worker(0), job.worker(1)
+  worker.wait_for("joined run")
+  chief.wait_for("holds step 30")
+  chief.signal(number)
+  began = time.monotonic()
+  chief.wait_for("model.ckpt-", 5)
+  assert chief.wait(6) == code
+  assert time.monotonic() - began < 6
+  saved = [int(step) for step in re.findall(r"saved .*ckpt-(\d+)", chief.output)]
+  assert saved[-1] >= 29, chief.output
+  worker.signal(number)
+  assert worker.wait(5) == code
+
+
+def test_nan_stops_the_job(start):
+  job = job_lib.Job(start, flags=["--steps=100000", "--nan_at=20"])
+  servers, workers = job.all()
+  assert [worker.wait() for worker in workers] == [1, 1]
+  assert "NanLossError: the loss is NaN at global step" in workers[0].lines[-1], workers[0].output
+  assert servers[0].wait(10) == 1

@@ -1,0 +1,100 @@
+"""What the tests of servers run as processes: servers of ours, and what they say."""
+from __future__ import annotations
+
+import json
+import threading
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests.cluster_tasks import say, stay
+from tf1ps.cluster import server as server_lib
+
+
+def join(jobs, job, index, options):
+  """Joins a server; returns 1 where its job is lost."""
+  server = tf1ps.Server(jobs, job, index, **options)
+  say("up", repr(server.end_reason))
+  try:
+    server.join()
+  except server_lib.JobLostError as error:
+    say("lost:", error)
+    return 1
+  say("ended:", server.end_reason)
+  return 0
+
+
+def join_in_a_thread(jobs):
+  """Joins in another thread than the main one, which hears the signals."""
+  server = tf1ps.Server(jobs, "ps", 0)
+  thread = threading.Thread(target=server.join, daemon=True)
+  thread.start()
+  say("up")
+  try:
+    stay()
+  except KeyboardInterrupt:
+    say("main interrupted, joined:", thread.is_alive())
+
+
+def join_stock(jobs):
+  """Joins a stock server."""
+  server = tf.train.Server(jobs, "ps", 0)
+  say("up")
+  server.join()
+
+
+def join_without_waiter(jobs):
+  """Joins a server of ours where nobody has registered how a job ends."""
+  server_lib._end_waiter = None
+  server = server_lib.Server(jobs, "ps", 0)
+  say("up")
+  server.join()
+
+
+def hold_port(address):
+  """Starts a stock server that has the port."""
+  tf.train.Server({"other": [address]})
+  say("up")
+  stay()
+
+
+def try_port(address, start):
+  """Tries to start a server on a port that somebody has."""
+  try:
+    tf1ps.Server({"ps": [address]}, "ps", 0, start=start)
+  except server_lib.PortTakenError as error:
+    say(error)
+  return 0
+
+
+def describe(how, jobs, job, index, options):
+  """Makes a server in one of the ways that stock allows; says what is known of it."""
+  spec = tf.train.ClusterSpec({name: {int(i): a for i, a in tasks.items()}
+                               for name, tasks in jobs.items()})
+  if how == "dict":
+    server = tf1ps.Server(jobs, job, index, **options)
+  elif how == "spec":
+    server = tf1ps.Server(spec, job, index, **options)
+  elif how == "cluster_def":
+    server = tf1ps.Server(spec.as_cluster_def(), job, index, **options)
+  elif how == "server_def":
+    server = tf1ps.Server(tf.train.ServerDef(
+        cluster=spec.as_cluster_def(), job_name=job, task_index=index, protocol="grpc"), **options)
+  elif how == "local":
+    server = tf1ps.Server.create_local_server()
+  record = server_lib.record_of(server.target)
+  assert record.target == server.target and isinstance(server, tf.train.Server)
+  assert server_lib.record_of("grpc://127.0.0.1:1") is None
+  with tf.Graph().as_default(), tf.Session(server.target) as session:
+    assert session.run(tf.constant(7)) == 7
+  record = record._replace(config=record.config and record.config.inter_op_parallelism_threads)
+  say(json.dumps([record.cluster.to_json(), record.cluster.task.name, record.cluster.job_workers]
+                 + list(record[2:])))
+
+
+def start_later(address):
+  """Makes a server that is started afterwards."""
+  server = tf1ps.Server({"local": [address]}, start=False)
+  server.start()
+  with tf.Graph().as_default(), tf.Session(server.target) as session:
+    say("answers", session.run(tf.constant(7)))

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tf1ps import training
+from tf1ps.cluster.view import Cluster
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.training import between_graph
+from tf1ps.training.program import Program
+
+CLUSTER = Cluster({"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1)
+ALONE = Cluster({"worker": {0: "c:1"}}, "worker", 0)
+PS0, PS1, WORKER = "/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:1"
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+def input_fn(mode, shard):
+  data = shard.dataset(tf.data.Dataset.from_tensor_slices(np.arange(12, dtype=np.float32)))
+  x = tf.data.make_one_shot_iterator(data.batch(shard.batch_size)).get_next()
+  return x, 2 * x
+
+
+def model_fn(features, labels, mode):
+  big = tf.get_variable("big", [100], initializer=tf.zeros_initializer())
+  small = tf.get_variable("small", [], initializer=tf.zeros_initializer())
+  average = tf.get_variable("average", [], trainable=False, initializer=tf.zeros_initializer())
+  seen = tf.get_local_variable("seen", [], initializer=tf.zeros_initializer())
+  tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, average.assign_add(1.0))
+  tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, seen.assign_add(1.0))
+  loss = tf.reduce_mean(tf.square(small * features - labels)) + tf.reduce_sum(big) * 0.0
+  return training.ModelSpec(loss=tf.identity(loss, name="loss"))
+
+
+def build(cluster, model=model_fn, inputs=input_fn, optimizer="sgd", learning_rate=0.5, batch_size=4,
+          **kwargs):
+  shard = shard_lib.Shard(index=cluster.replica_index, count=cluster.num_replicas,
+                          batch_size=batch_size)
+  return between_graph.build_replica(
+    Program("program", None, inputs, model), cluster, shard, optimizer, learning_rate, **kwargs)
+
+
+def places():
+  """{variable's name: (job and task, operation's type, container)}."""
+  found = {}
+  for variable in tf.global_variables() + tf.local_variables():
+    spec = tf.DeviceSpec.from_string(variable.device)
+    found[variable.op.name] = ("/job:%s/task:%d" % (spec.job, spec.task), variable.op.type,
+                               variable.op.get_attr("container"))
+  return found
+
+
+def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
+  replica = build(CLUSTER, optimizer="momentum", container="job7")
+  handle = "VarHandleOp"
+  assert places() == {
+    "global_step": (PS0, handle, b"job7"),
+    "big": (PS1, handle, b"job7"), "big/Momentum": (PS1, handle, b"job7"),
+    "small": (PS0, handle, b"job7"), "small/Momentum": (PS0, handle, b"job7"),
+    "average": (PS0, handle, b"job7"),
+    "seen": (WORKER, handle, b"job7")}
+  assert replica.loss.device == WORKER and replica.shard.divided == "records"
+
+
+def test_in_turn_and_as_ref_variables():
+  build(CLUSTER, variables="ref", ps_strategy="round_robin")
+  assert places() == {
+    "global_step": (PS0, "VariableV2", b""), "big": (PS1, "VariableV2", b""),
+    "small": (PS0, "VariableV2", b""), "average": (PS1, "VariableV2", b""),
+    "seen": (WORKER, "VariableV2", b"")}
+
+
+def test_one_update(tmp_path):
+  def find(name):
+    return [v for v in tf.global_variables() + tf.local_variables() if v.op.name == name][0]
+
+  replica = build(Cluster({"local": {0: "localhost:0"}}, "local", 0))
+  server = tf.train.Server({"local": ["localhost:0"]})
+  with tf.Session(server.target) as session:
+    session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+    size, loss, _ = session.run([replica.batch_examples, replica.loss, replica.train_op])
+    # x is 0, 1, 2, 3 and y = 2 x: the loss is 4 * 14 / 4, its slope at 0 is -2 * 28 / 4 = -14.
+    assert (size, loss) == (4, 14.0)
+    assert session.run(find("small")) == 7.0
+    assert session.run([find("average"), find("seen"), find("global_step")]) == [1.0, 1.0, 1]
+
+
+def test_the_loss_is_a_summary_of_that_name():
+  build(ALONE)  # whose graph has an operation "loss" already
+  (summary,) = tf.get_collection(tf.GraphKeys.SUMMARIES)
+  assert tf.get_static_value(summary.op.inputs[0]) == b"loss"
+
+
+def test_the_programs_own_optimizer_wins():
+  def own(features, labels, mode):
+    spec = model_fn(features, labels, mode)
+    return spec._replace(optimizer=tf.train.MomentumOptimizer(0.1, 0.9))
+
+  build(ALONE, model=own, optimizer="sgd")
+  assert "small/Momentum" in places()
+
+
+def test_data_that_nobody_divided_are_refused():
+  def undivided(mode, shard):
+    return tf.zeros([4]), tf.zeros([4])
+
+  with pytest.raises(shard_lib.ShardError, match="asked its shard for nothing"):
+    build(CLUSTER, inputs=undivided)
+  with tf.Graph().as_default():
+    build(ALONE, inputs=undivided)  # one worker has all of the data
+
+
+def test_a_model_without_a_loss_is_refused():
+  with pytest.raises(ValueError, match="no loss in mode 'train'"):
+    build(CLUSTER, model=lambda features, labels, mode: training.ModelSpec(predictions=features))

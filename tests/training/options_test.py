@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from tf1ps.training.options import Options, check_options
+
+
+@pytest.mark.parametrize("kwargs", [
+  {"steps": 1}, {"epochs": 1}, {"examples": 1}, {"steps": 5, "epochs": 2, "examples": 9},
+  {"steps": 1, "save_checkpoint_secs": None, "save_checkpoint_steps": 5}])
+def test_options_that_work_together(kwargs):
+  check_options(Options(**kwargs))
+
+
+def test_something_must_say_when_the_job_ends():
+  with pytest.raises(ValueError, match="give --steps, --epochs or --examples"):
+    check_options(Options())
+
+
+@pytest.mark.parametrize("name, value", [
+  ("steps", 0), ("steps", -1), ("epochs", 0), ("examples", -5), ("batch_size", 0),
+  ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoints", 0),
+  ("save_checkpoint_secs", -1.0), ("save_checkpoint_steps", 0), ("save_summaries_steps", 0),
+  ("start_timeout", 0.0), ("end_timeout", -1.0)])
+def test_a_number_that_is_not_above_zero_is_refused(name, value):
+  with pytest.raises(ValueError, match="--%s must be above 0, got %r" % (name, value)):
+    check_options(Options(**dict({"epochs": 1}, **{name: value})))
+
+
+@pytest.mark.parametrize("name, value, text", [
+  ("variables", "refs", "--variables must be one of resource, ref, got 'refs'"),
+  ("ps_strategy", "bytes", "--ps_strategy must be one of greedy, round_robin, got 'bytes'")])
+def test_another_word_is_refused(name, value, text):
+  with pytest.raises(ValueError, match=text):
+    check_options(Options(steps=1, **{name: value}))

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.training import local_loop
+from tf1ps.training import global_step, progress
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+class FailAfter(tf.train.SessionRunHook):
+  """Loses the session once, after so many steps."""
+
+  def __init__(self, steps):
+    self._left = steps
+
+  def after_run(self, run_context, run_values):
+    self._left -= 1
+    if self._left == 0:
+      raise tf.errors.AbortedError(None, None, "lost")
+
+
+def test_counts_batches_of_one_size():
+  local_loop.Model()
+  counter = progress.ExampleCounter(32)
+  local_loop.run([counter], 3)
+  assert counter.examples == 96
+
+
+def test_counts_batches_of_their_own_sizes():
+  model = local_loop.Model()
+  counter = progress.ExampleCounter(tf.cast(model.loss, tf.int32) + 10)  # 10, 11, 12, ...
+  local_loop.run([counter], 3)
+  assert counter.examples == 33
+
+
+def test_adds_what_was_trained_on_before_once():
+  local_loop.Model()
+  asked = []
+  counter = progress.ExampleCounter(4, before=lambda: asked.append("asked") or 100)
+  local_loop.run([counter, FailAfter(2)], 3)
+  assert (counter.examples, asked) == (116, ["asked"])
+
+
+class Screen(io.StringIO):
+  """A stream that may be a terminal."""
+
+  def __init__(self, is_terminal):
+    super().__init__()
+    self._is_terminal = is_terminal
+
+  def isatty(self):
+    return self._is_terminal
+
+
+def make(stream, last_step=None, loss=None):
+  model = local_loop.Model()
+  tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(8)
+  hook = progress.Progress(tracker, counter, model.loss if loss is None else loss, last_step, stream)
+  return [tracker, counter, hook]
+
+
+@pytest.mark.parametrize("last_step, text", [
+  (None, "step 300, loss 0.2500, 50.0 steps/s, 400 examples/s"),
+  (1000, "step 300 of 1000, loss 0.2500, 50.0 steps/s, 400 examples/s, 0:14 left"),
+  (10000, "step 300 of 10000, loss 0.2500, 50.0 steps/s, 400 examples/s, 3:14 left"),
+  (300, "step 300 of 300, loss 0.2500, 50.0 steps/s, 400 examples/s, 0:00 left"),
+])
+def test_says_how_far_it_is(last_step, text):
+  tracker, counter, hook = make(Screen(False), last_step)
+  tracker.value, counter.examples = 100, 1000  # when this process began
+  hook.after_create_session(None, None)
+  began = hook._began[0]
+  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
+  # Four seconds for 200 steps, of which 100 were this worker's, with 8 examples each.
+  assert hook.text(began + 4.0) == text
+
+
+def test_before_anything_has_happened_it_says_so():
+  tracker, _, hook = make(Screen(False), 10)
+  tracker.value = 0
+  hook.after_create_session(None, None)
+  assert hook.text(hook._began[0]) == "step 0 of 10, loss nan, 0.0 steps/s, 0 examples/s"
+
+
+def run_and_say_every_step(stream, steps, monkeypatch):
+  monkeypatch.setattr(global_step, "ASK_EVERY", 0.0)
+  monkeypatch.setattr(progress, "_FIRST", 0.0)
+  monkeypatch.setattr(progress, "_EVERY", 0.0)
+  monkeypatch.setattr(progress, "_EVERY_ON_TERMINAL", 0.0)
+  local_loop.run(make(stream), steps)
+  return stream.getvalue()
+
+
+def test_plain_lines_where_the_output_is_no_terminal(monkeypatch):
+  lines = run_and_say_every_step(Screen(False), 3, monkeypatch).splitlines()
+  assert [line[:len("progress: step 1, loss 0.0000, ")] for line in lines] == [
+    "progress: step 1, loss 0.0000, ", "progress: step 2, loss 1.0000, ",
+    "progress: step 3, loss 2.0000, "]
+
+
+def test_one_line_on_a_terminal(monkeypatch):
+  text = run_and_say_every_step(Screen(True), 3, monkeypatch)
+  assert "\rstep 1, loss 0.0000, " in text and "\rstep 3, loss 2.0000, " in text
+  assert text.count("\n") == 1 and text.endswith("\n")
+
+
+def test_says_nothing_in_the_first_second(monkeypatch):
+  monkeypatch.setattr(progress, "_FIRST", 3600.0)
+  stream = Screen(False)
+  local_loop.run(make(stream), 300)
+  assert stream.getvalue() == ""
