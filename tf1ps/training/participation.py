@@ -242,10 +242,8 @@ class Participation:
           self.run_id, self.heartbeat.get("global_step"), min(5.0, self.lost_after / 6))
       return
     found = run_lib.find(records, self.record.container)
-    if found is None or current is None or found.id == current.id:
-      return
     callback = self._on_new_run
-    if callback is not None:
+    if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
 
   def _write_file(self, state: str) -> None:
