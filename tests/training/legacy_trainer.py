@@ -46,7 +46,7 @@ def serve(jobs, index, options, server_arguments):
 
 def train(jobs, index, options):
   """A worker; prints each step as `step GLOBAL_STEP EVEN ODD at SECONDS`."""
-  logging.basicConfig(stream=sys.stdout, format="%(message)s")
+  logging.basicConfig(stream=sys.stdout, format="%(asctime)s %(message)s")
   logging.getLogger("tf1ps").setLevel(logging.INFO)
   tf.disable_v2_behavior()
   server = tf1ps.Server(jobs, job_name="worker", task_index=index, container=options.container,

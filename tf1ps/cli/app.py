@@ -62,6 +62,7 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     quiet.quiet_environment(verbosity)
     if hides_gpus and not FLAGS["use_gpu"].value:
       os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    FLAGS.unparse_flags()  # until the program's are there
     if path and (not lazy or wants_help or others or not _is_there(path)):
       program = _load(path, verbosity)
     if wants_help:
@@ -137,8 +138,6 @@ def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
     if wants_help:
       return []
     raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
-  finally:
-    FLAGS.unparse_flags()
 
 
 def _parse(name: str, argv: List[str]) -> None:

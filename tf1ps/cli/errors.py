@@ -40,7 +40,8 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
     return False
   if isinstance(error, _EXPECTED) and not always and not came_through(error, program):
     return False
-  logging.getLogger("tf1ps").error("", exc_info=error)
+  text = traceback.format_exception(type(error), error, error.__traceback__)
+  logging.getLogger("tf1ps").error("%s", "".join(text).rstrip())
   return True
 
 
@@ -53,7 +54,7 @@ def came_through(error: BaseException, program) -> bool:
   """
   if program is None:
     return False
-  folder = os.path.dirname(program.module.__file__) + os.sep
+  folder = os.path.dirname(os.path.abspath(program.module.__file__)) + os.sep
   for frame in traceback.extract_tb(error.__traceback__):
     path = frame.filename
     if os.path.isabs(path) and not path.startswith(_TF1PS) and (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Callable, Dict, List, Optional
 
 from tf1ps.cluster import bounded
@@ -21,6 +22,8 @@ from tf1ps.state import containers, control, ending, membership
 from tf1ps.state import run as run_lib
 
 _log = logging.getLogger("tf1ps")
+_STOP_LIMIT = 2.0  # seconds
+_TOLD_WITHIN = 2.0  # seconds that a ps which has just come up gets to write down its cluster
 
 
 class ClusterMismatchError(RuntimeError):
@@ -69,10 +72,16 @@ class Participation:
     self.heartbeat.start()
 
   def stop(self) -> None:
-    """Ends the heartbeat and closes the sessions, within limits."""
-    self.heartbeat.stop()
-    for table in self._tables.values():
-      table.close()
+    """Ends the heartbeat and closes the sessions; a task that is silent is left behind."""
+    def stop():
+      self.heartbeat.stop()
+      for table in self._tables.values():
+        table.close()
+
+    try:
+      bounded.call_within(_STOP_LIMIT, "ending the heartbeat", stop)
+    except bounded.LimitExceeded as error:
+      _log.info("%s", error)
 
   def on_new_run(self, callback: Optional[Callable[[str], None]]) -> None:
     """Has a callback called when another run takes the place of this one."""
@@ -89,10 +98,15 @@ class Participation:
     return previous.examples
 
   def compare_clusters(self) -> None:
-    """Refuses holders that were started with a different cluster; raises ClusterMismatchError."""
-    for task, records in self._read_all().items():
-      if ending.CLUSTER in records:
-        self.compare_with(task, records[ending.CLUSTER].value)
+    """Refuses ps that were started with a different cluster; raises ClusterMismatchError."""
+    until = time.monotonic() + _TOLD_WITHIN
+    for task in self.cluster.ps:
+      told = self._tables[task].read().get(ending.CLUSTER)
+      while told is None and time.monotonic() < until:  # a ps of stock's never tells
+        time.sleep(0.1)
+        told = self._tables[task].read().get(ending.CLUSTER)
+      if told is not None:
+        self.compare_with(task, told.value)
 
   def compare_with(self, task, jobs: dict) -> None:
     """Refuses another task's description of the cluster; raises ClusterMismatchError."""
