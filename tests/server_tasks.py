@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tests import harness
 from tests.cluster_tasks import say, stay
 from tf1ps.cluster import server as server_lib
 
@@ -14,7 +16,13 @@ from tf1ps.cluster import server as server_lib
 def join(jobs, job, index, options):
   """Joins a server; returns 1 where its job is lost."""
   server = tf1ps.Server(jobs, job, index, **options)
-  say("up", repr(server.end_reason))
+  stock = signal.getsignal(signal.SIGINT)
+
+  def tell():
+    harness.wait_until(lambda: signal.getsignal(signal.SIGINT) is not stock)
+    say("joins", repr(server.end_reason))
+
+  threading.Thread(target=tell, daemon=True).start()
   try:
     server.join()
   except server_lib.JobLostError as error:
@@ -85,7 +93,8 @@ def describe(how, jobs, job, index, options):
   record = server_lib.record_of(server.target)
   assert record.target == server.target and isinstance(server, tf.train.Server)
   assert server_lib.record_of("grpc://127.0.0.1:1") is None
-  with tf.Graph().as_default(), tf.Session(server.target) as session:
+  config = tf.ConfigProto(device_filters=[record.cluster.task.name])
+  with tf.Graph().as_default(), tf.Session(server.target, config=config) as session:
     assert session.run(tf.constant(7)) == 7
   record = record._replace(config=record.config and record.config.inter_op_parallelism_threads)
   say(json.dumps([record.cluster.to_json(), record.cluster.task.name, record.cluster.job_workers]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests import cluster_tasks, harness
@@ -45,7 +47,6 @@ def test_this_process_is_the_default(monkeypatch):
   monkeypatch.setenv("http_proxy", "http://p:1")
   monkeypatch.setenv("no_proxy", "x")
   proxy.bypass_proxy(TASKS)
-  import os
   assert os.environ["no_proxy"] == "x," + HOSTS
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -47,7 +46,6 @@ def test_a_bad_cluster_is_refused_before_anything_starts(monkeypatch, cluster, j
     ({"job_workers": [3]}, ClusterError, "3"),
     ({"job_workers": []}, ClusterError, "names no worker"),
     ({"lost_after": 0}, ValueError, "lost_after must be a positive number of seconds, got 0"),
-    ({"container": "a_b"}, ValueError, "container 'a_b' has '_' at position 1"),
     ({"start_timeout": 0}, ValueError, "start_timeout must be a positive number of seconds, got 0"),
 ])
 def test_bad_options_are_refused_before_anything_starts(monkeypatch, options, error, said):
@@ -63,7 +61,7 @@ def test_a_port_that_a_socket_has(start, start_at_once):
     taken.listen(1)
     address = "127.0.0.1:%d" % taken.getsockname()[1]
     task = start("ps", server_tasks.try_port, address, start_at_once)
-    assert task.wait() == 0
+    assert task.wait(20) == 0
     assert ("/job:ps/task:0 cannot listen at %s: another process has that port" % address
             in task.lines)
 
@@ -85,7 +83,7 @@ def test_a_server_is_known_by_its_target(start, how):
   options = dict(container="jobs/a", job_workers=[2], standing=True, start_timeout=7.5,
                  lost_after=3.0, config=tf.ConfigProto(inter_op_parallelism_threads=3))
   task = start("ps", server_tasks.describe, how, jobs, "ps", 0, options)
-  assert task.wait() == 0, task.output
+  assert task.wait(20) == 0, task.output
   assert json.loads(task.lines[-1]) == [
       jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0]
 
@@ -93,14 +91,14 @@ def test_a_server_is_known_by_its_target(start, how):
 def test_the_defaults(start):
   address, = harness.addresses(1)
   task = start("ps", server_tasks.describe, "dict", {"ps": {"0": address}}, None, None, {})
-  assert task.wait() == 0, task.output
+  assert task.wait(20) == 0, task.output
   assert json.loads(task.lines[-1]) == [
       {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0]
 
 
 def test_a_local_server_knows_the_port_that_the_system_chose(start):
   task = start("local", server_tasks.describe, "local", {}, None, None, {})
-  assert task.wait() == 0, task.output
+  assert task.wait(20) == 0, task.output
   jobs, name = json.loads(task.lines[-1])[:2]
   assert name == "/job:localhost/task:0"
   host, port = jobs["localhost"]["0"].split(":")
@@ -116,7 +114,7 @@ def test_a_server_that_is_started_later(start):
 
 def joined(start, jobs, job="ps", index=0, **options):
   task = start("%s %d" % (job, index), server_tasks.join, jobs, job, index, options)
-  task.wait_for("up ''")
+  task.wait_for("joins ''")
   return task
 
 
@@ -196,15 +194,13 @@ def test_stocks_join_hears_no_interrupt(start, function):
   assert task.wait(5) == -signal.SIGTERM
 
 
-def test_a_program_that_joins_leaves_the_interpreter(tmp_path):
-  address, = harness.addresses(1)
-  program = ("import sys; sys.argv = ['']; import tf1ps\n"
-             "server = tf1ps.Server({'ps': [%r], 'worker': ['127.0.0.1:1']}, 'ps', 0)\n"
-             "print('up', flush=True); server.join()" % address)
-  with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
-                        stderr=subprocess.DEVNULL, env=os.environ) as process:
+def test_a_program_that_joins_leaves_the_interpreter():
+  program = ("import json, sys; from tests import server_tasks; "
+             "server_tasks.join(json.loads(sys.argv[1]), 'ps', 0, {})")
+  with subprocess.Popen([sys.executable, "-c", program, json.dumps(two_jobs())],
+                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
     try:
-      assert process.stdout.readline() == b"up\n"
+      assert process.stdout.readline() == b"joins ''\n"
       process.send_signal(signal.SIGTERM)
       assert process.wait(10) == 143
     finally:

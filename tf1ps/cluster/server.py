@@ -117,14 +117,16 @@ class Server(tf.train.Server):
 
     Raises:
       spec.ClusterError: a cluster that cannot work, with the value and what would be right.
+      ValueError: a limit that is not positive.
       PortTakenError: another process has this task's port.
     """
     cluster = spec_lib.from_cluster_spec(server_or_cluster_def, job_name, task_index)
     if job_workers is not None:
       cluster = cluster._replace(job_workers=tuple(job_workers))
     spec_lib.check(cluster)
-    if lost_after <= 0:
-      raise ValueError("lost_after must be a positive number of seconds, got %r" % (lost_after,))
+    for name, value in (("lost_after", lost_after), ("start_timeout", start_timeout)):
+      if value is not None and value <= 0:
+        raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
     proxy.bypass_proxy(cluster.tasks())
     try:
       # A dict with its indices as text is a cluster for us, and none for TensorFlow 1.15.

@@ -124,7 +124,7 @@ class _JobWatch:
     if not workers:
       if now - self._began > self._start_timeout:
         raise server_lib.JobLostError(
-          "no worker came within %.0f s (--start_timeout)" % self._start_timeout)
+          "no worker came within %g s (--start_timeout)" % self._start_timeout)
       return
     if not all(m.has_ended or self._beat.is_lost(m) for m in workers):
       self._over_since = None

@@ -1,8 +1,7 @@
 """A task's part in a run, from its first heartbeat to its last.
 
-A `Participation` holds what this task shares with the others of its job: the heartbeat, the control
-records of the tasks that keep the job's variables (the holders: the ps; without ps, the chief), and
-the run's id. The session creator drives it:
+A `Participation` holds what this task shares with the others of its job: the heartbeat, the run's
+records (run_records.py), and the run's id. The session creator drives it:
 
   the chief        `adopt` (is the live state ours?), `begin_initialisation`, `mark_initialised`
   another worker   `find_run`, until it returns the initialised run of a living chief
@@ -13,17 +12,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Callable, Dict, List, Optional
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import server as server_lib
-from tf1ps.state import containers, control, ending, membership
+from tf1ps.state import containers, control, membership
 from tf1ps.state import run as run_lib
+from tf1ps.training import run_records
 
 _log = logging.getLogger("tf1ps")
 _STOP_LIMIT = 2.0  # seconds
-_TOLD_WITHIN = 2.0  # seconds that a ps which has just come up gets to write down its cluster
 
 
 class ClusterMismatchError(RuntimeError):
@@ -35,7 +33,7 @@ class Participation:
 
   Attributes:
     cluster: the `spec.Cluster`.
-    holders: the tasks that keep the job's variables.
+    holders: the tasks that keep the job's variables: the ps; without ps, the chief.
     heartbeat: the `membership.Heartbeat`.
     run_id: the id of the run; "" before it is known.
   """
@@ -53,19 +51,17 @@ class Participation:
     self.cluster = record.cluster
     self.lost_after = record.lost_after if lost_after is None else lost_after
     self.is_chief = self.cluster.is_chief
-    self.holders = self.cluster.ps or [self.cluster.control_task]
     self.run_id = ""
-    self._tables = {task: self._table(task) for task in self.holders}
+    self._records = run_records.RunRecords(record)
+    self.holders = self._records.holders
     self._file = run_lib.RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
     self._current: Optional[run_lib.RunRecord] = None
     self._on_new_run: Optional[Callable[[str], None]] = None
     self._lock = threading.Lock()
     self.heartbeat = membership.Heartbeat(
-      self._table(self.cluster.control_task), self.cluster.task,
-      "chief" if self.is_chief else "worker", record.container, self.lost_after, self._look)
-
-  def _table(self, task) -> control.ControlTable:
-    return control.ControlTable(self.record.target, self.cluster.task, task)
+      control.ControlTable(record.target, self.cluster.task, self.cluster.control_task),
+      self.cluster.task, "chief" if self.is_chief else "worker", record.container,
+      self.lost_after, self._look)
 
   def start(self) -> None:
     """Begins the heartbeat; does nothing the second time."""
@@ -75,8 +71,7 @@ class Participation:
     """Ends the heartbeat and closes the sessions; a task that is silent is left behind."""
     def stop():
       self.heartbeat.stop()
-      for table in self._tables.values():
-        table.close()
+      self._records.close()
 
     try:
       bounded.call_within(_STOP_LIMIT, "ending the heartbeat", stop)
@@ -99,14 +94,8 @@ class Participation:
 
   def compare_clusters(self) -> None:
     """Refuses ps that were started with a different cluster; raises ClusterMismatchError."""
-    until = time.monotonic() + _TOLD_WITHIN
-    for task in self.cluster.ps:
-      told = self._tables[task].read().get(ending.CLUSTER)
-      while told is None and time.monotonic() < until:  # a ps of stock's never tells
-        time.sleep(0.1)
-        told = self._tables[task].read().get(ending.CLUSTER)
-      if told is not None:
-        self.compare_with(task, told.value)
+    for task, jobs in self._records.clusters().items():
+      self.compare_with(task, jobs)
 
   def compare_with(self, task, jobs: dict) -> None:
     """Refuses another task's description of the cluster; raises ClusterMismatchError."""
@@ -117,17 +106,14 @@ class Participation:
 
   def find_run(self) -> Optional[run_lib.RunRecord]:
     """The run to join, once its chief lives and has initialised it on every holder."""
-    records = self._tables[self.cluster.control_task].read()
+    records = self._records.read(self.cluster.control_task)
     found = run_lib.find(records, self.record.container)
     if found is None or found.ended or not found.initialised:
       return None
     chief = self._chief_among(membership.members_of(records, self.record.container))
     if chief is None or chief.run != found.id or chief.has_ended or chief.age > self.lost_after:
       return None
-    others = [self._tables[task].read() for task in self.holders]
-    if any(run_lib.find(other, self.record.container) != found for other in others):
-      return None
-    return found
+    return found if all(other == found for other in self._records.runs()) else None
 
   def chief_member(self) -> Optional[membership.Member]:
     """What the chief last said of itself, or None."""
@@ -155,7 +141,7 @@ class Participation:
     Sets `run_id` where the run goes on, even if a holder lost its part. State that belongs to
     another graph than the one with this signature is not this run's.
     """
-    found = [run_lib.find(r, self.record.container) for r in self._read_all().values()]
+    found = self._records.runs()
     known = self.run_id or self._id_on_file() or self._id_of_living(found)
     mine = [f for f in found if f is not None and f.id == known and not f.ended
             and (not f.initialised or f.signature == signature)]
@@ -195,12 +181,7 @@ class Participation:
     if self._current is None:
       return
     record = self._current._replace(ended=True, failed=failed)
-    # The task with the heartbeats last: the others look there while they live.
-    for task in sorted(self.holders, key=lambda task: task == self.cluster.control_task):
-      try:
-        run_lib.write(self._tables[task], self.record.container, record)
-      except control.ControlError as error:
-        _log.warning("%s was not released: %s", task.name, error)
+    self._records.write_where_possible(record)
     self._current = record
     self._write_file(run_lib.FAILED if failed else run_lib.ENDED)
 
@@ -221,14 +202,10 @@ class Participation:
     except control.ControlError:
       pass
 
-  def _read_all(self) -> Dict[object, dict]:
-    return {task: table.read() for task, table in self._tables.items()}
-
   def _write(self, record: run_lib.RunRecord) -> None:
     with self._lock:
       self._current = record
-    for table in self._tables.values():
-      run_lib.write(table, self.record.container, record)
+    self._records.write(record)
 
   def _id_on_file(self) -> str:
     status = self._file.read() if self._file is not None else None
