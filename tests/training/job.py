@@ -6,6 +6,7 @@ tests/programs/line.py to train, or (`trainer`) a legacy trainer with a loop of 
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from tests.training import legacy_trainer
 from tf1ps.cli import ps, worker
 from tf1ps.training import checkpoints
 
-PROGRAM = "--program=tests/programs/line.py"
+PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "line.py")
 
 
 class Job(object):

@@ -159,8 +159,8 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
     before = restored
   assert codes(*workers, *ps) == [0, 0, 0, 0]
   for worker in workers:
-    # Both ps were filled from one checkpoint. A step is seen between two updates of the other worker.
-    assert all(abs(step.even - step.number) <= 1 and abs(step.odd - step.number) <= 1
+    # Both ps were filled from one checkpoint, which the other worker's step may have cut in two.
+    assert all(abs(step.even - step.number) <= 3 and abs(step.odd - step.number) <= 3
                for step in steps(worker)), worker.output
   assert 400 <= max(steps(workers[0]) + steps(workers[1])).number < 403
 
@@ -213,16 +213,17 @@ def test_a_ps_that_stands_still(start):
 
 
 def test_a_ps_that_does_not_come_back(start):
-  job = Job(start, flags=["--step_seconds=0.02", "--steps=1000000"])
-  (ps,), workers = job.all()
-  workers[0].wait_for("progress: ")
+  job = Job(start, step_seconds=0.02)
+  ps, workers = job.trainer_ps(), [job.trainer(0), job.trainer(1)]
+  for worker in workers:
+    worker.wait_for("step ")
   ps.kill()
   began = time.monotonic()
   assert codes(*workers) == [1, 1]
   assert time.monotonic() - began < 2.0 + 5.0
   for worker in workers:
-    assert "the cluster did not come back after 2 s: /job:ps/task:0 at %s: refused" % (
-      job.jobs["ps"][0]) in worker.lines[-1]
+    worker.wait_for("TaskUnavailableError: the cluster did not come back after 2 s: /job:ps/task:0 at "
+                    "%s: refused" % job.jobs["ps"][0])
 
 
 @pytest.mark.parametrize("there, text", [

@@ -72,10 +72,8 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     if needs_program and not path:
       raise UsageError("--program is missing: a module's name or the path of a .py file")
     return main(program)
-  except (Exception, SystemExit) as error:
-    shown = errors.show_traceback(error, program, always=is_verbose())
-    print("%s: %s" % (name, errors.line(error) if shown else error), file=sys.stderr, flush=True)
-    return exit_codes.EXIT_FAILED
+  except (Exception, SystemExit, KeyboardInterrupt) as error:
+    return _fail(name, error, program)
 
 
 def is_verbose() -> bool:
@@ -114,6 +112,18 @@ def last_line(text: str, code: int) -> None:
   print("%s, exit code %d" % (text, code), flush=True)
 
 
+def _fail(name: str, error: BaseException, program) -> int:
+  """Says why a program ends; returns the exit code."""
+  signum = errors.signal_of(error)
+  if signum is not None:
+    text, code = "ended by signal %d" % signum, exit_codes.signal_exit_code(signum)
+  else:
+    shown = errors.show_traceback(error, program, always=is_verbose())
+    text, code = errors.line(error) if shown else str(error), exit_codes.EXIT_FAILED
+  print("%s: %s" % (name, text), file=sys.stderr, flush=True)
+  return code
+
+
 def _load(path: str, verbosity: str):
   with quiet.held_back(verbosity):
     import tensorflow.compat.v1 as unused_tf  # noqa: F401  the program's import is a silent one
@@ -131,7 +141,7 @@ def _is_there(path: str) -> bool:
 
 def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
   """Gives our flags their values; returns what only the user's program can know."""
-  FLAGS.set_gnu_getopt()  # a value of a flag that is not ours must not end it
+  FLAGS.set_gnu_getopt()  # the value of a flag that is not ours, as in --own 3, must not end it
   try:
     return FLAGS([name] + argv, known_only=True)[1:]
   except flags.Error as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sysconfig
 import traceback
 from typing import Optional
@@ -71,6 +72,8 @@ def line(error: BaseException) -> str:
 
 
 def signal_of(error: BaseException) -> Optional[int]:
-  """The signal that a SystemExit with 128 + n stands for; None for any other error."""
+  """The signal that a SystemExit with 128 + n, or Ctrl-C, stands for; None for other errors."""
+  if isinstance(error, KeyboardInterrupt):
+    return int(signal.SIGINT)
   code = error.code if isinstance(error, SystemExit) else None
   return code - 128 if isinstance(code, int) and 128 < code <= 192 else None

@@ -53,7 +53,8 @@ def _follow(program) -> int:
   if signum is not None:
     code, reason = exit_codes.signal_exit_code(signum), "ended by signal %d" % signum
   last = "" if outcome.last is None else ", " + evaluation.format_line(outcome.last)
-  app.last_line("evaluator: %d evaluations%s, %s" % (outcome.evaluations, last, reason), code)
+  app.last_line("evaluator: %d evaluation%s%s, %s" % (
+    outcome.evaluations, "" if outcome.evaluations == 1 else "s", last, reason), code)
   return code
 
 

@@ -41,7 +41,9 @@ def _flag(flag) -> list:
   value = "" if flag.boolean else "=" + _placeholder(flag)
   default = "" if flag.default in (None, "") else " [%s]" % flag.default_as_str.strip("'")
   head = "  --%s%s%s" % ("[no]" if flag.boolean else "", flag.name, value)
-  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # the choices, which the placeholder tells
+  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # the choices
+  if _choices(flag) and _choices(flag) not in value:
+    meaning += " One of %s." % _choices(flag).replace("|", ", ")
   wrapped = textwrap.wrap(meaning + default, _WIDTH - 30)
   if len(head) > 28:
     return [head] + [" " * 30 + line for line in wrapped]
@@ -49,9 +51,13 @@ def _flag(flag) -> list:
 
 
 def _placeholder(flag) -> str:
-  choices = getattr(flag.parser, "enum_values", None)
-  if choices:
-    return "|".join(choices)
+  choices = _choices(flag)
+  if choices and len(choices) < _WIDTH // 2:
+    return choices
   if flag.name == "verbosity":
     return "LEVEL"
   return {"int": "N", "float": "X"}.get(flag.flag_type(), flag.name.split("_")[-1].upper())
+
+
+def _choices(flag) -> str:
+  return "|".join(getattr(flag.parser, "enum_values", None) or [])

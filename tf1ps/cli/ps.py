@@ -6,12 +6,13 @@ job's workers are lost. With --standing it serves any number of jobs until it is
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 
 from absl import flags
 
-from tf1ps.cli import app, tasks
+from tf1ps.cli import app, errors, tasks
 from tf1ps.cli import flags as flags_lib
 from tf1ps.compat import exit_codes
 
@@ -46,6 +47,8 @@ def run(argv, launched: bool = False) -> int:
 
 
 def _serve(launched: bool) -> int:
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, _on_early_signal)
   cluster = tasks.resolve_cluster("ps", launched)
   app.prepare_tensorflow()
   from tf1ps.cluster import server as server_lib
@@ -63,9 +66,15 @@ def _serve(launched: bool) -> int:
   except server_lib.JobLostError as error:
     reason, code = str(error), exit_codes.EXIT_FAILED
   except SystemExit as error:
-    reason, code = "ended by signal %d" % (error.code - 128), error.code
+    reason, code = "ended by signal %d" % errors.signal_of(error), error.code
+    if FLAGS.standing:  # this is how one is told
+      reason, code = "told to stop", 0
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
   return code
+
+
+def _on_early_signal(number, unused_frame):
+  raise SystemExit(exit_codes.signal_exit_code(number))  # `join` has handlers of its own
 
 
 def main() -> None:

@@ -65,10 +65,10 @@ def _train(program, launched: bool) -> int:
       reason = "%s, and the job failed: %s" % (outcome.reason, error)
   except server_lib.PortTakenError as error:
     reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
-  except (Exception, SystemExit) as error:
+  except (Exception, SystemExit, KeyboardInterrupt) as error:
     signum = errors.signal_of(error)
     if signum is not None:
-      reason, code = "ended by signal %d" % signum, error.code
+      reason, code = "ended by signal %d" % signum, exit_codes.signal_exit_code(signum)
     else:
       errors.show_traceback(error, program, always=app.is_verbose())
       reason, code = errors.line(error), exit_codes.EXIT_FAILED

@@ -15,7 +15,7 @@ from tf1ps.compat import worker_service
 CONTROL = "tf1ps.control"
 # TensorFlow's rule for the containers of ref variables and queues. Resource variables would accept
 # anything, but a job may hold both kinds.
-_LEGAL = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9.\-/]*$")
+_LEGAL = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.\-/]*")
 
 
 class ContainerError(RuntimeError):
@@ -38,19 +38,14 @@ def check_name(name: str) -> str:
     return name
   if name == CONTROL:
     raise ValueError("container %r is where the run and the heartbeats live; choose another" % name)
-  if _LEGAL.match(name):
+  if _LEGAL.fullmatch(name):
     return name
-  allowed_first = re.compile(r"[A-Za-z0-9.]")
-  for position, character in enumerate(name):
-    if position and re.match(r"[A-Za-z0-9.\-/]", character):
-      continue
-    if not position and allowed_first.match(character):
-      continue
-    break
+  legal = _LEGAL.match(name)
+  position = legal.end() if legal else 0
   suggestion = re.sub(r"[^A-Za-z0-9.\-/]", "-", name).lstrip("-/") or "job"
   raise ValueError(
     "container %r has %r at position %d: a container begins with a letter, a digit or a dot, and "
-    "goes on with these, '-' and '/'; %r would do" % (name, character, position, suggestion))
+    "goes on with these, '-' and '/'; %r would do" % (name, name[position], position, suggestion))
 
 
 def real_name(name: str, task) -> str:

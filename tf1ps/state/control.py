@@ -68,11 +68,11 @@ class ControlTable:
 
   def read(self) -> Dict[str, Record]:
     """Returns all records by name; raises ControlError."""
-    return _decode(*self._run((self._ops.export, self._ops.now)))
+    return _decode(*self._run(self._ops.export))
 
   def exchange(self, records: Dict[str, dict]) -> Dict[str, Record]:
     """Writes records and returns all, in one run; raises ControlError."""
-    return _decode(*self._run((self._ops.insert_then_export, self._ops.now), records))
+    return _decode(*self._run(self._ops.insert_then_export, records))
 
   def close(self) -> None:
     """Closes the session, within a limit."""
@@ -80,7 +80,7 @@ class ControlTable:
       self._drop()
 
   def _run(self, fetches, records=None):
-    feed = _encode(self._ops, records) if records else None
+    feed = None if records is None else _encode(self._ops, records)
     options = tf.RunOptions(timeout_in_ms=int(1000 * self._limit))
     with self._lock:
       try:
@@ -113,12 +113,11 @@ class ControlTable:
 
 class _Ops(NamedTuple):
   graph: tf.Graph
-  keys: tf.Tensor
-  values: tf.Tensor
+  keys: tf.Tensor  # int64 [records], to feed
+  values: tf.Tensor  # string [records], to feed
   insert: tf.Operation
-  export: object
-  insert_then_export: object
-  now: tf.Tensor
+  export: tuple  # the stamped values of all records, string [all]; the keeper's clock after that
+  insert_then_export: tuple  # the same, after the insertion
 
 
 def _build(device: str) -> _Ops:
@@ -129,17 +128,21 @@ def _build(device: str) -> _Ops:
       shared_name="records")
     keys = tf.placeholder(tf.int64, [None])
     values = tf.placeholder(tf.string, [None])
-    now = tf.timestamp()
-    stamp = tf.fill(tf.shape(values), tf.as_string(now, precision=3))
+    stamp = tf.fill(tf.shape(values), tf.as_string(tf.timestamp(), precision=3))
     stamped = tf.string_join([stamp, values], separator=" ")
     insert = tf.raw_ops.LookupTableInsertV2(table_handle=table, keys=keys, values=stamped)
-    export = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
+    export = _export(table)
     with tf.control_dependencies([insert]):
-      then = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
-    # The clock is read after the records, or an age could come out below zero.
-    with tf.control_dependencies([export[0]]):
-      graph_now = tf.timestamp()
-  return _Ops(graph, keys, values, insert, tuple(export), tuple(then), graph_now)
+      insert_then_export = _export(table)
+  return _Ops(graph, keys, values, insert, export, insert_then_export)
+
+
+def _export(table):
+  _, values = tf.raw_ops.LookupTableExportV2(
+    table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
+  # The clock is read after the records, or an age could come out below zero.
+  with tf.control_dependencies([values]):
+    return values, tf.timestamp()
 
 
 def _encode(ops: _Ops, records: Dict[str, dict]):
@@ -150,9 +153,9 @@ def _encode(ops: _Ops, records: Dict[str, dict]):
   return {ops.keys: np.array(keys, np.int64), ops.values: values}
 
 
-def _decode(exported, now: float) -> Dict[str, Record]:
+def _decode(values, now: float) -> Dict[str, Record]:
   records = {}
-  for text in exported[1]:
+  for text in values:
     stamp, data = text.decode("utf-8").split(" ", 1)
     name, value = json.loads(data)
     records[name] = Record(value, max(0.0, float(now) - float(stamp)))

@@ -14,6 +14,7 @@ gone. A standing ps only waits to be told.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import List, Optional
@@ -80,31 +81,32 @@ class _JobWatch:
 
   def look(self) -> Optional[str]:
     """One look: None while the job goes on, a sentence at its end; raises JobLostError."""
-    if self._record.standing:
-      self._tell_cluster()
-      return None
-    for found in self._runs():
-      if found.ended and found.failed:
+    found = self._look_for_run()
+    if found is not None and found.ended:
+      if found.failed:
         raise server_lib.JobLostError("the chief released this task: the job has failed")
-      if found.ended:
-        return "the chief released this task: the job has ended"
-    self._check_keeper()
-    self._check_workers()
+      return "the chief released this task: the job has ended"
+    if not self._record.standing:
+      self._check_keeper()
+      self._check_workers()
     return None
 
-  def _tell_cluster(self):
-    if not self._told:
-      self._released_on.put({CLUSTER: self._record.cluster.to_json()})
-      self._told = True
-
-  def _runs(self) -> List[run.RunRecord]:
+  def _look_for_run(self) -> Optional[run.RunRecord]:
     try:
-      self._tell_cluster()
-      return list(run.all_runs(self._released_on.read()).values())
+      if not self._told:
+        self._released_on.put({CLUSTER: self._record.cluster.to_json()})
+        self._told = True
+      if self._record.standing:
+        return None
+      return run.find(self._released_on.read(), self._record.container, self._max_age())
     except control.ControlError as error:
       if self._is_ps:  # the keeper is this process: only a machine that is very busy comes here
         _log.warning("%s", error)
-      return []
+      return None
+
+  def _max_age(self) -> float:
+    """Seconds since which records count: a standing ps keeps also what earlier jobs left."""
+    return math.inf if self._is_ps else time.monotonic() - self._began
 
   def _check_keeper(self):
     keeper = self._record.cluster.control_task
@@ -119,7 +121,8 @@ class _JobWatch:
           keeper.name, silence, probe.probe(keeper).detail))
 
   def _check_workers(self):
-    workers = [m for m in self._beat.members() if m.role != "ps" and m.state != membership.SERVING]
+    workers = [m for m in self._beat.members()
+               if m.role != "ps" and m.state != membership.SERVING and m.age < self._max_age()]
     now = time.monotonic()
     if not workers:
       if now - self._began > self._start_timeout:
@@ -136,10 +139,13 @@ class _JobWatch:
 
 
 def _say(workers: List[membership.Member]) -> str:
-  return "; ".join(
-    "%s %s" % (m.name, "%s (%s)" % (m.state, m.reason) if m.has_ended else
-               "lost, silent for %.0f s at step %d" % (m.age, m.global_step))
-    for m in workers)
+  return "; ".join("%s %s" % (m.name, _say_state(m)) for m in workers)
+
+
+def _say_state(member: membership.Member) -> str:
+  if not member.has_ended:
+    return "lost, silent for %.0f s at step %d" % (member.age, member.global_step)
+  return "%s (%s)" % (member.state, member.reason) if member.reason else member.state
 
 
 server_lib.register_end_waiter(wait_for_end)

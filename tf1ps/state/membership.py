@@ -24,7 +24,7 @@ TRAINING = "training"
 SERVING = "serving"  # waits in join: others use its devices
 DONE = "done"
 FAILED = "failed"
-_EVERY = 1.0  # seconds between two beats
+_EVERY = 1.0  # seconds between two beats, at most
 _STEADY = 5.0  # seconds of undisturbed watching before anyone counts as lost
 
 
@@ -92,6 +92,10 @@ class Heartbeat:
     self._container = container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
     self._lost_after = lost_after
+    # When the keeper was silent, the others' records are older than the silence by up to one beat.
+    # So that this makes nobody look lost, a silence that counts for nothing must be shorter.
+    self._every = min(_EVERY, lost_after / 5.0)
+    self._gap = 3.5 * self._every
     self._on_records = on_records
     self._lock = threading.Lock()
     self._fields = dict(
@@ -138,7 +142,7 @@ class Heartbeat:
     records = self._table.exchange(mine)
     now = time.monotonic()
     with self._lock:
-      disturbed = self._read_at is None or now - self._read_at > 3 * _EVERY + 0.5
+      disturbed = self._read_at is None or now - self._read_at > self._gap
       if disturbed:
         self._steady_since = now
       self._records, self._read_at = records, now
@@ -181,7 +185,7 @@ class Heartbeat:
     """Whether a member is lost: silent for too long, without having reported its end."""
     with self._lock:
       steady = self._steady_since
-      fresh = self._read_at is not None and time.monotonic() - self._read_at < 3 * _EVERY + 0.5
+      fresh = self._read_at is not None and time.monotonic() - self._read_at < self._gap
     if not fresh or time.monotonic() - steady < min(_STEADY, self._lost_after):
       return False
     return not member.has_ended and member.age > self._lost_after
@@ -192,5 +196,5 @@ class Heartbeat:
         self.beat()
       except control.ControlError:
         pass  # who watches the keeper says so; here the next beat tries again
-      if self._stopped.wait(_EVERY):
+      if self._stopped.wait(self._every):
         return

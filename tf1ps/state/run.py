@@ -32,6 +32,7 @@ _log = logging.getLogger("tf1ps")
 RUNNING = "running"
 ENDED = "ended"
 FAILED = "failed"
+_ENOUGH = 2 ** 16  # bytes; more than a status file has
 
 
 class RunRecord(NamedTuple):
@@ -55,19 +56,19 @@ def _name(container: str) -> str:
   return "run:" + container
 
 
-def find(records: Dict[str, control.Record], container: str) -> Optional[RunRecord]:
-  """The run in a container among control records, or None."""
+def find(records: Dict[str, control.Record], container: str,
+         max_age: float = math.inf) -> Optional[RunRecord]:
+  """The run in a container among control records, or None.
+
+  Args:
+    records: the control records of one task.
+    container: the job's container.
+    max_age: seconds; a run that was written earlier than that is left out.
+  """
   record = records.get(_name(container))
-  return None if record is None else RunRecord(**record.value)
-
-
-def all_runs(records: Dict[str, control.Record]) -> Dict[str, RunRecord]:
-  """Every run among control records, by container."""
-  prefix = _name("")
-  return {
-    name[len(prefix):]: RunRecord(**record.value)
-    for name, record in records.items() if name.startswith(prefix)
-  }
+  if record is None or record.age > max_age:
+    return None
+  return RunRecord(**record.value)
 
 
 def write(table: control.ControlTable, container: str, record: RunRecord) -> None:
@@ -104,7 +105,8 @@ class RunFile:
     """The status, or None where there is no file that can be read."""
     try:
       with tf.gfile.GFile(self._path, "r") as file:
-        return RunStatus(**json.loads(file.read()))
+        # Without a size it would read as much as the path's file has by now, which may be another.
+        return RunStatus(**json.loads(file.read(_ENOUGH)))
     except (tf.errors.OpError, ValueError, TypeError):
       return None
 

@@ -156,7 +156,7 @@ class SessionLife:
       reason = "%s: %s" % (type(error).__name__, error_text.first_line(error))
       # Who would hear it may be just what is lost.
       is_lost = isinstance(error, (session_creator.TaskLostError, readiness.TaskUnavailableError))
-      part.report(membership.FAILED, reason, limit=0.5 if is_lost else 3.0)
+      part.report(membership.FAILED, reason, limit=0.3 if is_lost else 3.0)
       if part.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
         part.release(failed=True)  # a state of NaNs is nothing to go on with
     elif not part.is_chief:
@@ -194,24 +194,16 @@ class SessionLife:
 
 
 class LifeHook(tf.train.SessionRunHook):
-  """Stands behind the tracker: tells the heartbeat of each step, and ends the loop at a signal."""
-
-  def __init__(self, life: SessionLife):
-    self._life = life
-
-  def after_run(self, run_context, run_values):
-    life = self._life
-    if life.part is not None:
-      life.count()
-    if life.signum is not None:
-      run_context.request_stop()
-
-
-class CreatedHook(tf.train.SessionRunHook):
-  """Stands last: when it is told of the session, every other hook has been."""
+  """Stands last: every other hook has been told of the session, and has counted the step."""
 
   def __init__(self, life: SessionLife):
     self._life = life
 
   def after_create_session(self, session, coord):
     self._life.creator.is_creating = False
+
+  def after_run(self, run_context, run_values):
+    if self._life.part is not None:
+      self._life.count()
+    if self._life.signum is not None:
+      run_context.request_stop()

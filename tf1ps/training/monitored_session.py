@@ -113,7 +113,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   tracker = tracker or global_step.GlobalStepTracker()
   life = life_lib.SessionLife(part, tracker, end_timeout, release=participation is None)
   tracker.add_listener(life.on_answer)
-  own_hooks = [tracker, life_lib.LifeHook(life)]
+  own_hooks = [tracker]
   if is_chief:
     own_hooks += chief_only_hooks or []
     own_hooks += _chief_hooks(life, tracker, scaffold, checkpoint_dir, summary_dir, checkpoint_secs,
@@ -127,7 +127,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   else:
     life.creator = plain_session_creator.PlainSessionCreator(
       master, lost_after=lost_after or 30.0, **common)
-  all_hooks = own_hooks + list(hooks or []) + [life_lib.CreatedHook(life)]
+  all_hooks = own_hooks + list(hooks or []) + [life_lib.LifeHook(life)]
   return MonitoredSession(life, all_hooks, stop_grace_period_secs)
 
 

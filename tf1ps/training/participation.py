@@ -21,7 +21,7 @@ from tf1ps.state import run as run_lib
 from tf1ps.training import run_records
 
 _log = logging.getLogger("tf1ps")
-_STOP_LIMIT = 2.0  # seconds
+_STOP_LIMIT = 1.0  # seconds
 
 
 class ClusterMismatchError(RuntimeError):
@@ -191,7 +191,7 @@ class Participation:
     """Reports this task's end, within a limit of seconds; returns whether it was heard."""
     try:
       return bounded.call_within(
-        limit + 0.5, "reporting this task's end", self.heartbeat.report, state, reason, limit)
+        limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)
     except bounded.LimitExceeded as error:
       _log.warning("nobody heard that this task is %s (%s): %s", state, reason, error)
       return False

@@ -37,6 +37,7 @@ from tf1ps.training import signature as signature_lib
 
 _log = logging.getLogger("tf1ps")
 _POLL = 0.25  # seconds between two looks for the chief's initialisation
+_CLOSE_LIMIT = 1.0  # seconds; with a dead ps no session closes, and the next one waits for it
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between two tries
 _WORTH_A_TRY = (tf.errors.AbortedError, tf.errors.UnavailableError, control.ControlError)
 
@@ -148,7 +149,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       on_lost=lambda one, silence: session.abort(
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
     self.session = session = session_lib.BoundedSession(
-      part.record.target, self._graph, self.config, on_close=watch.stop)
+      part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop)
     part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()

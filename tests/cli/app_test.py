@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests import harness
+from tests.cli import commands
+from tf1ps import version
+
+LINE, NOBODY, run, write = commands.LINE, commands.NOBODY, commands.run, commands.write
+
+
+def refused(name, text):
+  return 1, ["%s: %s (see %s --help)" % (name, text, name)]
+
+
+@pytest.mark.parametrize("name, argv, text", [
+    ("tf1ps-local", [LINE, "--step=3"], "there is no flag --step; did you mean --steps?"),
+    ("tf1ps-local", [LINE, "--num_worker", "3"], "there is no flag --num_worker; did you mean "
+     "--num_workers?"),
+    ("tf1ps-ps", ["--standin"], "there is no flag --standin; did you mean --standing?"),
+    ("tf1ps-ps", NOBODY + ["--steps=3"], "there is no flag --steps"),
+    ("tf1ps-worker", [LINE, "--step_second=1"], "there is no flag --step_second; did you mean "
+     "--step_seconds?"),
+    ("tf1ps-worker", ["--steps=3", "--nosoft_placemen"], "there is no flag --nosoft_placemen; did "
+     "you mean --soft_placement?"),
+    ("tf1ps-evaluator", ["-chekpoint_dir=x"], "there is no flag --chekpoint_dir; did you mean "
+     "--checkpoint_dir?"),
+    ("tf1ps-predict", ["--outptu", "x.csv"], "there is no flag --outptu; did you mean --output?"),
+    ("tf1ps-predict", ["--zzz"], "there is no flag --zzz")])
+def test_an_unknown_flag_is_refused_with_the_nearest(start, name, argv, text):
+  assert run(start, name, *argv) == refused(name, text)
+
+
+@pytest.mark.parametrize("argv", [["3", LINE], [LINE, "3", "--steps=2"], ["--steps", "2", "3"]])
+def test_a_stray_argument_is_refused(start, argv):
+  assert run(start, "tf1ps-worker", *argv) == refused(
+    "tf1ps-worker", "'3' is no flag: every argument begins with --")
+
+
+def test_a_value_that_is_missing(start):
+  assert run(start, "tf1ps-local", LINE, "--steps") == refused(
+    "tf1ps-local", "Missing value for flag --steps")
+
+
+@pytest.mark.parametrize("name", [name for name in commands.PROGRAMS if name != "tf1ps-ps"])
+def test_a_program_is_needed(start, name):
+  for argv in [], ["--program="]:
+    assert run(start, name, *argv) == (
+      1, [name + ": --program is missing: a module's name or the path of a .py file"])
+
+
+@pytest.mark.parametrize("name", ["tf1ps-local", "tf1ps-worker", "tf1ps-predict"])
+def test_a_program_that_is_not_there(start, tmp_path, name):
+  write(tmp_path, "digits.py", commands.TALKING)
+  assert run(start, name, "--program=digit.py", folder=tmp_path) == (
+    1, ["%s: there is no program %s/digit.py; did you mean %s/digits.py?" % (
+      name, tmp_path, tmp_path)])
+  assert run(start, name, "--program=tests.programs.lin") == (
+    1, [name + ": there is no module 'tests.programs.lin'; did you mean tests.programs.line?"])
+
+
+def test_a_program_whose_import_fails_is_told_by_file_and_line(start, tmp_path):
+  (tmp_path / "helper.py").write_text("RATE = 1\n\nRATES = [RATE, RATES]\n")
+  program = write(tmp_path, "broken.py", "import helper\n" + commands.TALKING)
+  assert run(start, "tf1ps-worker", program, "--steps=1") == (1, [
+    "tf1ps-worker: %s cannot be imported (%s/helper.py:3): NameError: name 'RATES' is not defined"
+    % (tmp_path / "broken.py", tmp_path)])
+  program = write(tmp_path, "ends.py", "import sys\nsys.exit(0)\n")
+  code, lines = run(start, "tf1ps-predict", program)
+  assert code == 1
+  assert lines[-1].startswith("tf1ps-predict: %s/ends.py cannot be imported (%s/ends.py:2): it ends "
+                              "Python while it is imported" % (tmp_path, tmp_path))
+
+
+def test_a_program_without_a_model(start, tmp_path):
+  text = commands.TALKING.replace("def model_fn", "def modelfn")
+  assert run(start, "tf1ps-worker", write(tmp_path, "p.py", text), "--steps=1") == (1, [
+    "imported", "tf1ps-worker: %s/p.py has no function model_fn(features, labels, mode); did you "
+    "mean modelfn?" % tmp_path])
+
+
+def test_a_flag_that_takes_a_name_of_ours_is_refused_with_both_places(start, tmp_path):
+  text = commands.TALKING.replace('"greeting"', '"steps"')
+  code, lines = run(start, "tf1ps-worker", write(tmp_path, "clash.py", text), "--steps=1")
+  assert code == 1
+  assert lines[0].startswith(
+    "tf1ps-worker: %s/clash.py cannot be imported (%s/clash.py:3): DuplicateFlagError: The flag "
+    "'steps' is defined twice. First from tf1ps.cli.flags, " % (tmp_path, tmp_path))
+  assert re.search("[Ss]econd from clash", lines[0])
+
+
+@pytest.mark.parametrize("argv", [
+    ["--greeting=a b, c", "--steps=7"], ["--steps=7", "--greeting", "a b, c"],
+    ["--greeting", "a b, c", "--steps", "7"], ["--flagfile=flags.txt"]])
+def test_flags_of_the_program_stand_beside_ours(start, tmp_path, argv):
+  program = write(tmp_path, "p.py", commands.TALKING)
+  (tmp_path / "flags.txt").write_text("--steps=7\n--greeting=a b, c\n")
+  argv = [arg.replace("=flags.txt", "=%s/flags.txt" % tmp_path) for arg in argv]
+  for command in [program] + argv, argv + [program]:
+    lines = commands.call(
+      start, commands.show_flags, "tf1ps-worker", command, ["greeting", "steps", "batch_size"])
+    assert lines[0] == "imported"
+    assert json.loads(lines[1]) == {"greeting": "a b, c", "steps": 7, "batch_size": 32}
+
+
+def test_bad_values_are_refused_before_the_program_is_imported(start, tmp_path):
+  program = write(tmp_path, "p.py", commands.TALKING)
+  for name in commands.PROGRAMS:
+    assert run(start, name, program, "--verbosity=loud") == refused(
+      name, "flag --verbosity=loud: must be one of debug, info, warning, error, fatal")
+
+
+def test_the_launcher_imports_a_program_only_for_its_flags(start, tmp_path):
+  program = write(tmp_path, "p.py", commands.TALKING)
+  last = "tf1ps-local: --num_ps=0: between-graph replication needs at least one ps"
+  assert run(start, "tf1ps-local", program, "--num_ps=0") == (1, [last])
+  assert run(start, "tf1ps-local", program, "--num_ps=0", "--greeting=x") == (1, ["imported", last])
+  assert run(start, "tf1ps-local", program, "--num_ps=0", "--greetin=x") == (1, [
+    "imported", *refused("tf1ps-local", "there is no flag --greetin; did you mean --greeting?")[1]])
+
+
+@pytest.mark.parametrize("name", commands.PROGRAMS)
+@pytest.mark.parametrize("argv, seen", [
+    ([], "-1"), (["--use_gpu"], "0,1"), (["--use_gpu=true"], "0,1"), (["--nouse_gpu"], "-1"),
+    (["--use_gpu=false"], "-1"), (["--use_gpu=0"], "-1"), (["--use_gpu", "--nouse_gpu"], "-1")])
+def test_only_workers_see_gpus_unless_told(start, name, argv, seen):
+  if name not in ("tf1ps-ps", "tf1ps-evaluator"):
+    if argv:
+      return
+    seen = "0,1"
+  lines = commands.call(start, commands.show_environment, name, argv, "CUDA_VISIBLE_DEVICES",
+                        CUDA_VISIBLE_DEVICES="0,1")
+  assert lines[-1] == "CUDA_VISIBLE_DEVICES=" + seen
+
+
+@pytest.mark.parametrize("verbosity, level", [
+    (None, "2"), ("debug", "0"), ("info", "0"), ("INFO", "0"), ("warning", "2"), ("fatal", "3"),
+    ("1", "0"), ("0", "0"), ("-1", "2"), ("-2", "2"), ("-3", "3")])
+def test_verbosity_by_name_and_by_absls_numbers(start, verbosity, level):
+  argv = [] if verbosity is None else ["--verbosity=" + verbosity]
+  lines = commands.call(start, commands.show_environment, "tf1ps-ps", argv, "TF_CPP_MIN_LOG_LEVEL",
+                        TF_CPP_MIN_LOG_LEVEL=None)
+  assert lines[-1] == "TF_CPP_MIN_LOG_LEVEL=" + level
+
+
+class Files(object):
+  """The files in bin, run as a shell would, in an environment that says nothing of tests."""
+
+  def __init__(self, folder):
+    self._folder = folder
+    self._env = {name: value for name, value in os.environ.items() if not name.startswith(
+      ("TF_", "TF2_", "CUDA", "PYTHON"))}
+    self._running = []
+
+  def start(self, name, *argv, **env):
+    file = commands.ROOT / "bin" / (name.replace("-", "_") + ".py")
+    self._running.append(subprocess.Popen(
+      [sys.executable, str(file)] + list(argv), cwd=str(self._folder), env=dict(self._env, **env),
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True))
+    return self._running[-1]
+
+  def close(self):
+    for process in self._running:
+      process.kill()
+      process.communicate()
+
+
+@pytest.fixture
+def files(tmp_path):
+  made = Files(tmp_path)
+  yield made
+  made.close()
+
+
+def test_help_and_version_need_no_tensorflow_and_no_second(files, tmp_path):
+  (tmp_path / "tensorflow").mkdir()
+  (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
+  calls = [(name, flag, files.start(name, flag, PYTHONPATH=str(tmp_path)))
+           for name in commands.PROGRAMS for flag in ("--help", "--version")]
+  for name, flag, process in calls:
+    output, errors = process.communicate(timeout=harness.LIMIT)
+    assert process.returncode == 0 and errors == ""
+    if flag == "--version":
+      assert output == "%s %s\n" % (name, version.__version__)
+    else:
+      assert output.startswith(name + ": ") and "\n  --verbosity=LEVEL" in output
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+  assert used / len(calls) < 1.0  # seconds of a processor, which others do not slow down
+
+
+# What TensorFlow, oneDNN and CUDA say at the start, on 2.21 and on 1.15.
+NOISE = re.compile(r"\b[IWEF]\d{4} \d\d:|\b[IWEF] tensorflow/|WARNING|oneDNN|[Dd]eprecat|[Cc]uda|"
+                   r"FutureWarning|np_resource|absl::|rebuild TensorFlow", re.MULTILINE)
+
+
+def test_a_job_is_quiet_unless_told(files, tmp_path):
+  """Real interpreters, since what a process imports before it is forked says nothing any more."""
+  ps_host, worker_host, other = harness.addresses(3)
+  hosts = ["--ps_hosts=" + ps_host, "--worker_hosts=" + worker_host]
+  loud = files.start("tf1ps-ps", "--ps_hosts=" + other, "--worker_hosts=127.0.0.1:1",
+                     "--verbosity=info", "--start_timeout=0.1")
+  trained = [("tf1ps-ps", hosts), ("tf1ps-worker", hosts + [LINE, "--steps=5", "--checkpoint_dir=c"])]
+  used = [("tf1ps-evaluator", [LINE, "--checkpoint_dir=c", "--start_timeout=0.5"]),
+          ("tf1ps-predict", [LINE, "--checkpoint_dir=c", "--output=y.csv"])]
+  for commands_at_once in trained, used:
+    for process in [files.start(name, *argv) for name, argv in commands_at_once]:
+      output, errors = process.communicate(timeout=harness.LIMIT)
+      assert process.returncode == 0, output + errors
+      assert errors == ""
+      assert output and not NOISE.search(output), output
+  assert (tmp_path / "y.csv").read_text().count("\n") == 401
+  output, errors = loud.communicate(timeout=harness.LIMIT)
+  assert loud.returncode == 1
+  assert NOISE.search(errors), output + errors

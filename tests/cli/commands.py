@@ -1,0 +1,122 @@
+"""How this room's tests run a program: in a process of its own, to its end.
+
+What a forked process shall do beyond running a program stands here as well, since it must be in a
+module that can be imported. absl's flags belong to a process, so each command line needs its own.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+
+from absl import flags
+
+from tests import program_tasks
+from tf1ps.cli import app, evaluator, local, predict, ps, tasks, worker
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
+PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
+            "tf1ps-evaluator": evaluator, "tf1ps-predict": predict}
+NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
+
+# A program that says when it is imported.
+TALKING = """
+from absl import flags
+flags.DEFINE_string("greeting", "none", "What to say.")
+print("imported")
+def input_fn(mode, shard): pass
+def model_fn(features, labels, mode): pass
+"""
+
+
+def run(start, name, *argv, folder="/", **env):
+  """Runs a program; returns its exit code and its lines."""
+  task = start(name, program_tasks.run_program, name, argv, folder, **env)
+  return task.wait(), task.lines
+
+
+def call(start, function, *args, **env):
+  """Calls a function of this module in a process of its own; returns its lines."""
+  task = start(function.__name__, function, *args, **env)
+  assert task.wait() == 0, task.output
+  return task.lines
+
+
+def write(folder, name, text):
+  """Writes a program; returns the flag that names it."""
+  (folder / name).write_text(text)
+  return "--program=" + str(folder / name)
+
+
+def show_flags(define_like, argv, names):
+  """Parses a program's command line and prints flags as JSON."""
+  def main(unused_program):
+    print(json.dumps({name: getattr(flags.FLAGS, name) for name in names}))
+    return 0
+
+  return app.run(define_like, "shows flags.", argv, PROGRAMS[define_like].define, main)
+
+
+def show_environment(name, argv, variable):
+  """Runs a program, whatever comes of it; prints an environment variable."""
+  PROGRAMS[name].run(argv)
+  print("%s=%s" % (variable, os.environ.get(variable)))
+
+
+def show_zeros(name):
+  """Prints the numbers among a program's flags that may be 0."""
+  flags.FLAGS.set_gnu_getopt()
+  PROGRAMS[name].define()
+  for flag in [flags.FLAGS[each] for group in app.help_lib.flags_lib.groups().values()
+               for each in group]:
+    if flag.flag_type() in ("int", "float"):
+      try:
+        flags.FLAGS(["test", "--%s=0" % flag.name])
+        print(flag.name)
+      except flags.IllegalFlagValueError:
+        pass
+      flags.FLAGS.unparse_flags()
+
+
+def show_tasks(argv, addresses, shares):
+  """Has the launcher make its tasks; prints each as JSON."""
+  def main(unused_program):
+    for task in local._make_tasks(addresses, argv, shares):
+      print(json.dumps([task.name, task.function.__module__, task.args[0], task.env]))
+    return 0
+
+  return app.run("tf1ps-local", "makes tasks.", argv, local.define, main)
+
+
+def show_imports(name, argv):
+  """Runs a program, whatever comes of it; prints what it has imported of tf1ps and TensorFlow."""
+  before = set(sys.modules)
+  PROGRAMS[name].run(argv)
+  print("new: " + json.dumps(sorted(
+    module for module in set(sys.modules) - before if module.startswith(("tf1ps", "tensorflow")))))
+
+
+def show_config(argv):
+  """Prints the config that a ps's flags make, as JSON."""
+  def main(unused_program):
+    config = tasks.make_config()
+    print(json.dumps([
+      config.inter_op_parallelism_threads, config.intra_op_parallelism_threads,
+      config.gpu_options.per_process_gpu_memory_fraction, config.gpu_options.allow_growth,
+      config.allow_soft_placement]))
+    return 0
+
+  return app.run("tf1ps-ps", "shows its config.", argv, ps.define, main, needs_program=False)
+
+
+def show_options(argv):
+  """Prints the options that a worker's flags make, a field a line."""
+  def main(unused_program):
+    for name, value in worker.make_options()._asdict().items():
+      print("%s=%s" % (name, value))
+    return 0
+
+  return app.run("tf1ps-worker", "shows its options.", argv, worker.define, main,
+                 needs_program=False)

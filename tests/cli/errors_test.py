@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import logging
+import sys
+import types
+
+import pytest
+
+from tf1ps.cli import errors
+from tf1ps.training import program
+
+USERS = """
+import json
+import os
+import helper
+
+def fails(kind):
+  return {"itself": raises, "by a helper": helper.raises, "by Python": reads, "by tf1ps": asks}[kind]()
+
+def raises():
+  raise ValueError("mine")
+
+def reads():
+  return json.loads("{")
+
+def asks():
+  from tf1ps.cluster import address
+  return address.parse_address("no port", "here")
+
+def input_fn(mode, shard): pass
+def model_fn(features, labels, mode): pass
+"""
+HELPER = "def raises():\n  raise ValueError('the helper')\n"
+
+
+@pytest.fixture
+def users(tmp_path, monkeypatch):
+  """A program whose helper is elsewhere."""
+  monkeypatch.setattr(sys, "path", list(sys.path) + [str(tmp_path / "lib")])
+  (tmp_path / "lib").mkdir()
+  (tmp_path / "lib" / "helper.py").write_text(HELPER)
+  (tmp_path / "users_program.py").write_text(USERS)
+  yield program.load_program(str(tmp_path / "users_program.py"))
+  for name in "users_program", "helper":
+    del sys.modules[name]
+
+
+def raised(function, *args):
+  with pytest.raises(BaseException) as caught:
+    function(*args)
+  caught.value.__traceback__ = caught.value.__traceback__.tb_next  # without this file's frame
+  return caught.value
+
+
+@pytest.mark.parametrize("kind", ["itself", "by a helper", "by Python", "by tf1ps"])
+def test_what_came_through_the_users_code_shows_its_place(users, kind, caplog):
+  error = raised(users.module.fails, kind)
+  assert errors.came_through(error, users)
+  assert not errors.came_through(error, None)
+  logger = logging.getLogger("tf1ps")
+  logger.propagate, before = True, logger.propagate
+  try:
+    assert errors.show_traceback(error, users)
+  finally:
+    logger.propagate = before
+  text = caplog.records[-1].getMessage()
+  assert 'File "%s", line 7, in fails' % users.module.__file__ in text
+  assert text.splitlines()[0] == "Traceback (most recent call last):"
+  assert text.splitlines()[-1].endswith(errors.line(error))
+
+
+def test_an_installed_program_is_the_users_as_well(users, monkeypatch):
+  folder = users.module.__file__.rpartition("/")[0] + "/"
+  monkeypatch.setattr(errors, "_INSTALLED", (folder,) + errors._INSTALLED)
+  assert errors.came_through(raised(users.module.fails, "itself"), users)
+  elsewhere = users._replace(module=types.SimpleNamespace(__file__="/elsewhere/p.py"))
+  assert not errors.came_through(raised(users.module.fails, "itself"), elsewhere)
+
+
+def test_tf1ps_own_errors_are_a_line(users):
+  own = raised(program.load_program, "nowhere.py")
+  for error in own, raised(open, "/no/such/file"):
+    assert not errors.came_through(error, users)
+    assert not errors.show_traceback(error, users)
+    assert errors.show_traceback(error, users, always=True)
+
+
+def test_the_unexpected_shows_its_place(users):
+  def stops():
+    sys.exit("no data")
+
+  def fails():
+    return {}["key"]
+
+  assert errors.show_traceback(raised(fails), None)
+  assert errors.show_traceback(raised(stops), None)
+  assert not errors.show_traceback(errors.UsageError("wrong"), users, always=True)
+
+
+def test_an_error_as_a_line():
+  assert errors.line(ValueError("one\ntwo")) == "ValueError: one"
+  assert errors.line(KeyError("key")) == "KeyError: 'key'"
+  assert errors.line(SystemExit("no data")) == "the program ended Python with 'no data'"
+  assert errors.line(SystemExit(None)) == "the program ended Python with None"
+
+
+def test_which_exits_are_signals():
+  codes = [143, 130, 129, 192, 128, 193, 0, 1, None, "143"]
+  assert [errors.signal_of(SystemExit(code)) for code in codes] == [15, 2, 1, 64] + [None] * 6
+  assert errors.signal_of(ValueError(143)) is None
+  assert errors.signal_of(KeyboardInterrupt()) == 2

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.cli import commands
+from tf1ps.cli import flags as flags_lib
+from tf1ps.training import optimizers
+
+
+@pytest.mark.parametrize("name, flag, text", [
+    ("tf1ps-worker", "--steps=0", "0: must be above 0"),
+    ("tf1ps-worker", "--steps=-4", "-4: must be above 0"),
+    ("tf1ps-worker", "--steps=many", "many: invalid literal for int() with base 10: 'many'"),
+    ("tf1ps-worker", "--steps=1.5", "1.5: invalid literal for int() with base 10: '1.5'"),
+    ("tf1ps-worker", "--epochs=-1", "-1: must be above 0"),
+    ("tf1ps-worker", "--examples=0", "0: must be above 0"),
+    ("tf1ps-worker", "--learning_rate=0", "0.0: must be above 0"),
+    ("tf1ps-worker", "--learning_rate=nan", "nan: must be above 0"),
+    ("tf1ps-worker", "--learning_rate=fast", "fast: could not convert string to float: 'fast'"),
+    ("tf1ps-worker", "--batch_size=0", "0: must be above 0"),
+    ("tf1ps-worker", "--start_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-worker", "--lost_after=0", "0.0: must be above 0"),
+    ("tf1ps-worker", "--end_timeout=-3", "-3.0: must be above 0"),
+    ("tf1ps-worker", "--optimizer=adamm",
+     "adamm: value should be one of <sgd|momentum|nesterov|adam|adagrad|adadelta|rmsprop|ftrl|proximal_sgd|"
+     "proximal_adagrad>"),
+    ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|none>"),
+    ("tf1ps-worker", "--variables=reference", "reference: value should be one of <resource|ref>"),
+    ("tf1ps-worker", "--ps_strategy=random", "random: value should be one of <greedy|round_robin>"),
+    ("tf1ps-worker", "--soft_placement=perhaps",
+     "perhaps: ('Non-boolean argument to boolean flag', 'perhaps')"),
+    ("tf1ps-local", "--steps=0", "0: must be above 0"),
+    ("tf1ps-local", "--lost_after=0", "0.0: must be above 0"),
+    ("tf1ps-local", "--start_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-local", "--gpu_memory_fraction=0", "0.0: must be above 0"),
+    ("tf1ps-local", "--num_ps=two", "two: invalid literal for int() with base 10: 'two'"),
+    ("tf1ps-ps", "--lost_after=0", "0.0: must be above 0"),
+    ("tf1ps-ps", "--start_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-ps", "--task_index=first", "first: invalid literal for int() with base 10: 'first'"),
+    ("tf1ps-evaluator", "--lost_after=-1", "-1.0: must be above 0"),
+    ("tf1ps-evaluator", "--start_timeout=0", "0.0: must be above 0"),
+    ("tf1ps-predict", "--batch_size=0", "0: must be above 0")])
+def test_a_bad_value_is_refused_at_once(start, name, flag, text):
+  said = "%s: flag %s=%s (see %s --help)" % (name, flag.partition("=")[0], text, name)
+  program = [] if name == "tf1ps-ps" else [commands.LINE]
+  assert commands.run(start, name, flag, *program) == (1, [said])
+
+
+@pytest.mark.parametrize("name, may_be_zero", [
+    ("tf1ps-local", ["num_ps", "num_workers"]), ("tf1ps-ps", ["task_index"]),
+    ("tf1ps-worker", ["task_index"]), ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", [])])
+def test_which_numbers_may_be_zero(start, name, may_be_zero):
+  assert commands.call(start, commands.show_zeros, name) == may_be_zero
+
+
+def test_the_optimizers_are_those_that_there_are():
+  assert tuple(flags_lib._OPTIMIZERS) == optimizers.NAMES
+
+
+def test_the_names_are_told_without_defining_anything():
+  groups = {group: list(names) for group, names in flags_lib.groups().items()}
+  names = flags_lib.names_of(commands.PROGRAMS["tf1ps-ps"].define)
+  assert names == [
+    "ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name", "task_index",
+    "container", "job_workers", "standing", "start_timeout", "lost_after", "inter_op_threads",
+    "intra_op_threads", "gpu_memory_fraction", "gpu_growth", "soft_placement", "use_gpu", "program",
+    "verbosity"]
+  assert flags_lib.names_of(lambda: None) == []
+  assert flags_lib.groups() == groups
+  assert "standing" not in flags_lib.FLAGS
+
+
+def test_the_flags_that_all_tasks_of_a_job_share():
+  names = {name: set(flags_lib.names_of(module.define))
+           for name, module in commands.PROGRAMS.items()}
+  cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name", "task_index"}
+  own = {"num_ps", "num_workers", "evaluator", "log_dir"}
+  assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
+  assert own.isdisjoint(names["tf1ps-worker"])
+  assert set.intersection(*names.values()) == {"program", "verbosity"}

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cli import commands
+from tf1ps.cli import flags as flags_lib
+
+OF_LINE = ["block_at", "extra_variable", "fail_in", "hang_in_initialiser", "nan_at", "slow_index",
+           "step_seconds"]
+
+
+def help_of(start, name, *argv):
+  code, lines = commands.run(start, name, *argv)
+  assert code == 0, lines
+  return lines
+
+
+def listed(lines):
+  """The flags in the order of the text."""
+  return [match.group(1) for match in (
+    re.match(r"  --(?:\[no\])?(\w+)", line) for line in lines) if match]
+
+
+@pytest.mark.parametrize("name", commands.PROGRAMS)
+def test_every_flag_of_ours_and_no_other(start, name):
+  lines = help_of(start, name, "--help")
+  assert sorted(listed(lines)) == sorted(flags_lib.names_of(commands.PROGRAMS[name].define))
+  assert lines[0].startswith(name + ": ")
+  assert lines[-1] == "With --program=... --help lists the program's own flags as well."
+  assert max(map(len, lines)) <= 88
+
+
+@pytest.mark.parametrize("argv", [
+    ["--help", commands.LINE], [commands.LINE, "--help"], ["-h", commands.LINE, "--steps=0"]])
+def test_the_programs_own_flags_stand_beside_ours(start, argv):
+  lines = help_of(start, "tf1ps-worker", *argv)
+  ours = flags_lib.names_of(commands.PROGRAMS["tf1ps-worker"].define)
+  position = lines.index("Of the program line:")
+  assert sorted(listed(lines[:position])) == sorted(ours)
+  assert listed(lines[position:]) == OF_LINE
+  assert lines[position + 1] == (
+    "  --block_at=N                This worker's step that never ends; -1: none. [-1]")
+  assert "lists the program's own flags" not in lines[-1]
+
+
+def test_how_flags_are_shown(start):
+  lines = help_of(start, "tf1ps-worker", "--help")
+  position = lines.index("Limits, in seconds:")
+  assert lines[position:position + 5] == [
+    "Limits, in seconds:",
+    "  --start_timeout=X           How long to wait for the other tasks at the start. [60.0]",
+    "  --end_timeout=X             How long the chief waits at the end for workers that make",
+    "                              no step. [300.0]",
+    "  --lost_after=X              After which silence a task counts as lost. [30.0]"]
+  assert "  --shard=files|records|none  What is divided among the workers; by default what the" \
+      in lines
+  assert "  --[no]gpu_growth            Take GPU memory as it is needed." in lines
+  assert "  --checkpoint_dir=DIR        Where the chief saves, and restores from at the start;" \
+      in lines
+  position = lines.index("  --ps_strategy=greedy|round_robin")
+  assert lines[position + 1].startswith(" " * 30 + "How variables are spread")
+  groups = [line for line in lines[1:] if re.match(r"\w.*:$", line)]
+  assert groups == ["The program:", "The cluster (or TF_CONFIG in the environment):", "The job:",
+                    "Training:", "Checkpoints:", "Limits, in seconds:", "Threads and GPUs:",
+                    "Output:"]
+
+
+def test_help_with_a_program_that_is_not_there(start):
+  assert commands.run(start, "tf1ps-local", "--help", "--program=/no/such.py") == (
+    1, ["tf1ps-local: there is no program /no/such.py"])

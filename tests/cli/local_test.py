@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import harness
+from tests.cli import commands
+
+LINE = commands.LINE
+ADDRESSES = {"ps": ["127.0.0.1:5"], "worker": ["127.0.0.1:6", "127.0.0.1:7"]}
+HOSTS = ["--ps_hosts=127.0.0.1:5", "--worker_hosts=127.0.0.1:6,127.0.0.1:7"]
+
+
+def refused(start, *argv, **env):
+  code, lines = commands.run(start, "tf1ps-local", LINE, *argv, **env)
+  assert (code, len(lines)) == (1, 1), lines
+  return lines[0]
+
+
+@pytest.mark.parametrize("argv, text", [
+    (["--steps=1", "--num_ps=0"], "--num_ps=0: between-graph replication needs at least one ps"),
+    (["--steps=1", "--num_ps=-2"], "--num_ps=-2: between-graph replication needs at least one ps"),
+    (["--steps=1", "--num_workers=0"], "--num_workers=0: there must be at least one worker"),
+    (["--steps=1", "--evaluator"],
+     "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),
+    (["--num_workers=1"],
+     "nothing says when the job ends: give --steps, --epochs or --examples"),
+    (["--steps=1", "--container=my_problem_1"],
+     "container 'my_problem_1' has '_' at position 2: a container begins with a letter, a digit or "
+     "a dot, and goes on with these, '-' and '/'; 'my-problem-1' would do"),
+    (["--steps=1", "--use_gpu"], "there is no flag --use_gpu (see tf1ps-local --help)")])
+def test_what_cannot_work_is_refused_before_anything_starts(start, argv, text):
+  assert refused(start, *argv) == "tf1ps-local: " + text
+
+
+def test_a_log_directory_that_cannot_be_made(start, tmp_path):
+  (tmp_path / "file").write_text("")
+  code, lines = commands.run(start, "tf1ps-local", LINE, "--steps=1",
+                             "--log_dir=%s/file/logs" % tmp_path)
+  assert code == 1
+  assert lines[-1].startswith("tf1ps-local: [Errno 20] Not a directory: ")
+  assert not [line for line in lines if "started" in line or "Traceback" in line]
+
+
+def made(start, *argv):
+  """The tasks that the launcher makes: {name: (module, the arguments without its place, env)}."""
+  lines = commands.call(
+    start, commands.show_tasks, [LINE, "--steps=4", *argv], ADDRESSES, ["0,1", "2,3"])
+  tasks = {}
+  for name, module, args, env in map(json.loads, lines):
+    job, index = name.split()
+    assert module == "tf1ps.cli." + job
+    place = HOSTS + ["--job_name=" + job, "--task_index=" + index] if job != "evaluator" else []
+    assert args[len(args) - len(place):] == place
+    tasks[name] = (args[:len(args) - len(place)], env)
+  return tasks
+
+
+def test_each_task_gets_the_flags_that_it_has(start):
+  tasks = made(start, "--lost_after=3", "--num_workers=2", "--batch_size", "8", "--container", "c",
+               "--log_dir=/tmp/x y", "--checkpoint_dir=with blanks, and = signs", "--num_ps", "1",
+               "--evaluator", "--verbosity=error", "--start_timeout=9", "--end_timeout=8")
+  directory = "--checkpoint_dir=with blanks, and = signs"
+  common = ["--lost_after=3", "--verbosity=error", "--start_timeout=9"]
+  assert sorted(tasks) == ["evaluator 0", "ps 0", "worker 0", "worker 1"]
+  assert sorted(tasks["ps 0"][0]) == sorted(common + ["--container", "c"])
+  for worker in "worker 0", "worker 1":
+    assert sorted(tasks[worker][0]) == sorted(common + [
+      LINE, "--steps=4", "--batch_size", "8", "--container", "c", directory, "--end_timeout=8"])
+  assert sorted(tasks["evaluator 0"][0]) == sorted(common + [
+    LINE, "--batch_size", "8", "--container", "c", directory])
+
+
+@pytest.mark.parametrize("given", [
+    ["--nosoft_placement"], ["--soft_placement=false"], ["--inter_op_threads", "2"],
+    ["-lost_after", "4"]])
+def test_the_ways_to_write_a_flag(start, given):
+  tasks = made(start, "--evaluator", *given, "--noevaluator")
+  assert sorted(tasks) == ["ps 0", "worker 0", "worker 1"]
+  assert tasks["ps 0"][0] == given
+  assert tasks["worker 1"][0] == [LINE, "--steps=4"] + given
+
+
+@pytest.mark.parametrize("given", [
+    ["--extra_variable"], ["--noextra_variable"], ["--slow_index=1"], ["--slow_index", "-1"],
+    ["--fail_in=a b", "--step_seconds", "0.5"], ["--alsologtostderr"]])
+def test_flags_of_the_program_go_to_workers_and_evaluator(start, given):
+  tasks = made(start, *given, "--evaluator", "--num_workers=2", "--checkpoint_dir=d")
+  assert tasks["ps 0"][0] == []
+  assert tasks["worker 0"][0] == [LINE, "--steps=4"] + given + ["--checkpoint_dir=d"]
+  assert tasks["evaluator 0"][0] == [LINE] + given + ["--checkpoint_dir=d"]
+
+
+def test_gpus_are_for_workers_and_tf_config_for_nobody(start):
+  tasks = made(start, "--evaluator")
+  assert {name: env for name, (_, env) in tasks.items()} == {
+    "ps 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1"},
+    "worker 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "0,1"},
+    "worker 1": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "2,3"},
+    "evaluator 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1"}}
+
+
+def test_a_real_job_divides_the_gpus(tmp_path):
+  """What its tasks see, from a file of flags, where TF_CONFIG speaks of another job."""
+  program = commands.write(tmp_path, "sees.py", (
+    "import os\n"
+    "from absl import flags\n"
+    "from tests.training.line_program import input_fn as line_input, model_fn\n"
+    "flags.DEFINE_string('greeting', '', 'What to say.')\n"
+    "def input_fn(mode, shard):\n"
+    "  if mode == 'train':\n"
+    "    print('sees %s, says %s' % (os.environ['CUDA_VISIBLE_DEVICES'], flags.FLAGS.greeting))\n"
+    "  return line_input(mode, shard)\n"))
+  (tmp_path / "job.flags").write_text("\n".join([
+    program, "--num_workers=3", "--steps=3", "--greeting=good day, you", "--log_dir=logs"]))
+  done = subprocess.run(
+    [sys.executable, str(commands.ROOT / "bin" / "tf1ps_local.py"), "--flagfile=job.flags"],
+    cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+    timeout=harness.LIMIT, env=dict(os.environ, CUDA_VISIBLE_DEVICES="0,1,2,3",
+                                    TF_CONFIG='{"task": {"type": "none"}}'))
+  assert done.returncode == 0, done.stdout
+  seen = re.findall(r"^\[worker (\d)\] sees (\S+), says (.*)$", done.stdout, re.MULTILINE)
+  assert sorted(seen) == [("0", "0,1", "good day, you"), ("1", "2", "good day, you"),
+                          ("2", "3", "good day, you")]
+  assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == [
+    "ps-0.log", "worker-0.log", "worker-1.log", "worker-2.log"]
+  warned = [line for line in done.stdout.splitlines() if "anyone who can connect" in line]
+  assert all(line.startswith("tf1ps-local: ") for line in warned) and len(warned) <= 1

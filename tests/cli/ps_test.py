@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import re
+import signal
+import socket
+
+import pytest
+
+from tests import harness, program_tasks
+from tests.cli import commands
+from tf1ps.cli import ps
+
+
+@pytest.fixture
+def taken():
+  """An address that somebody listens at."""
+  with socket.socket() as listener:
+    listener.bind(("", 0))
+    listener.listen(1)
+    yield "127.0.0.1:%d" % listener.getsockname()[1]
+
+
+def hosts(ps_host):
+  return ["--ps_hosts=" + ps_host, "--worker_hosts=" + harness.addresses(1)[0]]
+
+
+@pytest.mark.parametrize("launched, code", [(False, 1), (True, 98)])
+def test_a_port_that_is_taken(start, taken, launched, code):
+  task = start("ps", ps.run, hosts(taken), launched)
+  assert task.wait() == code
+  assert re.match(r"ps 0: /job:ps/task:0 cannot listen at %s: another process has that port, "
+                  r"\d\.\d s, exit code %d$" % (taken, code), task.lines[-1])
+
+
+def test_a_launched_ps_leaves_the_warning_to_the_launcher(start):
+  task = start("ps", ps.run, hosts(harness.addresses(1)[0]) + ["--start_timeout=0.1"], True)
+  assert task.wait() == 1
+  assert "anyone who can connect" not in task.output
+
+
+def test_a_ps_to_which_nobody_comes(start):
+  code, lines = commands.run(start, "tf1ps-ps", *hosts(harness.addresses(1)[0]),
+                             "--start_timeout=0.2")
+  assert code == 1
+  assert re.match(r"ps 0: no worker came within 0\.2 s \(--start_timeout\), \d\.\d s, exit code 1$",
+                  lines[-1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("standing", [False, True])
+def test_a_ps_that_is_told_to_stop(start, number, standing):
+  argv = hosts(harness.addresses(1)[0]) + ["--standing"] * standing
+  task = start("ps", program_tasks.run_program, "tf1ps-ps", argv, "/")
+  task.wait_for("ps 0: serving at ")
+  task.signal(number)
+  code = 0 if standing else 128 + number
+  assert task.wait(10) == code
+  reason = "told to stop" if standing else "ended by signal %d" % number
+  assert re.match(r"ps 0: %s, \d+\.\d s, exit code %d$" % (reason, code), task.lines[-1])
+
+
+def test_flags_of_the_program_are_known_when_it_is_named(start, tmp_path):
+  argv = hosts(harness.addresses(1)[0]) + ["--start_timeout=0.1", "--greeting=hello"]
+  assert commands.run(start, "tf1ps-ps", *argv) == (
+    1, ["tf1ps-ps: there is no flag --greeting (see tf1ps-ps --help)"])
+  program = commands.write(tmp_path, "p.py", commands.TALKING)
+  code, lines = commands.run(start, "tf1ps-ps", program, *argv)
+  assert lines[0] == "imported" and "no worker came" in lines[-1]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import re
+import socket
+
+import pytest
+
+from tests import harness
+from tests.cli import commands
+from tf1ps.cli import worker
+
+LINE = commands.LINE
+# A model that fails in a module of its own; its input is fine.
+FAILING = """
+import tensorflow.compat.v1 as tf
+from failing_model import model_fn
+
+def input_fn(mode, shard):
+  numbers = shard.dataset(tf.data.Dataset.range(8)).batch(shard.batch_size)
+  return tf.data.make_one_shot_iterator(numbers).get_next(), None
+"""
+FAILURES = {
+  "ValueError": ('raise ValueError("no model today")', "ValueError: no model today"),
+  "RuntimeError": ('raise RuntimeError("no model today")', "RuntimeError: no model today"),
+  "KeyError": ('{}["w"]', "KeyError: 'w'"),
+  "of TensorFlow": ("tf.ones([2, 3]) + tf.ones([2, 4])", None),
+  "of tf1ps": ('training.ModelSpec(loss=1.0, accuracy=2.0)', None),
+  "sys.exit": ('sys.exit("nothing to do")', "the program ended Python with 'nothing to do'"),
+  "sys.exit(0)": ("sys.exit(0)", "the program ended Python with 0"),
+}
+
+
+def hosts():
+  return ["--ps_hosts=%s" % harness.addresses(1)[0], "--worker_hosts=%s" % harness.addresses(1)[0]]
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_an_error_in_the_users_model_shows_its_file_and_line(start, tmp_path, kind):
+  statement, said = FAILURES[kind]
+  (tmp_path / "failing_model.py").write_text(
+    "import sys\nimport tensorflow.compat.v1 as tf\nfrom tf1ps import training\n\n"
+    "def model_fn(features, labels, mode):\n  %s\n" % statement)
+  program = commands.write(tmp_path, "failing.py", FAILING)
+  code, lines = commands.run(start, "tf1ps-worker", program, "--steps=3", *hosts())
+  assert code == 1
+  text = "\n".join(lines)
+  assert text.count("Traceback (most recent call last):\n") >= 1
+  assert '  File "%s", line 6, in model_fn\n    %s\n' % (
+    tmp_path / "failing_model.py", statement) in text
+  assert re.match("worker 0 \\(chief\\): .*, exit code 1$", lines[-1])
+  assert said is None or lines[-1] == "worker 0 (chief): %s, exit code 1" % said
+
+
+def test_an_error_of_ours_is_a_line(start):
+  """The ps refuses connections, and no traceback says more than that."""
+  code, lines = commands.run(
+    start, "tf1ps-worker", LINE, "--steps=3", "--start_timeout=0.3", *hosts())
+  assert code == 1
+  assert "Traceback" not in "\n".join(lines)
+  assert re.match(r"worker 0 \(chief\): \w+Error: .*/job:ps/task:0 at 127.* refused.*, exit code 1$",
+                  lines[-1])
+
+
+def test_it_needs_to_know_when_the_job_ends(start):
+  code, lines = commands.run(start, "tf1ps-worker", LINE, *hosts())
+  assert code == 1
+  assert lines[-1] == ("tf1ps-worker: nothing says when the job ends: give --steps, --epochs or "
+                       "--examples")
+  assert lines[-2].startswith("this task: ") or "anyone who can connect" in lines[-2]
+
+
+@pytest.mark.parametrize("launched, code", [(False, 1), (True, 98)])
+def test_a_port_that_is_taken(start, launched, code):
+  with socket.socket() as taken:
+    taken.bind(("", 0))
+    taken.listen(1)
+    address = "127.0.0.1:%d" % taken.getsockname()[1]
+    argv = [LINE, "--steps=3", "--ps_hosts=127.0.0.1:1", "--worker_hosts=" + address]
+    task = start("worker", worker.run, argv, launched)
+    assert task.wait() == code
+  assert task.lines[-1] == ("worker 0 (chief): /job:worker/task:0 cannot listen at %s: another "
+                            "process has that port, exit code %d" % (address, code))
+
+
+def test_the_flags_become_options(start):
+  """Every field of the options but the config is a flag."""
+  argv = ["--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=ftrl",
+          "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
+          "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
+          "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12",
+          "--checkpoint_dir=d"]
+  expected = {arg[2:].split("=")[0]: arg.split("=")[1] for arg in argv}
+  lines = commands.call(start, commands.show_options, argv)
+  found = dict(line.split("=", 1) for line in lines)
+  assert found.pop("config") == "None"
+  assert {name: float(value) if value[0].isdigit() else value for name, value in found.items()} == {
+    name: float(value) if value[0].isdigit() else value for name, value in expected.items()}

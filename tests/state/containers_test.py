@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import cluster_tasks, harness, strangers
+from tf1ps.cluster.view import Task
+from tf1ps.state import containers
+
+LEGAL = ["a", "Z9", "7", ".hidden", "jobs/a", "a.b-c/d", "a-", "a/", "...", "x" * 300]
+ILLEGAL = ["my_problem_1", "_a", "a b", " a", "a ", "-a", "/a", "a:b", "é", "aé", "a\n", "\n", "a+b"]
+
+
+def accepted_by_tensorflow(name):
+  """Whether ref variables and queues may live in a container of that name; both must agree."""
+  answers = []
+  for kind in ("variable", "queue"):
+    with tf.Graph().as_default(), tf.Session() as session:
+      with tf.container(name):
+        if kind == "variable":
+          op = tf.get_variable("v", initializer=1.0, use_resource=False).initializer
+        else:
+          op = tf.FIFOQueue(1, tf.int32, shared_name="q").size()
+      try:
+        session.run(op)
+        answers.append(True)
+      except tf.errors.InvalidArgumentError:
+        answers.append(False)
+  assert answers[0] == answers[1]
+  return answers[0]
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_legal_names(name):
+  assert containers.check_name(name) == name
+  assert accepted_by_tensorflow(name)
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_illegal_names(name):
+  with pytest.raises(ValueError, match="a container begins with a letter, a digit or a dot"):
+    containers.check_name(name)
+  assert not accepted_by_tensorflow(name)
+
+
+def test_the_default_container():
+  assert containers.check_name("") == ""
+
+
+@pytest.mark.parametrize("name, character, position, suggestion", [
+    ("my_problem_1", "_", 2, "my-problem-1"),
+    ("_a", "_", 0, "a"),
+    ("-a b", "-", 0, "a-b"),
+    ("//x", "/", 0, "x"),
+    ("run:1", ":", 3, "run-1"),
+    ("müll", "ü", 1, "m-ll"),
+    ("a\n", "\n", 1, "a-"),
+    ("_-/", "_", 0, "job"),
+])
+def test_the_error_names_the_character_and_a_name_that_would_do(
+    name, character, position, suggestion):
+  with pytest.raises(ValueError) as raised:
+    containers.check_name(name)
+  assert str(raised.value).startswith(
+      "container %r has %r at position %d: " % (name, character, position))
+  assert str(raised.value).endswith("; %r would do" % suggestion)
+  assert containers.check_name(suggestion) == suggestion
+
+
+def test_the_control_container_is_nobodys():
+  with pytest.raises(ValueError, match="where the run and the heartbeats live; choose another"):
+    containers.check_name(containers.CONTROL)
+  with pytest.raises(ValueError, match="choose another"):
+    containers.clear(containers.CONTROL, [])
+  assert accepted_by_tensorflow(containers.CONTROL)
+
+
+def test_real_names():
+  assert containers.real_name("", Task("ps", 3, "a:1")) == "ps"
+  assert containers.real_name("jobs/a", Task("ps", 3, "a:1")) == "jobs/a"
+
+
+class State:
+  """A variable of each kind, in each of some containers on two ps."""
+
+  def __init__(self, names):
+    self.graph, self.ops = tf.Graph(), {}
+    with self.graph.as_default():
+      for index in range(2):
+        for name in names:
+          with tf.device("/job:ps/task:%d" % index), tf.container(name):
+            ref, resource = [tf.get_variable("%s/%d/%s" % (kind, index, name or "default"),
+                                             initializer=1.0, use_resource=kind == "resource")
+                             for kind in ("ref", "resource")]
+            self.ops[index, name] = [tf.is_variable_initialized(ref),
+                                     tf.is_variable_initialized(resource)]
+      self.fill = tf.global_variables_initializer()
+
+  def is_there(self, session):
+    """{(ps, container): whether its variables are initialised}."""
+    return {key: all(there) if len(set(there)) == 1 else there
+            for key, there in session.run(self.ops).items()}
+
+
+@pytest.fixture(scope="module")
+def ps(forks):
+  jobs = {"ps": harness.addresses(2)}
+  servers = [forks.start("ps", cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
+  for server in servers:
+    server.wait_for("up")
+  yield [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
+  for server in servers:
+    server.kill()
+
+
+@pytest.mark.parametrize("name", ["", "jobs/a"])
+def test_clears_one_container_on_every_task_and_nothing_else(ps, name):
+  names = ["", "jobs/a", "jobs/b", containers.CONTROL]
+  state = State(names)
+  with tf.Session("grpc://" + ps[0].address, state.graph) as session:
+    session.run(state.fill)
+    assert set(state.is_there(session).values()) == {True}
+    containers.clear(name, ps)
+    assert state.is_there(session) == {(i, one): one != name for i in range(2) for one in names}
+    session.run(state.fill)  # the session goes on
+    assert set(state.is_there(session).values()) == {True}
+    containers.clear(name, ps[1:])
+    assert state.is_there(session) == {
+        (i, one): (i, one) != (1, name) for i in range(2) for one in names}
+
+
+def test_what_is_not_there_is_cleared_too(ps):
+  containers.clear("never-used", ps)
+  containers.clear("never-used", [])
+
+
+def test_a_task_that_is_down_is_named(ps):
+  down = Task("ps", 2, harness.addresses(1)[0])
+  state = State(["jobs/a"])
+  with tf.Session("grpc://" + ps[0].address, state.graph) as session:
+    session.run(state.fill)
+    with pytest.raises(containers.ContainerError) as raised:
+      containers.clear("jobs/a", [ps[0], down, ps[1]], timeout=5.0)
+    assert state.is_there(session) == {(0, "jobs/a"): False, (1, "jobs/a"): True}
+  assert str(raised.value).startswith(
+      "container 'jobs/a' of /job:ps/task:2 at %s was not cleared: UNAVAILABLE: " % down.address)
+
+
+def test_a_task_that_is_silent_costs_the_timeout():
+  with strangers.silent() as address:
+    began = time.monotonic()
+    with pytest.raises(containers.ContainerError, match="container 'ps' of /job:ps/task:0 at .* was "
+                                                        "not cleared: DEADLINE_EXCEEDED"):
+      containers.clear("", [Task("ps", 0, address)], timeout=0.4)
+    assert time.monotonic() - began < 1.4
+
+
+def test_an_illegal_name_clears_nothing(ps):
+  with pytest.raises(ValueError, match="position 1"):
+    containers.clear("a_b", ps)

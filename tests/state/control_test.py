@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import cluster_tasks, harness, state_tasks, strangers
+from tf1ps.cluster.view import Task
+from tf1ps.compat import worker_service
+from tf1ps.state import containers, control
+
+
+@pytest.fixture(scope="module")
+def ps(forks):
+  """Two ps that know each other and two workers."""
+  jobs = {"ps": harness.addresses(2), "worker": harness.addresses(2)}
+  servers = [forks.start("ps", cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
+  for server in servers:
+    server.wait_for("up")
+  tasks = [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
+  yield jobs, tasks
+  for server in servers:
+    server.kill()
+
+
+@pytest.fixture
+def tables(ps):
+  """Two accesses to the records of ps 0, which are none: through its own master, and ps 1's."""
+  _, tasks = ps
+  worker_service.cleanup_all(tasks[0].address, [containers.CONTROL], 5.0)
+  made = [control.ControlTable("grpc://" + task.address, task, tasks[0]) for task in tasks]
+  yield made
+  for table in made:
+    table.close()
+
+
+def values(records):
+  return {name: record.value for name, record in records.items()}
+
+
+def test_each_sees_what_the_other_wrote(tables):
+  one, other = tables
+  assert one.read() == other.read() == {}
+  one.put({"a": {"n": 1}, "b": {}})
+  assert values(other.read()) == {"a": {"n": 1}, "b": {}}
+  assert values(other.exchange({"b": {"n": [2, None, "x"]}, "c": {"d": {"e": 0.5}}})) == {
+      "a": {"n": 1}, "b": {"n": [2, None, "x"]}, "c": {"d": {"e": 0.5}}}
+  assert values(one.read()) == values(other.read())
+  other.put({"a": {"n": 3}})  # replaces the whole record
+  assert values(one.read())["a"] == {"n": 3}
+  assert one.keeper.name == other.keeper.name == "/job:ps/task:0"
+
+
+def test_the_records_of_another_keeper_are_others(ps, tables):
+  _, tasks = ps
+  tables[0].put({"a": {}})
+  elsewhere = control.ControlTable("grpc://" + tasks[0].address, *tasks)
+  assert elsewhere.read() == {}
+  elsewhere.close()
+
+
+def test_records_outlive_sessions_and_a_closed_table_opens_again(tables):
+  one, other = tables
+  one.put({"a": {"n": 1}})
+  one.close()
+  assert values(other.read()) == {"a": {"n": 1}}
+  assert values(one.read()) == {"a": {"n": 1}}
+
+
+def test_names_and_values_of_every_kind(tables):
+  names = ["", " ", "a b", "a\nb", "é", "名前", "\U0001f600", '"]', "member:jobs/a:worker:0", "x" * 999]
+  written = {name: {"of": name, "größe": 1e300, "t": True} for name in names}
+  tables[0].put(written)
+  assert values(tables[1].read()) == written
+
+
+def test_nothing_to_write(tables):
+  tables[0].put({})
+  assert tables[0].exchange({}) == {}
+  tables[0].put({"a": {}})
+  assert values(tables[0].exchange({})) == {"a": {}}
+
+
+def test_two_hundred_records(tables):
+  written = {"record %d" % i: {"i": i} for i in range(200)}
+  tables[0].put(written)
+  assert values(tables[1].read()) == written
+  began = time.monotonic()
+  for _ in range(10):
+    tables[1].exchange({"record 7": {"i": 7}})
+  assert time.monotonic() - began < 2.0
+  assert values(tables[0].read()) == written
+
+
+def test_ages_are_by_the_keepers_clock(tables, monkeypatch):
+  for table in tables:
+    table.read()  # connects, which takes the time
+  monkeypatch.setattr(time, "time", lambda: 0.0)  # this process's clock is wrong
+  began = time.monotonic()
+  first = tables[0].exchange({"a": {}})["a"].age
+  tables[1].put({"b": {}})
+  harness.wait_until(lambda: tables[1].read()["b"].age > 0.3, 10)
+  ages = {name: record.age for name, record in tables[1].read().items()}
+  assert 0.0 <= first < 0.5
+  assert 0.3 < ages["b"] <= ages["a"] < time.monotonic() - began + 0.01
+  again = tables[0].exchange({"a": {}})
+  assert 0.0 <= again["a"].age < 0.3 < again["b"].age
+
+
+def test_what_it_writes_itself_is_not_older_than_the_run(tables):
+  for _ in range(20):
+    assert tables[0].exchange({"a": {}})["a"].age < 0.3
+
+
+def test_the_records_stay_when_the_containers_of_jobs_are_cleared(ps, tables):
+  _, tasks = ps
+  tables[0].put({"a": {}})
+  containers.clear("", tasks)
+  containers.clear("jobs/a", tasks)
+  assert list(tables[0].read()) == ["a"]
+
+
+def test_twenty_writers_in_two_processes_lose_nothing(ps, tables, start):
+  jobs, _ = ps
+  writers = [start("worker %d" % i, state_tasks.write, jobs, i, 10, 10) for i in range(2)]
+  for writer in writers:
+    writer.wait_for("written")
+    assert writer.wait() == 0, writer.output
+  assert values(tables[0].read()) == {
+      "%d/%d/%d" % (w, t, i): {"i": i} for w in range(2) for t in range(10) for i in range(10)}
+
+
+def test_one_table_serves_many_threads(tables):
+  threads = [threading.Thread(target=tables[0].put, args=({"%d" % i: {}},)) for i in range(10)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert sorted(tables[0].read()) == ["%d" % i for i in range(10)]
+
+
+def test_a_keeper_that_is_not_there_is_named(ps):
+  _, tasks = ps
+  keeper = Task("ps", 0, harness.addresses(1)[0])
+  table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], keeper, limit=5.0)
+  began = time.monotonic()
+  for call in (table.read, lambda: table.put({"a": {}}), lambda: table.exchange({"a": {}})):
+    with pytest.raises(control.ControlError) as raised:
+      call()
+    assert str(raised.value) == (
+        "/job:ps/task:0 at %s keeps the control records and is not there: refused (nothing listens "
+        "on that port)" % keeper.address)
+  assert time.monotonic() - began < 2.0
+  table.close()
+
+
+def test_a_silent_keeper_costs_the_limit(ps):
+  _, tasks = ps
+  with strangers.silent() as address:
+    table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], Task("ps", 0, address), 0.4)
+    began = time.monotonic()
+    with pytest.raises(control.ControlError, match="is not there: silent"):
+      table.read()
+    assert 0.4 <= time.monotonic() - began < 1.4
+
+
+def test_a_keeper_that_stands_still_or_dies_and_comes_back(start):
+  jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+  keeper = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  keeper.wait_for("up")
+  worker = start("worker", state_tasks.lose_keeper, jobs, keeper.pid)
+  worker.wait_for("killed again")
+  start("ps", cluster_tasks.serve, jobs, "ps", 0).wait_for("up")
+  assert worker.wait() == 0, worker.output
+  said = []
+  for line in worker.lines:
+    for what in ("first", "stopped again", "stopped", "goes on", "records", "killed again", "killed",
+                 "later"):
+      if line.startswith(what + " "):
+        seconds, result = line[len(what) + 1:].split(" ", 1)
+        said.append((what, float(seconds), result))
+        break
+  calls = dict((what, (seconds, result)) for what, seconds, result in said)
+  prefix = "ControlError: /job:ps/task:0 at %s " % jobs["ps"][0]
+  assert calls["first"][1] == "ok"
+  for what in ("stopped", "stopped again", "killed", "killed again"):
+    assert calls[what][1].startswith(prefix), calls[what]
+    assert calls[what][0] < 0.8 + 0.5 + 0.2 + 0.5  # the limit, what `_run` adds, and time to spare
+  assert calls["stopped"][0] >= 0.8
+  assert calls["goes on"][1] == "ok"
+  assert [result for what, _, result in said if what == "records"][0] in (
+      "['a', 'b', 'c']", "['a', 'c']")  # what was asked for while it stood still may be done later
+  assert calls["later"][1] == "ok"
+  assert said[-1][2] == "['e']"  # a new process, whose records are its own
+
+
+def test_a_name_is_known_by_eight_bytes_of_its_hash():
+  graph_ops = control._build("/job:ps/task:0")
+  feed = control._encode(graph_ops, {"b": {"x": 1}, "a": {}})
+  # The first sixteen digits of `printf a | sha256sum`, and of b.
+  assert feed[graph_ops.keys].tolist() == [
+      int(np.uint64(0xca978112ca1bbdca).astype(np.int64)), 0x3e23e8160039594a]
+  assert feed[graph_ops.values] == ['["a", {}]', '["b", {"x": 1}]']

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+
+from tests import harness, server_tasks
+from tf1ps.cluster import probe
+from tf1ps.cluster.view import Task
+from tf1ps.state import control, ending, membership, run
+
+PS_0 = "/job:ps/task:0"
+RUN = run.RunRecord(id="r", initialised=True, ended=False, failed=False, jobs={}, signature=[],
+                    writes=1)
+
+
+class Job:
+  """A job of two ps and two workers: its servers are processes, the rest is done from here."""
+
+  def __init__(self, start):
+    self._start = start
+    self._beats = []
+    self.jobs = {"ps": harness.addresses(2), "worker": harness.addresses(2)}
+    self.ps = [Task("ps", i, address) for i, address in enumerate(self.jobs["ps"])]
+
+  def serve(self, job="ps", index=0, linger=0.0, **options):
+    """Starts a server of ours that joins."""
+    task = self._start(
+        "%s %d" % (job, index), server_tasks.join, self.jobs, job, index, options, linger)
+    task.wait_for("joins")
+    return task
+
+  def _table(self, index=0):
+    address = "grpc://" + self.ps[index].address
+    return control.ControlTable(address, self.ps[index], self.ps[index])
+
+  def records(self):
+    """The records that ps 0 keeps."""
+    table = self._table()
+    records = table.read()
+    table.close()
+    return records
+
+  def mark_run(self, index=0, container="", **fields):
+    """Writes the run onto a ps, as the chief does."""
+    table = self._table(index)
+    run.write(table, container, RUN._replace(**fields))
+    table.close()
+
+  def worker(self, index, lost_after, role="worker"):
+    """A worker's heartbeat, which goes on until it is stopped."""
+    beat = membership.Heartbeat(
+        self._table(), Task("worker", index, "a:1"), role, "", lost_after)
+    beat.beat()
+    beat.start()
+    self._beats.append(beat)
+    return beat
+
+  def report(self, index, state, reason="", role="worker"):
+    """A worker that reports its end and leaves."""
+    beat = membership.Heartbeat(self._table(), Task("worker", index, "a:1"), role, "", 30.0)
+    assert beat.report(state, reason)
+    beat.stop()
+
+  def close(self):
+    for beat in self._beats:  # side by side, as each waits for what a dead ps does not answer
+      threading.Thread(target=beat.stop, daemon=True).start()
+
+
+@pytest.fixture
+def job(start):
+  job = Job(start)
+  yield job
+  job.close()
+
+
+def let_pass(seconds):
+  """Waits for the time alone: what is tested is that nothing comes of it."""
+  began = time.monotonic()
+  harness.wait_until(lambda: time.monotonic() - began > seconds)
+
+
+def test_a_ps_that_is_released_lingers_and_leaves(job):
+  ps = job.serve(linger=ending.LINGER)
+  job.mark_run()
+  began = time.monotonic()
+  job.mark_run(ended=True)
+  let_pass(0.8)
+  job.report(0, membership.DONE)  # nobody's last call breaks
+  assert probe.probe(job.ps[0]).is_up
+  assert ps.wait(10) == 0
+  assert ending.LINGER <= time.monotonic() - began < ending.LINGER + 2.0
+  assert ps.lines[-1] == "ended: the chief released this task: the job has ended"
+
+
+def test_each_ps_is_released_by_its_own_record(job):
+  servers = [job.serve(index=i, start_timeout=60.0) for i in range(2)]
+  job.mark_run(1, ended=True)
+  assert servers[1].wait(10) == 0
+  assert servers[0].is_running
+  job.mark_run(0, ended=True)
+  assert servers[0].wait(10) == 0
+
+
+def test_only_the_run_in_its_own_container_releases_it(job):
+  ps = job.serve(container="jobs/a")
+  for container in ("", "jobs", "jobs/b"):
+    job.mark_run(container=container, ended=True)
+  let_pass(0.6)  # two looks
+  assert ps.is_running
+  job.mark_run(container="jobs/a", ended=True)
+  assert ps.wait(10) == 0
+
+
+def test_it_tells_its_cluster_and_beats(job):
+  job.serve(container="jobs/a")
+  harness.wait_until(lambda: len(job.records()) == 2)
+  records = job.records()
+  assert records[ending.CLUSTER].value == {
+      name: {"0": tasks[0], "1": tasks[1]} for name, tasks in job.jobs.items()}
+  member, = membership.members_of(records, "jobs/a")
+  assert (member.name, member.role, member.state) == (PS_0, "ps", "serving")
+
+
+def test_without_a_worker_it_leaves_at_its_start_limit(job):
+  servers = [job.serve(start_timeout=1.0), job.serve("worker", 1, start_timeout=1.0)]
+  assert servers[0].wait(10) == 1
+  assert servers[0].lines[-1] == "lost: no worker came within 1 s (--start_timeout)"
+  # A worker that only serves is none to wait for; and it has the same limit.
+  assert servers[1].wait(10) == 1
+
+
+def test_it_leaves_when_all_workers_are_lost(job):
+  ps = job.serve(lost_after=1.0)
+  workers = [job.worker(i, 1.0) for i in range(2)]
+  workers[1].set(global_step=7)
+  let_pass(1.5)
+  assert ps.is_running
+  began = time.monotonic()
+  for worker in workers:
+    worker.stop()
+  assert ps.wait(15) == 1
+  assert 1.8 < time.monotonic() - began < 5.0  # until they are lost, and once more for their return
+  said = ps.lines[-1].split("; ")
+  assert said[0].startswith("lost: no worker is left: /job:worker/task:0 lost, silent for ")
+  assert said[0].endswith(" s at step -1")
+  assert said[1].startswith("/job:worker/task:1 lost") and said[1].endswith(" s at step 7")
+
+
+def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
+  ps = job.serve(lost_after=0.8)
+  job.report(0, membership.DONE)
+  job.report(1, membership.FAILED, "ValueError: no")
+  assert ps.wait(10) == 1
+  assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:0 done; "
+                          "/job:worker/task:1 failed (ValueError: no)")
+
+
+def test_a_chief_that_failed_may_come_back(job):
+  ps = job.serve(lost_after=2.0)
+  job.report(0, membership.FAILED, "killed", role="chief")
+  let_pass(1.0)
+  again = job.worker(0, 2.0, role="chief")
+  assert again.previous.state == membership.FAILED
+  let_pass(1.5)
+  assert ps.is_running
+  job.mark_run(ended=True)
+  assert ps.wait(10) == 0
+
+
+def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
+  servers = [job.serve(index=i, lost_after=1.0) for i in range(2)]
+  job.report(0, membership.STARTING)
+  harness.wait_until(lambda: len(membership.members_of(job.records(), "")) == 3)
+  servers[0].kill()
+  began = time.monotonic()
+  assert servers[1].wait(15) == 1
+  assert 0.7 < time.monotonic() - began < 4.0
+  assert servers[1].lines[-1] == (
+      "lost: %s, which keeps the heartbeats, has not answered for 1 s: refused (nothing listens on "
+      "that port)" % PS_0)
+
+
+def test_another_ps_waits_for_the_one_with_the_heartbeats(job):
+  second = job.serve(index=1, lost_after=0.5, start_timeout=1.6)
+  assert second.wait(15) == 1
+  assert second.lines[-1].startswith(
+      "lost: %s, which keeps the heartbeats, has not answered for 2 s: refused" % PS_0)
+
+
+def test_a_standing_ps_stays_whatever_comes(job):
+  ps = job.serve(standing=True, lost_after=0.5, start_timeout=0.5)
+  job.mark_run(ended=True)
+  job.mark_run(container="jobs/a", ended=True, failed=True)
+  job.report(0, membership.FAILED, "x")
+  let_pass(1.5)
+  assert ps.is_running
+  assert ending.CLUSTER in job.records()
+  ps.signal(signal.SIGTERM)
+  assert ps.wait(10) == 0
+
+
+def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
+  job.serve(standing=True)
+  job.mark_run(ended=True, failed=True)
+  job.report(0, membership.FAILED, "of an earlier job")
+  harness.wait_until(lambda: membership.members_of(job.records(), "")[-1].age > 0.3)
+  worker = job.serve("worker", 1, lost_after=0.8)
+  let_pass(1.6)
+  assert worker.is_running
+  job.mark_run(id="s")
+  job.mark_run(id="s", ended=True)
+  assert worker.wait(10) == 0
+  assert worker.lines[-1] == "ended: the chief released this task: the job has ended"

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from tests import cluster_tasks, harness, state_tasks
+from tf1ps.cluster.view import Task
+from tf1ps.compat import worker_service
+from tf1ps.state import containers, control, membership
+
+
+@pytest.fixture(scope="module")
+def ps(forks):
+  """A ps, on whose own master all tables of this file's process work."""
+  jobs = {"ps": harness.addresses(1)}
+  server = forks.start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  server.wait_for("up")
+  yield Task("ps", 0, jobs["ps"][0])
+  server.kill()
+
+
+@pytest.fixture
+def beats(ps):
+  """Makes heartbeats on a keeper without records; stops them."""
+  worker_service.cleanup_all(ps.address, [containers.CONTROL], 5.0)
+  made = []
+
+  def make(job, index, role="worker", container="", lost_after=30.0, **kwargs):
+    table = control.ControlTable("grpc://" + ps.address, ps, ps)
+    made.append(membership.Heartbeat(
+        table, Task(job, index, "a:1"), role, container, lost_after, **kwargs))
+    return made[-1]
+
+  yield make
+  for heartbeat in made:
+    heartbeat.stop()
+
+
+def test_others_see_what_a_task_says_of_itself(beats):
+  chief, worker = beats("worker", 0, "chief"), beats("worker", 1)
+  assert worker.members() == [] and worker.silence is None
+  chief.beat()
+  chief.set(run="r", state=membership.TRAINING, step=3, global_step=7, examples=96)
+  chief.beat()
+  worker.beat()
+  seen = worker.members()
+  assert 0.0 <= seen[0].age < 1.0 and 0.0 <= worker.silence < 1.0
+  assert [member._replace(age=0.0) for member in seen] == [
+      membership.Member("worker", 0, "chief", socket.gethostname(), os.getpid(), "r", "training", 3,
+                        7, 96, "", 0.0),
+      membership.Member("worker", 1, "worker", socket.gethostname(), os.getpid(), "", "starting", 0,
+                        -1, 0, "", 0.0)]
+  assert seen[0].name == "/job:worker/task:0"
+  assert not seen[0].has_ended and not worker.is_lost(seen[0])
+  assert (chief.get("step"), worker.get("step")) == (3, 0)
+
+
+def test_members_are_sorted_and_those_of_one_container(beats):
+  for job, index, container in [("worker", 10, "a"), ("worker", 2, "a"), ("ps", 0, "a"),
+                                ("worker", 0, ""), ("worker", 1, "a/b"), ("chief", 0, "a")]:
+    beats(job, index, container=container).beat()
+  watcher = beats("worker", 11, container="a")
+  watcher.beat()
+  assert [m.name for m in watcher.members()] == [
+      "/job:chief/task:0", "/job:ps/task:0", "/job:worker/task:2", "/job:worker/task:10",
+      "/job:worker/task:11"]
+
+
+def test_ages_grow_between_beats(beats):
+  heartbeat = beats("worker", 0)
+  heartbeat.beat()
+  harness.wait_until(lambda: heartbeat.members()[0].age > 0.2, 10)
+  assert heartbeat.silence > 0.2
+  heartbeat.beat()
+  assert heartbeat.members()[0].age < 0.2 and heartbeat.silence < 0.2
+
+
+def test_what_an_earlier_process_of_this_task_said_is_kept(beats):
+  first = beats("worker", 1)
+  first.set(run="r", examples=64)
+  first.beat()
+  assert first.previous is None
+  beats("worker", 2).beat()
+  second = beats("worker", 1)
+  assert second.previous is None
+  second.set(examples=1)
+  second.beat()
+  second.beat()
+  assert (second.previous.run, second.previous.examples) == ("r", 64)
+  assert second.previous.age < 5.0
+  assert beats("worker", 1, container="other").previous is None
+
+
+def test_it_beats_by_itself(beats):
+  times, three = [], threading.Event()
+
+  def note(records):
+    times.append((time.monotonic(), sorted(records)))
+    if len(times) == 3:
+      three.set()
+
+  heartbeat = beats("worker", 0, lost_after=1.0, on_records=note)
+  heartbeat.start()
+  heartbeat.start()
+  assert three.wait(10)
+  assert 0.39 < times[2][0] - times[0][0] < 2.0
+  assert times[2][1] == ["member::worker:0"]
+  heartbeat.stop()
+  assert not heartbeat._thread.is_alive()
+  count = len(times)
+  heartbeat.stop()
+  assert len(times) == count
+
+
+@pytest.mark.parametrize("lost_after, seconds", [(30.0, 1.0), (5.0, 1.0), (2.0, 0.4)])
+def test_it_beats_once_a_second_and_five_times_before_it_counts_as_lost(beats, lost_after, seconds):
+  assert beats("worker", 0, lost_after=lost_after)._every == seconds
+
+
+def test_the_end_is_reported(beats):
+  one, watcher = beats("worker", 0), beats("worker", 1)
+  one.beat()
+  assert one.report(membership.FAILED, "NaN loss") is True
+  watcher.beat()
+  member = watcher.members()[0]
+  assert (member.state, member.reason, member.has_ended) == ("failed", "NaN loss", True)
+  assert one.report(membership.DONE, "") is True
+  watcher.beat()
+  assert (watcher.members()[0].state, watcher.members()[0].reason) == ("done", "")
+
+
+def test_a_report_that_nobody_hears(caplog):
+  keeper = Task("ps", 0, harness.addresses(1)[0])
+  heartbeat = membership.Heartbeat(
+      control.ControlTable("grpc://" + keeper.address, keeper, keeper), keeper, "ps", "", 30.0)
+  began = time.monotonic()
+  assert heartbeat.report(membership.DONE, "all done", limit=0.5) is False
+  assert 0.5 <= time.monotonic() - began < 1.5
+  assert heartbeat.silence is None and heartbeat.members() == []
+  assert caplog.messages[0].startswith("nobody heard that this task is done (all done): /job:ps/task")
+
+
+def lost(heartbeat):
+  return [member.index for member in heartbeat.members() if heartbeat.is_lost(member)]
+
+
+def test_who_has_ended_is_not_lost(beats):
+  done, silent = beats("worker", 0), beats("worker", 1)
+  for heartbeat in (done, silent):
+    heartbeat.beat()
+  done.report(membership.DONE, "")
+  watcher = beats("worker", 2, lost_after=0.4)
+  watcher.beat()
+  assert lost(watcher) == []  # it has only begun to look
+  harness.wait_until(lambda: watcher.beat() or lost(watcher), 10)
+  assert lost(watcher) == [1]
+  silent.beat()
+  watcher.beat()
+  assert lost(watcher) == []
+
+
+@pytest.fixture
+def members(start):
+  """Starts a ps and workers that beat; returns (ps, workers) once all know each other."""
+  def start_all(count, lost_after):
+    jobs = {"ps": harness.addresses(1), "worker": harness.addresses(count)}
+    keeper = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+    keeper.wait_for("up")
+    workers = [start("worker %d" % i, state_tasks.member, jobs, i, lost_after)
+               for i in range(count)]
+    for worker in workers:
+      worker.wait_for("known %s lost []" % list(range(count)))
+    return keeper, workers
+
+  return start_all
+
+
+def let_pass(seconds):
+  """Waits for the time alone: what is tested is that nothing comes of it."""
+  began = time.monotonic()
+  harness.wait_until(lambda: time.monotonic() - began > seconds)
+
+
+def sayings(worker):
+  return [line for line in worker.lines if line.startswith("known")]
+
+
+def test_a_silent_member_is_lost_until_it_comes_back(members):
+  _, workers = members(3, 1.5)
+  workers[1].signal(signal.SIGSTOP)
+  began = time.monotonic()
+  for i in (0, 2):
+    workers[i].wait_for("known [0, 1, 2] lost [1]", 10)
+  assert 1.2 < time.monotonic() - began < 4.0
+  before = len(sayings(workers[1]))
+  workers[1].signal(signal.SIGCONT)
+  for i in (0, 2):
+    harness.wait_until(lambda: sayings(workers[i])[-1] == "known [0, 1, 2] lost []", 10)
+  # Who was held up itself gives the others time before it calls anyone lost.
+  assert all("lost []" in line for line in sayings(workers[1])[before:])
+
+
+def test_nobody_is_lost_when_the_keeper_stood_still(members):
+  keeper, workers = members(2, 1.5)
+  let_pass(1.5)  # they have watched for long enough to call somebody lost
+  keeper.signal(signal.SIGSTOP)
+  let_pass(2.0)
+  keeper.signal(signal.SIGCONT)
+  for worker in workers:
+    worker.wait_for("no answer", 10)
+    harness.wait_until(lambda: "no answer" not in sayings(worker)[-1], 10)
+    assert all("lost []" in line for line in sayings(worker))
+  workers[1].kill()
+  workers[0].wait_for("lost [1]", 15)  # and then who really is

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import cluster_tasks, harness
+from tf1ps.cluster.view import Task
+from tf1ps.state import control, run
+
+RECORD = run.RunRecord(
+    id="0123456789abcdef", initialised=True, ended=False, failed=False,
+    jobs={"ps": {"0": "a:1"}, "worker": {"1": "b:2"}},
+    signature=[["w", [3, 4], "float32", "/job:ps/task:0", "resource"]], writes=2)
+
+
+@pytest.fixture(scope="module")
+def table(forks):
+  jobs = {"ps": harness.addresses(1)}
+  server = forks.start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  server.wait_for("up")
+  task = Task("ps", 0, jobs["ps"][0])
+  table = control.ControlTable("grpc://" + task.address, task, task)
+  yield table
+  table.close()
+  server.kill()
+
+
+def test_what_is_written_is_found_in_its_container(table):
+  assert run.find(table.read(), "") is None
+  run.write(table, "", RECORD)
+  run.write(table, "jobs/a", RECORD._replace(ended=True, failed=True))
+  records = table.read()
+  assert run.find(records, "") == RECORD
+  assert run.find(records, "jobs/a") == RECORD._replace(ended=True, failed=True)
+  assert run.find(records, "jobs") is None
+  run.write(table, "", RECORD._replace(writes=3))
+  assert run.find(table.read(), "").writes == 3
+
+
+def test_a_record_from_before_some_time_is_left_out(table):
+  run.write(table, "old", RECORD)
+  harness.wait_until(lambda: run.find(table.read(), "old", max_age=0.2) is None, 10)
+  assert run.find(table.read(), "old", max_age=60.0) == RECORD
+  assert run.find(table.read(), "old") == RECORD
+
+
+def test_each_id_is_new():
+  ids = {run.new_id() for _ in range(100)}
+  assert len(ids) == 100 and all(len(i) == 16 and int(i, 16) >= 0 for i in ids)
+
+
+def test_the_file_says_what_was_written(tmp_path):
+  before = time.time()
+  file = run.RunFile(str(tmp_path / "new" / "directory"))
+  assert file.read() is None
+  file.write("r", run.RUNNING, np.int64(12))
+  status = run.RunFile(str(tmp_path / "new" / "directory")).read()
+  assert status[:3] == ("r", "running", 12) and before <= status.time <= time.time()
+  file.write("r", run.ENDED, 13)
+  assert file.read()[:3] == ("r", "ended", 13)
+  assert os.listdir(str(tmp_path / "new" / "directory")) == ["tf1ps-run.json"]
+
+
+def test_a_reader_finds_the_old_status_or_the_new_one(tmp_path):
+  file, stop, found = run.RunFile(str(tmp_path)), threading.Event(), []
+  file.write("r", run.RUNNING, 0)
+
+  def read():
+    while not stop.is_set():
+      found.append(file.read())
+
+  reader = threading.Thread(target=read)
+  reader.start()
+  for step in range(200):
+    file.write("r", run.RUNNING, step)
+  stop.set()
+  reader.join()
+  assert len(found) > 10 and None not in found
+  assert [status.global_step for status in found] == sorted(s.global_step for s in found)
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{", b"null", b"[]", b"{}", b"\xff\xfe", b'{"run": "r"}', b'"r"',
+    json.dumps({"run": "r", "state": "running", "global_step": 1, "time": 0.0, "more": 1}).encode(),
+])
+def test_a_file_that_cannot_be_read_is_none(tmp_path, content):
+  (tmp_path / run.RunFile.NAME).write_bytes(content)
+  file = run.RunFile(str(tmp_path))
+  assert file.read() is None
+  file.write("r", run.RUNNING, 1)
+  assert file.read().run == "r"
+
+
+def test_a_directory_in_the_files_place_is_none(tmp_path):
+  (tmp_path / run.RunFile.NAME).mkdir()
+  assert run.RunFile(str(tmp_path)).read() is None
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(tf.errors.OpError):
+    run.RunFile(str(tmp_path / "file" / "directory")).write("r", run.RUNNING, 1)

@@ -1,0 +1,43 @@
+"""A job whose chief is this process, for tests that need its records and no other process.
+
+There is no ps: the chief keeps the variables and the records. Of the other two workers there is only
+what a test has them say.
+"""
+from __future__ import annotations
+
+import atexit
+
+import tf1ps
+from tests import harness
+from tf1ps.cluster import server as server_lib
+from tf1ps.state import control, membership
+
+_servers = []
+
+
+def record(container, lost_after=1.0):
+  """The record of this process's server, for a job in a container of its own."""
+  if not _servers:  # a process has one, and cannot stop it
+    _servers.append(tf1ps.Server(
+      {"worker": harness.addresses(3)}, job_name="worker", task_index=0))
+    atexit.register(_servers.clear)  # 1.15's destructor needs what the end of Python takes away
+  return server_lib.record_of(_servers[0].target)._replace(
+    container=container, lost_after=lost_after)
+
+
+def table(of):
+  """The control records that the chief keeps."""
+  return control.ControlTable(of.target, of.cluster.task, of.cluster.control_task)
+
+
+class Worker(object):
+  """One of the other workers, as far as its heartbeat tells of it."""
+
+  def __init__(self, of, index):
+    self._heartbeat = membership.Heartbeat(
+      table(of), of.cluster.find("worker", index), "worker", of.container, of.lost_after)
+
+  def say(self, **fields):
+    """Beats once, with these fields: run, state, step, global_step, examples, reason."""
+    self._heartbeat.set(**fields)
+    self._heartbeat.beat()

@@ -1,0 +1,107 @@
+"""Jobs of tf1ps-ps and tf1ps-worker: when they stop, what they count, how they fail."""
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests import harness
+from tests.training.job import Job, codes, find, last_line
+
+LAST = r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples, [\d.]+ s, (.*), exit code (\d)"
+
+
+def test_three_workers_stop_together(start):
+  job = Job(start, num_ps=2, num_workers=3, flags=["--steps=300", "--container=line/a"])
+  ps = [job.ps(index, "--container=line/a") for index in range(2)]
+  workers = [job.worker(index) for index in range(3)]
+  assert codes(*workers, *ps) == [0] * 5
+  (reached,) = find(workers[0], r"global step (\d+) in ")
+  assert 300 <= reached < 303
+  ends = [last_line(worker, LAST) for worker in workers]
+  assert sum(end[0] for end in ends) == reached
+  assert [end[1] for end in ends] == [32 * end[0] for end in ends]
+  assert [end[2:] for end in ends] == [["reached --steps=300", 0]] * 3
+  shares = find(workers[0], r"examples by worker: worker 0: (\d+), worker 1: (\d+), worker 2: (\d+)")
+  assert shares == [end[1] for end in ends]
+  assert find(workers[0], r"at step (\d+) \((\d+) examples") == [reached, 400]
+  for index, task in enumerate(ps):
+    last_line(task, r"ps %d: the chief released this task: the job has ended, [\d.]+ s, exit code 0"
+              % index)
+
+
+def test_steps_are_of_the_job_however_often_it_is_started(start, tmp_path):
+  found = []
+  for steps in (100, 100, 150):
+    job = Job(start, num_workers=1, flags=["--checkpoint_dir=%s" % tmp_path, "--steps=%d" % steps])
+    job.ps()
+    chief = job.worker()
+    assert chief.wait() == 0, chief.output
+    own, examples, reason, _ = last_line(chief, LAST)
+    assert reason == "reached --steps=%d" % steps and examples == 32 * own
+    found.append((own, find(chief, r"global step (\d+) in ")[0],
+                  float(find(chief, r"test loss ([\d.]+) at")[0])))
+  assert [(own, step) for own, step, _ in found] == [(100, 100), (0, 100), (50, 150)]
+  losses = [loss for _, _, loss in found]
+  assert losses[0] == losses[1] > losses[2]
+
+
+@pytest.mark.parametrize("flags, steps, examples, reason", [
+  # A worker's part, in whole batches.
+  (["--examples=641"], [11, 10], [352, 320], "trained on its part of --examples=641"),
+  # 200 of 400 records for each, twice: twelve batches and a half.
+  (["--epochs=2", "--variables=ref"], [13, 13], [400, 400], "went through its data --epochs=2 times"),
+])
+def test_examples_and_epochs_are_counted_over_all_workers(start, flags, steps, examples, reason):
+  job = Job(start, flags=flags)
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0, 0, 0]
+  ends = [last_line(worker, LAST) for worker in workers]
+  assert [end[0] for end in ends] == steps
+  assert [end[1] for end in ends] == examples
+  assert [end[2] for end in ends] == [reason, reason]
+  assert find(workers[0], r"global step (\d+) in ") == [sum(steps)]
+
+
+def test_a_worker_that_comes_back_counts_on(start):
+  job = Job(start, flags=["--examples=1280", "--lost_after=10"])
+  ps, chief, worker = job.ps(), job.worker(0), job.worker(1, "--block_at=12", "--slow_index=1")
+  worker.wait_for("holds step 12")
+  began = time.monotonic()
+  harness.wait_until(lambda: time.monotonic() - began > 2.0)  # a beat has told of eleven batches
+  worker.kill()
+  again = job.worker(1)
+  assert codes(again, chief, ps) == [0, 0, 0]
+  assert last_line(again, LAST)[:2] == [9, 640]
+  assert find(chief, r"worker 0: (\d+), worker 1: (\d+)") == [640, 640]
+  assert find(chief, r"global step (\d+) in ") == [20 + 11 + 9]
+
+
+def test_a_loss_that_is_no_number_is_named_with_its_step(start):
+  job = Job(start, num_workers=1, flags=["--steps=1000", "--nan_at=20"])
+  ps, chief = job.ps(), job.worker()
+  assert codes(chief, ps) == [1, 1]
+  last_line(chief, r"worker 0 \(chief\): NanLossError: the loss is NaN at global step 20 \(step 20 of "
+            r"this worker\): lower --learning_rate, or look at the data, exit code 1")
+  last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
+
+
+def test_an_evaluation_that_fails_fails_the_job(start):
+  job = Job(start, flags=["--steps=20", "--fail_in=eval"])
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [1, 0, 1]
+  assert "ValueError: no data today" in workers[0].lines[-1]
+  last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
+
+
+@pytest.mark.parametrize("num_workers, flags, text", [
+  (1, ["--steps=100", "--fail_in=step"], "ValueError: a bad record"),
+  (1, ["--steps=100", "--fail_in=input"], "ValueError: no data today"),
+  (2, ["--examples=1"], "ValueError: --examples=1 is less than one for each of the 2 workers")])
+def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start, num_workers, flags, text):
+  job = Job(start, num_workers=num_workers, flags=flags)
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [1] * num_workers + [1]
+  for worker in workers:
+    assert text in worker.lines[-1] and worker.lines[-1].endswith("exit code 1"), worker.output
+  assert "no worker is left: /job:worker/task:0 failed" in ps.lines[-1]
