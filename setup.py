@@ -28,7 +28,7 @@ setup(
         "tqdm",  # the progress line on a terminal
     ],
     extras_require={
-        "test": ["pytest>=7", "pytest-timeout>=2.1"],
+        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5"],
         "lint": ["ruff==0.17.5"],
     },
     # An installed package called "examples" would belong to everybody: it gets a name of its own.

@@ -30,6 +30,8 @@ def join(jobs, job, index, options, linger=ending.LINGER):
   except server_lib.JobLostError as error:
     say("lost:", error)
     return 1
+  finally:
+    assert signal.getsignal(signal.SIGINT) is stock
   say("ended:", server.end_reason)
   return 0
 

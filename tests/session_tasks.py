@@ -13,7 +13,7 @@ from tests.cluster_tasks import say
 from tf1ps.cluster import session as session_lib
 
 KINDS = {"stock": tf.Session, "ours": session_lib.BoundedSession}
-PATIENCE = 0.8  # seconds after which a call that does not return counts as hanging
+PATIENCE = 1.0  # seconds after which a call that does not return counts as hanging
 
 
 def end_of(function, patience=PATIENCE):
@@ -46,14 +46,15 @@ def lose_ps(kind, jobs, ps_pid, number):
   """A worker that signals its ps, and then runs, leaves and closes."""
   server = tf.train.Server(tf.train.ClusterSpec(jobs), "worker", 0)
   graph, initialise, count = counter_on_ps()
-  session = KINDS[kind](server.target, graph, **({} if kind == "stock" else {"close_limit": 0.5}))
+  session = KINDS[kind](server.target, graph, **({} if kind == "stock" else {"close_limit": 1.0}))
   session.run(initialise)
   say("counted", session.run(count))
   harness.signal_process(ps_pid, number)
   if kind == "ours" and number == signal.SIGSTOP:
     threading.Timer(0.3, session.abort, [lambda: KeyError("gone")]).start()
-  for call in (lambda: session.run(count), session.close, lambda: session.run(count)):
-    say("ended:", *end_of(call))
+  say("ended:", *end_of(lambda: session.run(count)))
+  say("ended:", *end_of(session.close, PATIENCE if kind == "stock" else 5.0))
+  say("ended:", *end_of(lambda: session.run(count)))
 
 
 class EmptyQueue:

@@ -49,7 +49,7 @@ def lose_keeper(jobs, ps_pid):
       result = "ok" if result is None else sorted(result)
     except control.ControlError as error:
       result = "ControlError: %s" % error
-    say(what, "%.2f" % (time.monotonic() - began), result)
+    say("call: %s: %.2f: %s" % (what, time.monotonic() - began, result))
     return result == "ok"
 
   call("first", table.put, {"a": {}})
@@ -63,7 +63,7 @@ def lose_keeper(jobs, ps_pid):
   call("killed", table.put, {"d": {}})
   call("killed again", table.read)
   harness.wait_until(lambda: call("later", table.put, {"e": {}}))
-  call("records", table.read)
+  call("records of the next", table.read)
   table.close()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 
@@ -75,8 +76,9 @@ def test_a_program_whose_import_fails_is_told_by_file_and_line(start, tmp_path):
   program = write(tmp_path, "ends.py", "import sys\nsys.exit(0)\n")
   code, lines = run(start, "tf1ps-predict", program)
   assert code == 1
-  assert lines[-1].startswith("tf1ps-predict: %s/ends.py cannot be imported (%s/ends.py:2): it ends "
-                              "Python while it is imported" % (tmp_path, tmp_path))
+  assert lines[-1].startswith(
+    "tf1ps-predict: %s/ends.py cannot be imported (%s/ends.py:2): it ends Python while it is "
+    "imported" % (tmp_path, tmp_path))
 
 
 def test_a_program_without_a_model(start, tmp_path):
@@ -110,6 +112,16 @@ def test_flags_of_the_program_stand_beside_ours(start, tmp_path, argv):
     assert json.loads(lines[1]) == {"greeting": "a b, c", "steps": 7, "batch_size": 32}
 
 
+def test_ctrl_c_before_there_is_anything_to_save(start, tmp_path):
+  program = write(tmp_path, "waits.py", (
+    "import threading\nprint('imported')\nthreading.Event().wait(60)\n"))
+  task = start("predict", commands.program_tasks.run_program, "tf1ps-predict", [program], "/")
+  task.wait_for("imported")
+  task.signal(signal.SIGINT)
+  assert task.wait(10) == 130
+  assert task.lines == ["imported", "tf1ps-predict: ended by signal 2"]
+
+
 def test_bad_values_are_refused_before_the_program_is_imported(start, tmp_path):
   program = write(tmp_path, "p.py", commands.TALKING)
   for name in commands.PROGRAMS:
@@ -126,18 +138,23 @@ def test_the_launcher_imports_a_program_only_for_its_flags(start, tmp_path):
     "imported", *refused("tf1ps-local", "there is no flag --greetin; did you mean --greeting?")[1]])
 
 
-@pytest.mark.parametrize("name", commands.PROGRAMS)
+def visible_gpus(start, name, *argv):
+  lines = commands.call(start, commands.show_environment, name, argv, "CUDA_VISIBLE_DEVICES",
+                        CUDA_VISIBLE_DEVICES="0,1")
+  return lines[-1].split("=")[1]
+
+
 @pytest.mark.parametrize("argv, seen", [
     ([], "-1"), (["--use_gpu"], "0,1"), (["--use_gpu=true"], "0,1"), (["--nouse_gpu"], "-1"),
     (["--use_gpu=false"], "-1"), (["--use_gpu=0"], "-1"), (["--use_gpu", "--nouse_gpu"], "-1")])
-def test_only_workers_see_gpus_unless_told(start, name, argv, seen):
-  if name not in ("tf1ps-ps", "tf1ps-evaluator"):
-    if argv:
-      return
-    seen = "0,1"
-  lines = commands.call(start, commands.show_environment, name, argv, "CUDA_VISIBLE_DEVICES",
-                        CUDA_VISIBLE_DEVICES="0,1")
-  assert lines[-1] == "CUDA_VISIBLE_DEVICES=" + seen
+def test_a_ps_and_an_evaluator_see_no_gpu_unless_told(start, argv, seen):
+  assert visible_gpus(start, "tf1ps-ps", *argv) == seen
+  assert visible_gpus(start, "tf1ps-evaluator", *argv) == seen
+
+
+def test_the_others_see_the_gpus_that_there_are(start):
+  for name in "tf1ps-worker", "tf1ps-predict", "tf1ps-local":
+    assert visible_gpus(start, name) == "0,1"
 
 
 @pytest.mark.parametrize("verbosity, level", [
@@ -208,7 +225,8 @@ def test_a_job_is_quiet_unless_told(files, tmp_path):
   hosts = ["--ps_hosts=" + ps_host, "--worker_hosts=" + worker_host]
   loud = files.start("tf1ps-ps", "--ps_hosts=" + other, "--worker_hosts=127.0.0.1:1",
                      "--verbosity=info", "--start_timeout=0.1")
-  trained = [("tf1ps-ps", hosts), ("tf1ps-worker", hosts + [LINE, "--steps=5", "--checkpoint_dir=c"])]
+  trained = [("tf1ps-ps", hosts),
+             ("tf1ps-worker", hosts + [LINE, "--steps=5", "--checkpoint_dir=c"])]
   used = [("tf1ps-evaluator", [LINE, "--checkpoint_dir=c", "--start_timeout=0.5"]),
           ("tf1ps-predict", [LINE, "--checkpoint_dir=c", "--output=y.csv"])]
   for commands_at_once in trained, used:

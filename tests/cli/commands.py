@@ -61,7 +61,7 @@ def show_flags(define_like, argv, names):
 
 def show_environment(name, argv, variable):
   """Runs a program, whatever comes of it; prints an environment variable."""
-  PROGRAMS[name].run(argv)
+  PROGRAMS[name].run(list(argv))
   print("%s=%s" % (variable, os.environ.get(variable)))
 
 

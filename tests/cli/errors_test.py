@@ -11,11 +11,10 @@ from tf1ps.training import program
 
 USERS = """
 import json
-import os
 import helper
 
 def fails(kind):
-  return {"itself": raises, "by a helper": helper.raises, "by Python": reads, "by tf1ps": asks}[kind]()
+  return {"itself": raises, "by Python": reads, "by tf1ps": asks}[kind]()
 
 def raises():
   raise ValueError("mine")
@@ -37,10 +36,10 @@ HELPER = "def raises():\n  raise ValueError('the helper')\n"
 def users(tmp_path, monkeypatch):
   """A program whose helper is elsewhere."""
   monkeypatch.setattr(sys, "path", list(sys.path) + [str(tmp_path / "lib")])
-  (tmp_path / "lib").mkdir()
-  (tmp_path / "lib" / "helper.py").write_text(HELPER)
-  (tmp_path / "users_program.py").write_text(USERS)
-  yield program.load_program(str(tmp_path / "users_program.py"))
+  for file, text in ("lib/helper.py", HELPER), ("program/users_program.py", USERS):
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(text)
+  yield program.load_program(str(tmp_path / "program" / "users_program.py"))
   for name in "users_program", "helper":
     del sys.modules[name]
 
@@ -52,21 +51,21 @@ def raised(function, *args):
   return caught.value
 
 
-@pytest.mark.parametrize("kind", ["itself", "by a helper", "by Python", "by tf1ps"])
-def test_what_came_through_the_users_code_shows_its_place(users, kind, caplog):
+@pytest.mark.parametrize("kind", ["itself", "by Python", "by tf1ps"])
+def test_what_came_through_the_users_code_shows_its_place(users, kind, caplog, monkeypatch):
   error = raised(users.module.fails, kind)
   assert errors.came_through(error, users)
   assert not errors.came_through(error, None)
-  logger = logging.getLogger("tf1ps")
-  logger.propagate, before = True, logger.propagate
-  try:
-    assert errors.show_traceback(error, users)
-  finally:
-    logger.propagate = before
+  monkeypatch.setattr(logging.getLogger("tf1ps"), "propagate", True)
+  assert errors.show_traceback(error, users)
   text = caplog.records[-1].getMessage()
-  assert 'File "%s", line 7, in fails' % users.module.__file__ in text
+  assert 'File "%s", line 6, in fails' % users.module.__file__ in text
   assert text.splitlines()[0] == "Traceback (most recent call last):"
   assert text.splitlines()[-1].endswith(errors.line(error))
+
+
+def test_a_model_that_the_program_only_imported_is_the_users_as_well(users):
+  assert errors.came_through(raised(users.module.helper.raises), users)
 
 
 def test_an_installed_program_is_the_users_as_well(users, monkeypatch):

@@ -22,8 +22,8 @@ from tf1ps.training import optimizers
     ("tf1ps-worker", "--lost_after=0", "0.0: must be above 0"),
     ("tf1ps-worker", "--end_timeout=-3", "-3.0: must be above 0"),
     ("tf1ps-worker", "--optimizer=adamm",
-     "adamm: value should be one of <sgd|momentum|nesterov|adam|adagrad|adadelta|rmsprop|ftrl|proximal_sgd|"
-     "proximal_adagrad>"),
+     "adamm: value should be one of <sgd|momentum|nesterov|adam|adagrad|adadelta|rmsprop|ftrl|"
+     "proximal_sgd|proximal_adagrad>"),
     ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|none>"),
     ("tf1ps-worker", "--variables=reference", "reference: value should be one of <resource|ref>"),
     ("tf1ps-worker", "--ps_strategy=random", "random: value should be one of <greedy|round_robin>"),

@@ -59,6 +59,17 @@ def test_a_ps_that_is_told_to_stop(start, number, standing):
   assert re.match(r"ps 0: %s, \d+\.\d s, exit code %d$" % (reason, code), task.lines[-1])
 
 
+def test_a_standing_ps_waits_for_nobody(start):
+  # The second one has the same limit, later, and leaves: the first one would have, too.
+  tasks = []
+  for argv in ["--standing"], []:
+    argv = argv + hosts(harness.addresses(1)[0]) + ["--start_timeout=0.5"]
+    tasks.append(start("ps", ps.run, argv))
+    tasks[-1].wait_for("serving at")
+  assert tasks[1].wait() == 1 and "no worker came" in tasks[1].lines[-1]
+  assert tasks[0].is_running
+
+
 def test_flags_of_the_program_are_known_when_it_is_named(start, tmp_path):
   argv = hosts(harness.addresses(1)[0]) + ["--start_timeout=0.1", "--greeting=hello"]
   assert commands.run(start, "tf1ps-ps", *argv) == (

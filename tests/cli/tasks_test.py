@@ -19,8 +19,8 @@ def tf_config(cluster, job, index):
 @pytest.mark.parametrize("name, program", [
     ("tf1ps-ps", []), ("tf1ps-worker", [LINE, "--steps=1"])])
 @pytest.mark.parametrize("argv, text", [
-    ([], "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, or "
-     "set TF_CONFIG"),
+    ([], "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, "
+     "or set TF_CONFIG"),
     (["--ps_hosts=a:1,b:2", "--worker_hosts=c:3,d:4"],
      "--task_index is missing: give this task's index in its job, from 0"),
     (["--ps_hosts=a:1", "--worker_hosts=c:3", "--task_index=1"],
@@ -105,8 +105,8 @@ def test_a_job_whose_chief_is_worker_0(start):
                     r"--examples=320, exit code 0$", task.lines[-1])
   assert re.match(r"global step 20 in \d+\.\d s; examples by worker: worker 0: 160, worker 1: 160$",
                   workers[0].lines[-3])
-  assert re.match(r"test error \d\.\d{4}, test loss \d+\.\d{4} at step 20 \(400 examples, \d+\.\d s\)$",
-                  workers[0].lines[-2])
+  assert re.match(r"test error \d\.\d{4}, test loss \d+\.\d{4} at step 20 \(400 examples, "
+                  r"\d+\.\d s\)$", workers[0].lines[-2])
   assert "global step" not in workers[1].output
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 
 import pytest
@@ -51,14 +52,27 @@ def test_an_error_in_the_users_model_shows_its_file_and_line(start, tmp_path, ki
   assert said is None or lines[-1] == "worker 0 (chief): %s, exit code 1" % said
 
 
+def test_ctrl_c_while_the_graph_is_built(start, tmp_path):
+  (tmp_path / "failing_model.py").write_text(
+    "import threading\n\ndef model_fn(features, labels, mode):\n  print('building')\n"
+    "  threading.Event().wait(60)\n")
+  program = commands.write(tmp_path, "failing.py", FAILING)
+  task = start("worker", worker.run, [program, "--steps=3"] + hosts())
+  task.wait_for("building")
+  task.signal(signal.SIGINT)
+  assert task.wait(10) == 130
+  assert task.lines[-1] == "worker 0 (chief): ended by signal 2, exit code 130"
+  assert "Traceback" not in task.output
+
+
 def test_an_error_of_ours_is_a_line(start):
   """The ps refuses connections, and no traceback says more than that."""
   code, lines = commands.run(
     start, "tf1ps-worker", LINE, "--steps=3", "--start_timeout=0.3", *hosts())
   assert code == 1
   assert "Traceback" not in "\n".join(lines)
-  assert re.match(r"worker 0 \(chief\): \w+Error: .*/job:ps/task:0 at 127.* refused.*, exit code 1$",
-                  lines[-1])
+  assert re.match(r"worker 0 \(chief\): \w+Error: .*/job:ps/task:0 at 127.* refused.*, "
+                  r"exit code 1$", lines[-1])
 
 
 def test_it_needs_to_know_when_the_job_ends(start):

@@ -30,8 +30,8 @@ def jobs():
 
 def complaint(jobs, task=0):
   """(How the error begins, how it ends)."""
-  return ("/job:ps/task:%d at %s answers, and yet no tensor comes from /job:worker/task:0 to it and "
-          "back (" % (task, jobs["ps"][task]),
+  return ("/job:ps/task:%d at %s answers, and yet no tensor comes from /job:worker/task:0 to it "
+          "and back (" % (task, jobs["ps"][task]),
           "). Was it started with the same cluster? It must know /job:worker/task:0 at %s."
           % jobs["worker"][0])
 

@@ -20,10 +20,19 @@ def steps_seen(task):
   return [int(step) for step in re.findall(r"progress: step (\d+)", task.output)]
 
 
+def shown(task, found, limit=harness.LIMIT):
+  """Waits until found() is true; a failure shows what the task has printed."""
+  try:
+    return harness.wait_until(found, limit)
+  except AssertionError:
+    raise AssertionError(
+      "%s within %g s only said:\n%s" % (task.name, limit, task.output)) from None
+
+
 def heard(task, text, since=0, limit=harness.LIMIT):
   """Waits for a line with this text behind the first `since` ones."""
-  return harness.wait_until(
-    lambda: next((line for line in task.lines[since:] if text in line), None), limit, repr(text))
+  return shown(
+    task, lambda: next((line for line in task.lines[since:] if text in line), None), limit)
 
 
 # It starts, or says who is missing.
@@ -94,11 +103,11 @@ def test_a_chief_that_is_killed_and_comes_back_finds_the_state(start, tmp_path):
   job = job_lib.Job(start, flags=ENDLESS + ["--checkpoint_dir=%s" % tmp_path])
   job.ps()
   chief, worker = job.worker(0), job.worker(1)
-  before = harness.wait_until(lambda: steps_seen(chief)[1:])[-1]
+  before = shown(chief, lambda: steps_seen(chief)[1:])[-1]
   chief.kill()
   again = job.worker(0)
   again.wait_for("live state")
-  after = harness.wait_until(lambda: steps_seen(again))[0]
+  after = shown(again, lambda: steps_seen(again))[0]
   assert after > before
   assert "restored" not in again.output and worker.is_running
   assert "recovered" not in worker.output
@@ -138,14 +147,16 @@ def test_workers_end_when_their_ps_stays_away(start, how):
 
 def test_a_pause_of_a_ps_is_survived(start):
   job = job_lib.Job(start, flags=ENDLESS)
-  servers, (chief, worker) = job.all("--lost_after=20")
-  before = harness.wait_until(lambda: steps_seen(chief))[-1]
-  servers[0].signal(signal.SIGSTOP)
+  patient = "--lost_after=20"
+  paused = job.ps(0, patient)
+  chief, worker = job.worker(0, patient), job.worker(1, patient)
+  before = shown(chief, lambda: steps_seen(chief))[-1]
+  paused.signal(signal.SIGSTOP)
   ps = spec.Task("ps", 0, job.jobs["ps"][0])
   assert probe.probe(ps, timeout=4.0).state == probe.SILENT  # which takes these four seconds
-  servers[0].signal(signal.SIGCONT)
+  paused.signal(signal.SIGCONT)
   count = len(steps_seen(chief))
-  after = harness.wait_until(lambda: steps_seen(chief)[count + 1:])[-1]
+  after = shown(chief, lambda: steps_seen(chief)[count + 1:])[-1]
   assert after > before
   assert "recovered" not in chief.output + worker.output
 

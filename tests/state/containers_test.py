@@ -10,7 +10,7 @@ from tf1ps.cluster.view import Task
 from tf1ps.state import containers
 
 LEGAL = ["a", "Z9", "7", ".hidden", "jobs/a", "a.b-c/d", "a-", "a/", "...", "x" * 300]
-ILLEGAL = ["my_problem_1", "_a", "a b", " a", "a ", "-a", "/a", "a:b", "é", "aé", "a\n", "\n", "a+b"]
+ILLEGAL = ["my_problem_1", "_a", "a b", " a", "a ", "-a", "/a", "a:b", "é", "aé", "a\n", "\n"]
 
 
 def accepted_by_tensorflow(name):
@@ -151,10 +151,10 @@ def test_a_task_that_is_down_is_named(ps):
 def test_a_task_that_is_silent_costs_the_timeout():
   with strangers.silent() as address:
     began = time.monotonic()
-    with pytest.raises(containers.ContainerError, match="container 'ps' of /job:ps/task:0 at .* was "
-                                                        "not cleared: DEADLINE_EXCEEDED"):
+    with pytest.raises(containers.ContainerError, match="DEADLINE_EXCEEDED") as raised:
       containers.clear("", [Task("ps", 0, address)], timeout=0.4)
     assert time.monotonic() - began < 1.4
+  assert str(raised.value).startswith("container 'ps' of /job:ps/task:0 at %s was not" % address)
 
 
 def test_an_illegal_name_clears_nothing(ps):

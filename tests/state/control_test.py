@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness, state_tasks, strangers
 from tf1ps.cluster.view import Task
@@ -71,7 +70,8 @@ def test_records_outlive_sessions_and_a_closed_table_opens_again(tables):
 
 
 def test_names_and_values_of_every_kind(tables):
-  names = ["", " ", "a b", "a\nb", "é", "名前", "\U0001f600", '"]', "member:jobs/a:worker:0", "x" * 999]
+  names = ["", " ", "a b", "a\nb", "é", "名前", "\U0001f600", '"]', "member:a/b:worker:0",
+           "x" * 999]
   written = {name: {"of": name, "größe": 1e300, "t": True} for name in names}
   tables[0].put(written)
   assert values(tables[1].read()) == written
@@ -160,7 +160,8 @@ def test_a_keeper_that_is_not_there_is_named(ps):
 def test_a_silent_keeper_costs_the_limit(ps):
   _, tasks = ps
   with strangers.silent() as address:
-    table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], Task("ps", 0, address), 0.4)
+    silent = Task("ps", 0, address)
+    table = control.ControlTable("grpc://" + tasks[1].address, tasks[1], silent, limit=0.4)
     began = time.monotonic()
     with pytest.raises(control.ControlError, match="is not there: silent"):
       table.read()
@@ -175,15 +176,8 @@ def test_a_keeper_that_stands_still_or_dies_and_comes_back(start):
   worker.wait_for("killed again")
   start("ps", cluster_tasks.serve, jobs, "ps", 0).wait_for("up")
   assert worker.wait() == 0, worker.output
-  said = []
-  for line in worker.lines:
-    for what in ("first", "stopped again", "stopped", "goes on", "records", "killed again", "killed",
-                 "later"):
-      if line.startswith(what + " "):
-        seconds, result = line[len(what) + 1:].split(" ", 1)
-        said.append((what, float(seconds), result))
-        break
-  calls = dict((what, (seconds, result)) for what, seconds, result in said)
+  said = [line.split(": ", 3)[1:] for line in worker.lines if line.startswith("call: ")]
+  calls = {what: (float(seconds), result) for what, seconds, result in said}
   prefix = "ControlError: /job:ps/task:0 at %s " % jobs["ps"][0]
   assert calls["first"][1] == "ok"
   for what in ("stopped", "stopped again", "killed", "killed again"):
@@ -191,10 +185,10 @@ def test_a_keeper_that_stands_still_or_dies_and_comes_back(start):
     assert calls[what][0] < 0.8 + 0.5 + 0.2 + 0.5  # the limit, what `_run` adds, and time to spare
   assert calls["stopped"][0] >= 0.8
   assert calls["goes on"][1] == "ok"
-  assert [result for what, _, result in said if what == "records"][0] in (
-      "['a', 'b', 'c']", "['a', 'c']")  # what was asked for while it stood still may be done later
+  # What was asked for while it stood still may be done later.
+  assert calls["records"][1] in ("['a', 'b', 'c']", "['a', 'c']")
   assert calls["later"][1] == "ok"
-  assert said[-1][2] == "['e']"  # a new process, whose records are its own
+  assert calls["records of the next"][1] == "['e']"  # a new process begins with none
 
 
 def test_a_name_is_known_by_eight_bytes_of_its_hash():

@@ -142,7 +142,7 @@ def test_a_report_that_nobody_hears(caplog):
   assert heartbeat.report(membership.DONE, "all done", limit=0.5) is False
   assert 0.5 <= time.monotonic() - began < 1.5
   assert heartbeat.silence is None and heartbeat.members() == []
-  assert caplog.messages[0].startswith("nobody heard that this task is done (all done): /job:ps/task")
+  assert caplog.messages[0].startswith("nobody heard that this task is done (all done): /job:ps/")
 
 
 def lost(heartbeat):
@@ -190,6 +190,10 @@ def sayings(worker):
   return [line for line in worker.lines if line.startswith("known")]
 
 
+def wait_for_last(worker, line):
+  harness.wait_until(lambda: sayings(worker)[-1] == line, 10)
+
+
 def test_a_silent_member_is_lost_until_it_comes_back(members):
   _, workers = members(3, 1.5)
   workers[1].signal(signal.SIGSTOP)
@@ -200,7 +204,7 @@ def test_a_silent_member_is_lost_until_it_comes_back(members):
   before = len(sayings(workers[1]))
   workers[1].signal(signal.SIGCONT)
   for i in (0, 2):
-    harness.wait_until(lambda: sayings(workers[i])[-1] == "known [0, 1, 2] lost []", 10)
+    wait_for_last(workers[i], "known [0, 1, 2] lost []")
   # Who was held up itself gives the others time before it calls anyone lost.
   assert all("lost []" in line for line in sayings(workers[1])[before:])
 
@@ -213,7 +217,7 @@ def test_nobody_is_lost_when_the_keeper_stood_still(members):
   keeper.signal(signal.SIGCONT)
   for worker in workers:
     worker.wait_for("no answer", 10)
-    harness.wait_until(lambda: "no answer" not in sayings(worker)[-1], 10)
+    wait_for_last(worker, "known [0, 1] lost []")
     assert all("lost []" in line for line in sayings(worker))
   workers[1].kill()
   workers[0].wait_for("lost [1]", 15)  # and then who really is

@@ -38,12 +38,10 @@ def model_fn(features, labels, mode):
   return training.ModelSpec(loss=tf.identity(loss, name="loss"))
 
 
-def build(cluster, model=model_fn, inputs=input_fn, optimizer="sgd", learning_rate=0.5, batch_size=4,
-          **kwargs):
-  shard = shard_lib.Shard(index=cluster.replica_index, count=cluster.num_replicas,
-                          batch_size=batch_size)
+def build(cluster, model=model_fn, inputs=input_fn, optimizer="sgd", **kwargs):
+  shard = shard_lib.Shard(index=cluster.replica_index, count=cluster.num_replicas, batch_size=4)
   return between_graph.build_replica(
-    Program("program", None, inputs, model), cluster, shard, optimizer, learning_rate, **kwargs)
+    Program("program", None, inputs, model), cluster, shard, optimizer, 0.5, **kwargs)
 
 
 def places():

@@ -72,7 +72,12 @@ def test_asked_is_true_only_after_a_question(graph, no_clock):
   local_loop.run([tracker, Do(lambda step: asked.append(tracker.asked))], 3)
   assert asked == [False] * 3  # the question at the start has answered the wish
   tracker, asked = global_step.GlobalStepTracker(), []
-  local_loop.run([tracker, Do(lambda step: (asked.append(tracker.asked), tracker.ask_within(2)))], 4)
+
+  def each(step):
+    asked.append(tracker.asked)
+    tracker.ask_within(2)
+
+  local_loop.run([tracker, Do(each)], 4)
   assert asked == [False, True, False, True]
 
 

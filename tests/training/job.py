@@ -90,14 +90,14 @@ def wait_for_step(task, number):
 
 
 def last_line(task, pattern):
-  """Matches the last line that a task has printed; returns the groups, numbers as such."""
+  """Matches the last line that a task has printed; returns the groups, integers as such."""
   match = re.match(pattern + "$", task.lines[-1])
   assert match, "%r does not match the last line of %s:\n%s" % (pattern, task.name, task.output)
   return [int(group) if group.isdigit() else group for group in match.groups()]
 
 
 def find(task, pattern):
-  """Finds a pattern in what a task has printed; returns the last match's groups, numbers as such."""
+  """Finds a pattern in what a task has printed; returns the groups of the last match."""
   matches = list(re.finditer(pattern, task.output))
   assert matches, "no %r in the output of %s:\n%s" % (pattern, task.name, task.output)
   return [int(group) if group.isdigit() else group for group in matches[-1].groups()]

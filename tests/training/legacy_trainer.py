@@ -1,7 +1,7 @@
 """A trainer of the classic kind, with a graph and a loop of its own, for tests to run as processes.
 
-Only `import tf1ps` makes it tf1ps's. Its model counts: the variables `even` and `odd`, of which each
-ps gets one where there are two, begin at `initial` and grow by 1 in each step.
+Only `import tf1ps` makes it tf1ps's. Its model counts: the variables `even` and `odd`, of which
+each ps gets one where there are two, begin at `initial` and grow by 1 in each step.
 """
 from __future__ import annotations
 

@@ -21,25 +21,21 @@ def end_within(task, seconds):
   return code
 
 
-def test_a_blocked_worker_leaves_at_a_signal_and_the_chief_names_it(start):
-  job = Job(start, flags=["--examples=640"])
-  ps, chief, worker = job.ps(), job.worker(0), job.worker(1, "--block_at=5", "--slow_index=1")
-  worker.wait_for("holds step 5")
-  worker.signal(signal.SIGINT)
-  assert end_within(worker, 5) == 130
-  assert worker.lines[-1] == "worker 1: ended by signal 2, exit code 130"
+def test_blocked_workers_are_named_by_the_chief(start):
+  job = Job(start, num_workers=3, flags=["--examples=960", "--end_timeout=2"])
+  ps, chief = job.ps(), job.worker(0)
+  blocked = [job.worker(index, "--block_at=5") for index in (1, 2)]
+  for worker in blocked:
+    worker.wait_for("holds step 5")
+  blocked[0].signal(signal.SIGINT)
+  assert end_within(blocked[0], 5) == 130
+  assert blocked[0].lines[-1] == "worker 1: ended by signal 2, exit code 130"
   assert codes(chief, ps) == [1, 0]
-  assert "the job failed: /job:worker/task:1 failed: ended by signal 2" in chief.lines[-1]
-
-
-def test_a_worker_that_makes_no_step_is_given_up(start):
-  job = Job(start, flags=["--examples=640", "--end_timeout=2"])
-  ps, chief, worker = job.ps(), job.worker(0), job.worker(1, "--block_at=5", "--slow_index=1")
-  worker.wait_for("holds step 5")
-  assert codes(chief, ps) == [1, 0]
-  assert "/job:worker/task:1 has made no step for 2 s (--end_timeout)" in chief.lines[-1]
-  # It hangs, and leaves all the same when the job has ended.
-  assert end_within(worker, 10) == 1
+  assert ("trained on its part of --examples=960, and the job failed: /job:worker/task:1 failed: "
+          "ended by signal 2; /job:worker/task:2 has made no step for 2 s (--end_timeout)"
+          ) in chief.lines[-1]
+  # One that hangs leaves all the same when the job has ended.
+  assert end_within(blocked[1], 10) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
@@ -63,38 +59,28 @@ def test_a_wait_at_the_start_ends_at_a_signal(start):
   assert [end_within(worker, 5) for worker in workers] == [143, 143]
 
 
-def train(directory, at_step_3, max_steps=1000):
-  with tf.Graph().as_default():
-    model = local_loop.Model()
-    count = 0
-    with tf1ps.MonitoredTrainingSession(checkpoint_dir=str(directory)) as session:
-      while not session.should_stop() and count < max_steps:
-        session.run(model.train_op)
-        count += 1
-        if count == 3:
-          at_step_3()
-    return count
-
-
-def test_a_signal_ends_the_loop_after_its_step(tmp_path):
-  before = signal.getsignal(signal.SIGTERM)
-
-  def send():
-    os.kill(os.getpid(), signal.SIGTERM)
-
-  with pytest.raises(SystemExit) as caught:
-    train(tmp_path, send)
-  assert caught.value.code == 143
-  step = checkpoints.global_step_of(checkpoints.latest(str(tmp_path)))
-  assert 3 <= step < 1000
-  assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_program_keeps_the_signals_that_it_handles(tmp_path):
-  got = []
+def test_a_program_keeps_the_signals_that_it_handles():
+  got, steps_made = [], 0
   before = signal.signal(signal.SIGTERM, lambda number, frame: got.append(number))
   try:
-    assert train(tmp_path, lambda: os.kill(os.getpid(), signal.SIGTERM), max_steps=10) == 10
+    with tf.Graph().as_default():
+      model = local_loop.Model()
+      with tf1ps.MonitoredTrainingSession() as session:
+        while not session.should_stop() and steps_made < 10:
+          session.run(model.train_op)
+          steps_made += 1
+          if steps_made == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
   finally:
     signal.signal(signal.SIGTERM, before)
-  assert got == [signal.SIGTERM]
+  assert (got, steps_made) == ([signal.SIGTERM], 10)
+
+
+def test_the_signals_are_the_callers_again_afterwards():
+  before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+  with tf.Graph().as_default():
+    local_loop.Model()
+    with tf1ps.MonitoredTrainingSession():
+      inside = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+  assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+  assert not set(inside) & set(before)

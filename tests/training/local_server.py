@@ -1,7 +1,7 @@
 """A job whose chief is this process, for tests that need its records and no other process.
 
-There is no ps: the chief keeps the variables and the records. Of the other two workers there is only
-what a test has them say.
+There is no ps: the chief keeps the variables and the records. Of the other two workers there is
+only what a test has them say.
 """
 from __future__ import annotations
 

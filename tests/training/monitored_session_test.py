@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests.training import local_loop
+from tests.training import local_loop, local_server
 from tf1ps.training import checkpoints, initialise
 
 
@@ -118,8 +118,8 @@ def test_what_a_caller_sees_of_the_session_is_as_in_stock():
     assert isinstance(session, tf.train.MonitoredSession)
     assert session.graph is tf.get_default_graph() and session.graph.finalized
     assert session.run_step_fn(lambda step_context: step_context.session.run(model.x)) == 0.0
-    assert session.run({"loss": model.loss, "more": [model.train_op]}, feed_dict={model.loss: 7.0}) \
-        == {"loss": 7.0, "more": [None]}
+    fetches = {"loss": model.loss, "more": [model.train_op]}
+    assert session.run(fetches, feed_dict={model.loss: 7.0}) == {"loss": 7.0, "more": [None]}
     assert not session.should_stop()
   assert not tf.get_default_graph().finalized
 
@@ -256,6 +256,14 @@ def test_arguments_that_cannot_be_are_refused(kwargs, text):
   local_loop.Model()
   with pytest.raises(ValueError, match=text):
     tf1ps.MonitoredTrainingSession(**kwargs)
+
+
+def test_who_is_chief_is_a_matter_of_the_cluster():
+  local_loop.Model()
+  target = local_server.record("monitored").target
+  with pytest.raises(ValueError, match="is_chief=False, but the chief of /job:worker/task:0's "
+                     "cluster is /job:worker/task:0"):
+    tf1ps.MonitoredTrainingSession(target, False)
 
 
 def checkpoints_of(directory, **kwargs):

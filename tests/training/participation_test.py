@@ -59,7 +59,8 @@ def test_its_run_is_known_by_the_file_in_the_directory(make, tmp_path):
   assert again.adopt(SIGNATURE) and again.run_id == first.run_id
 
 
-@pytest.mark.parametrize("case", ["other directory", "no file", "another graph", "half done", "ended"])
+@pytest.mark.parametrize(
+  "case", ["other directory", "no file", "another graph", "half done", "ended"])
 def test_what_is_not_this_runs_live_state(make, tmp_path, case):
   first = make(tmp_path / "one")
   first.begin_initialisation()
@@ -147,7 +148,8 @@ def test_its_own_end_is_reported(make):
 
 
 @pytest.mark.parametrize("state, run_of, examples", [
-  (membership.TRAINING, "same", 96), (membership.DONE, "same", 0), (membership.TRAINING, "other", 0)])
+  (membership.TRAINING, "same", 96), (membership.DONE, "same", 0),
+  (membership.TRAINING, "other", 0)])
 def test_what_an_earlier_process_trained_on_in_this_run(make, state, run_of, examples):
   first = make()
   initialise(first)

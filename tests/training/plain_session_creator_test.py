@@ -61,7 +61,7 @@ def test_the_end_of_data_in_it_is_an_error():
   local_loop.Model()
   nothing = tf.data.make_one_shot_iterator(tf.data.Dataset.range(0)).get_next()
   creator = make(scaffold=tf.train.Scaffold(local_init_op=nothing.op))
-  with pytest.raises(initialise.SessionCreationError, match="(?s)creating the session: .*nd of seq"):
+  with pytest.raises(initialise.SessionCreationError, match="(?s)creating .*nd of sequence"):
     creator.create_session()
 
 

@@ -60,11 +60,10 @@ class Screen(io.StringIO):
     return self._is_terminal
 
 
-def make(stream, last_step=None, loss=None):
+def make(stream, last_step=None):
   model = local_loop.Model()
   tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(8)
-  hook = progress.Progress(tracker, counter, model.loss if loss is None else loss, last_step, stream)
-  return [tracker, counter, hook]
+  return [tracker, counter, progress.Progress(tracker, counter, model.loss, last_step, stream)]
 
 
 @pytest.mark.parametrize("last_step, text", [

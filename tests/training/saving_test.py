@@ -130,7 +130,8 @@ def test_a_directory_is_made(tmp_path):
 
 
 @pytest.mark.parametrize("where, text", [
-  ("file", "checkpoint_dir .*/file "), ("file/below", "checkpoint_dir .*/file/below cannot be made"),
+  ("file", "checkpoint_dir .*/file "),
+  ("file/below", "checkpoint_dir .*/file/below cannot be made"),
   ("/proc/tf1ps", "checkpoint_dir /proc/tf1ps cannot be made: .*No such file or directory")])
 def test_a_place_that_cannot_be_written_is_an_error_before_the_first_step(tmp_path, where, text):
   (tmp_path / "file").write_text("")

@@ -1,7 +1,6 @@
 """Starts and recoveries of a job: real ps and workers, killed, stopped and started again."""
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -30,10 +29,8 @@ def session_time(task):
 def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
   job = Job(start, steps=100, step_seconds=0.01)
   ps, worker = job.trainer_ps(), job.trainer(1)
-  began = time.monotonic()
   worker.wait_for("waiting for the chief /job:worker/task:0 at %s to initialise (it has not come)"
                   % job.jobs["worker"][0])
-  wait_seconds(3.0 - (time.monotonic() - began))
   chief = job.trainer(0)
   assert 0 <= session_time(worker) - session_time(chief) < JOIN_WITHIN
   assert codes(chief, worker, ps) == [0, 0, 0]
@@ -42,7 +39,7 @@ def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
 
 
 def test_a_worker_with_another_graph_is_refused_and_may_come_again(start):
-  job = Job(start, steps=200, step_seconds=0.02)
+  job = Job(start, steps=120, step_seconds=0.02)
   ps, chief, worker = job.trainer_ps(), job.trainer(0), job.trainer(1, extra="surplus")
   began = time.monotonic()
   assert worker.wait(10) == 1 and time.monotonic() - began < 10
@@ -141,7 +138,7 @@ def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_dire
 
 
 def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path):
-  job = Job(start, num_ps=2, steps=400, step_seconds=0.01, checkpoint_dir=str(tmp_path),
+  job = Job(start, num_ps=2, steps=250, step_seconds=0.01, checkpoint_dir=str(tmp_path),
             save_steps=20, lost_after=8.0)
   ps = [job.trainer_ps(0), job.trainer_ps(1)]
   workers = [job.trainer(0), job.trainer(1)]
@@ -162,7 +159,7 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
     # Both ps were filled from one checkpoint, which the other worker's step may have cut in two.
     assert all(abs(step.even - step.number) <= 3 and abs(step.odd - step.number) <= 3
                for step in steps(worker)), worker.output
-  assert 400 <= max(steps(workers[0]) + steps(workers[1])).number < 403
+  assert 250 <= max(steps(workers[0]) + steps(workers[1])).number < 253
 
 
 def test_a_damaged_checkpoint_met_in_a_recovery_is_no_clean_end(start, tmp_path):
@@ -210,20 +207,6 @@ def test_a_ps_that_stands_still(start):
     process.kill()
     process.communicate()
   ps.kill()
-
-
-def test_a_ps_that_does_not_come_back(start):
-  job = Job(start, step_seconds=0.02)
-  ps, workers = job.trainer_ps(), [job.trainer(0), job.trainer(1)]
-  for worker in workers:
-    worker.wait_for("step ")
-  ps.kill()
-  began = time.monotonic()
-  assert codes(*workers) == [1, 1]
-  assert time.monotonic() - began < 2.0 + 5.0
-  for worker in workers:
-    worker.wait_for("TaskUnavailableError: the cluster did not come back after 2 s: /job:ps/task:0 at "
-                    "%s: refused" % job.jobs["ps"][0])
 
 
 @pytest.mark.parametrize("there, text", [

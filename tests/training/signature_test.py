@@ -43,8 +43,9 @@ def test_the_jobs_container_holds_what_is_shared():
       tf.get_variable("w", [1], use_resource=True)
       tf.get_variable("r", [1], use_resource=False)
     signature.check_container(WORKER, "job")
-    with pytest.raises(ValueError, match=r"variable w:0 is in container 'job', and the job's container "
-                       r"is '': .*Server\(..., container='job'\)\), .* `with tf.container\(''\):`"):
+    with pytest.raises(ValueError, match=(
+        r"variable w:0 is in container 'job', and the job's container is '': .*"
+        r"Server\(..., container='job'\)\), .* `with tf.container\(''\):`")):
       signature.check_container(WORKER, "")
     with tf.device("/job:ps/task:0"):
       late = tf.get_variable("late", [1], use_resource=True)
@@ -61,8 +62,8 @@ def test_equal_graphs_differ_in_nothing():
 @pytest.mark.parametrize("mine, chiefs, text", [
   ([W, B], [W], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in this graph and not in "
    "the chief's"),
-  ([W], [W, B], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in the chief's graph and not "
-   "in this one"),
+  ([W], [W, B], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in the chief's graph and "
+   "not in this one"),
   ([W], [["w:0", "(2, 4)", *W[2:]]], r"variable w:0 is resource float32\(2, 3\) on /job:ps/task:0 "
    r"here and resource float32\(2, 4\) on /job:ps/task:0 in the chief's graph"),
   ([W], [["w:0", "(2, 3)", "float64", *W[3:]]], "float32.* here and resource float64"),

@@ -22,7 +22,8 @@ def test_three_workers_stop_together(start):
   assert sum(end[0] for end in ends) == reached
   assert [end[1] for end in ends] == [32 * end[0] for end in ends]
   assert [end[2:] for end in ends] == [["reached --steps=300", 0]] * 3
-  shares = find(workers[0], r"examples by worker: worker 0: (\d+), worker 1: (\d+), worker 2: (\d+)")
+  shares = find(
+    workers[0], r"examples by worker: worker 0: (\d+), worker 1: (\d+), worker 2: (\d+)")
   assert shares == [end[1] for end in ends]
   assert find(workers[0], r"at step (\d+) \((\d+) examples") == [reached, 400]
   for index, task in enumerate(ps):
@@ -50,7 +51,8 @@ def test_steps_are_of_the_job_however_often_it_is_started(start, tmp_path):
   # A worker's part, in whole batches.
   (["--examples=641"], [11, 10], [352, 320], "trained on its part of --examples=641"),
   # 200 of 400 records for each, twice: twelve batches and a half.
-  (["--epochs=2", "--variables=ref"], [13, 13], [400, 400], "went through its data --epochs=2 times"),
+  (["--epochs=2", "--variables=ref"], [13, 13], [400, 400],
+   "went through its data --epochs=2 times"),
 ])
 def test_examples_and_epochs_are_counted_over_all_workers(start, flags, steps, examples, reason):
   job = Job(start, flags=flags)
@@ -81,8 +83,8 @@ def test_a_loss_that_is_no_number_is_named_with_its_step(start):
   job = Job(start, num_workers=1, flags=["--steps=1000", "--nan_at=20"])
   ps, chief = job.ps(), job.worker()
   assert codes(chief, ps) == [1, 1]
-  last_line(chief, r"worker 0 \(chief\): NanLossError: the loss is NaN at global step 20 \(step 20 of "
-            r"this worker\): lower --learning_rate, or look at the data, exit code 1")
+  last_line(chief, r"worker 0 \(chief\): NanLossError: the loss is NaN at global step 20 \(step 20 "
+            r"of this worker\): lower --learning_rate, or look at the data, exit code 1")
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
 
 

@@ -141,7 +141,6 @@ def _is_there(path: str) -> bool:
 
 def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
   """Gives our flags their values; returns what only the user's program can know."""
-  FLAGS.set_gnu_getopt()  # the value of a flag that is not ours, as in --own 3, must not end it
   try:
     return FLAGS([name] + argv, known_only=True)[1:]
   except flags.Error as error:

@@ -84,9 +84,6 @@ class CheckpointSaver(tf.train.SessionRunHook):
     """Writes the graph, and takes over the checkpoints that an earlier process listed."""
     if self._save_graph_def:
       tf.train.write_graph(graph.as_graph_def(add_shapes=True), self._directory, "graph.pbtxt")
-    writer = tf.summary.FileWriterCache.get(self._directory)
-    writer.add_graph(graph)
-    writer.flush()
     listed = checkpoints.listed(self._directory)
     self._scaffold.saver.recover_last_checkpoints(listed)
     step = self._tracker.value
