@@ -263,7 +263,7 @@ def test_who_is_chief_is_a_matter_of_the_cluster():
   target = local_server.record("monitored").target
   with pytest.raises(ValueError, match="is_chief=False, but the chief of /job:worker/task:0's "
                      "cluster is /job:worker/task:0"):
-    tf1ps.MonitoredTrainingSession(target, False)
+    tf1ps.MonitoredTrainingSession(target, False, start_timeout=1)
 
 
 def checkpoints_of(directory, **kwargs):

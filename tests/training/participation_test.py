@@ -60,14 +60,16 @@ def test_its_run_is_known_by_the_file_in_the_directory(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "case", ["other directory", "no file", "another graph", "half done", "ended"])
+  "case", ["other directory", "no file", "another graph", "half done", "ended", "ended unsaid"])
 def test_what_is_not_this_runs_live_state(make, tmp_path, case):
   first = make(tmp_path / "one")
   first.begin_initialisation()
   if case != "half done":
     first.mark_initialised(SIGNATURE)
-  if case == "ended":
+  if "ended" in case:
     first.release()
+  if case == "ended unsaid":
+    run.RunFile(str(tmp_path / "one")).write(first.run_id, run.RUNNING, 0)
   if case == "no file":
     (tmp_path / "one" / run.RunFile.NAME).unlink()
   again = make(tmp_path / ("two" if case == "other directory" else "one"))
