@@ -5,7 +5,7 @@ import os
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.training import initialise
+from tf1ps.training import checkpoints, initialise
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,25 @@ def test_with_a_checkpoint_neither(tmp_path):
   with tf.Session() as session:
     initialise.restore_or_initialise(session, scaffold, path)
     assert (session.run(v), called) == (7.0, [])
+
+
+@pytest.mark.parametrize("damage, text", [
+  (lambda shard: shard.write_bytes(shard.read_bytes()[:-1]), "is damaged in .*data-00000-of-00001"),
+  (lambda shard: shard.write_bytes(b"\0" * len(shard.read_bytes())), "is damaged in .*data-00000"),
+  (lambda shard: shard.unlink(), r"is not whole: .*model.ckpt.data-\* is missing"),
+  (lambda shard: variable(name="new"), "cannot be restored: .*[Kk]ey new not found"),
+], ids=["truncated", "overwritten", "missing", "of another graph"])
+def test_a_checkpoint_that_cannot_be_restored_is_told_with_what_is_wrong(tmp_path, damage, text):
+  path = str(tmp_path / "model.ckpt")
+  variable()
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  damage(tmp_path / "model.ckpt.data-00000-of-00001")
+  scaffold = tf.train.Scaffold(saver=tf.train.Saver()).finalize()
+  with tf.Session() as session:
+    with pytest.raises(checkpoints.CheckpointError, match="(?s)model.ckpt " + text):
+      initialise.restore_or_initialise(session, scaffold, path)
 
 
 def test_local_variables_and_tables_are_initialised():

@@ -34,8 +34,6 @@ def test_blocked_workers_are_named_by_the_chief(start):
   assert ("trained on its part of --examples=960, and the job failed: /job:worker/task:1 failed: "
           "ended by signal 2; /job:worker/task:2 has made no step for 2 s (--end_timeout)"
           ) in chief.lines[-1]
-  # One that hangs leaves all the same when the job has ended.
-  assert end_within(blocked[1], 10) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

@@ -110,6 +110,8 @@ class _JobWatch:
 
   def _check_keeper(self):
     keeper = self._record.cluster.control_task
+    if keeper == self._record.cluster.task:
+      return  # this process
     silence = self._beat.silence
     if silence is None:
       silence, limit = time.monotonic() - self._began, self._start_timeout

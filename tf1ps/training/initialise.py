@@ -7,7 +7,13 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.training import checkpoints
+
 _log = logging.getLogger("tf1ps")
+# What TensorFlow says of a damaged checkpoint, or of one that lacks what the graph has. The first
+# of them elsewhere means the end of the data.
+_DAMAGES = (tf.errors.OutOfRangeError, tf.errors.DataLossError, tf.errors.NotFoundError,
+            tf.errors.InvalidArgumentError, ValueError)
 
 
 class SessionCreationError(RuntimeError):
@@ -21,9 +27,15 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Opti
     session: the session.
     scaffold: finalised.
     checkpoint: a checkpoint's prefix, or None.
+
+  Raises:
+    checkpoints.CheckpointError: the checkpoint is damaged, or does not fit the graph.
   """
   if checkpoint is not None:
-    scaffold.saver.restore(session, checkpoint)
+    try:
+      scaffold.saver.restore(session, checkpoint)
+    except _DAMAGES as error:
+      raise checkpoints.explain(checkpoint, error) from error
     _log.info("restored %s", checkpoint)
     return
   session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
