@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pathlib
 import re
 import shlex
@@ -49,6 +50,18 @@ def launcher(arguments, folder):
   return done.stdout
 
 
+def make(target, folder):
+  """Runs a target of the Makefile there; returns its output.
+
+  Without what a make around these tests hands on: its VENV=... would be this make's VENV too, and
+  `make clean` would remove the environment that the tests run in.
+  """
+  env = {name: value for name, value in os.environ.items()
+         if name not in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")}
+  return subprocess.run(["make", "-s", target], cwd=str(folder), env=env, check=True,
+                        stdout=subprocess.PIPE, universal_newlines=True).stdout
+
+
 def end_well(tasks):
   for task in tasks:
     assert task.wait() == 0, task.output
@@ -82,9 +95,7 @@ def test_readme_on_several_machines(start, linear):
 
 def test_readme_shows_what_make_train_calls():
   said = [c for c in commands("README.md") if c.startswith("tf1ps-local --program=examples")]
-  made = subprocess.run(["make", "-s", "train-flags"], cwd=str(ROOT), stdout=subprocess.PIPE,
-                        universal_newlines=True, check=True).stdout
-  assert said == ["tf1ps-local --program=examples/digits.py " + made.strip()]
+  assert said == ["tf1ps-local --program=examples/digits.py " + make("train-flags", ROOT).strip()]
 
 
 def test_readme_in_a_private_network():
@@ -137,16 +148,32 @@ def test_docs_predict_and_export(start, tmp_path):
   assert (tmp_path / "exported" / "saved_model.pb").exists()
 
 
-@pytest.mark.parametrize("target", ["help", "clean"])
-def test_make_targets_that_ci_does_not_call(target, tmp_path):
-  (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
-  subprocess.run(["make", target], cwd=str(tmp_path), check=True, stdout=subprocess.DEVNULL)
+def test_make_help_names_every_target():
+  targets = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
+  said = make("help", ROOT)
+  for target in set(targets.split()) - {"help", "train-flags"}:
+    assert "make %s " % target in said
+
+
+def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monkeypatch):
+  elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+  monkeypatch.setenv("MAKEFLAGS", " -- VENV=%s" % elsewhere)  # as `make VENV=... test` hands it on
+  built = [here / name for name in (
+    ".venv", ".venv-legacy", "dist", "build", "x.egg-info", ".pytest_cache", ".ruff_cache",
+    "tf1ps/__pycache__")]
+  for folder in built + [elsewhere, here / "tests"]:
+    folder.mkdir(parents=True)
+  (here / "Makefile").write_text((ROOT / "Makefile").read_text())
+  make("clean", here)
+  assert not any(folder.exists() for folder in built)
+  assert sorted(path.name for path in here.iterdir()) == ["Makefile", "tests", "tf1ps"]
+  assert elsewhere.exists()
 
 
 # What runs each command that a document shows.
 COVERED = [
   (r"make (train|test|test-legacy|lint|wheel)\b", ".ci/run"),
-  (r"make (help|clean)$", "test_make_targets_that_ci_does_not_call"),
+  (r"make (help|clean)$", "test_make_*"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 
 import tensorflow.compat.v1 as tf
@@ -41,8 +42,8 @@ def join_in_a_thread(jobs):
   server = tf1ps.Server(jobs, "ps", 0)
   thread = threading.Thread(target=server.join, daemon=True)
   thread.start()
-  say("up")
   try:
+    say("up")
     stay()
   except KeyboardInterrupt:
     say("main interrupted, joined:", thread.is_alive())
@@ -50,17 +51,26 @@ def join_in_a_thread(jobs):
 
 def join_stock(jobs):
   """Joins a stock server."""
-  server = tf.train.Server(jobs, "ps", 0)
-  say("up")
-  server.join()
+  _say_when_in_stocks_join()
+  tf.train.Server(jobs, "ps", 0).join()
 
 
 def join_without_waiter(jobs):
   """Joins a server of ours where nobody has registered how a job ends."""
   server_lib._end_waiter = None
-  server = server_lib.Server(jobs, "ps", 0)
-  say("up")
-  server.join()
+  _say_when_in_stocks_join()
+  server_lib.Server(jobs, "ps", 0).join()
+
+
+def _say_when_in_stocks_join():
+  """Says "up" when the main thread has come to where TensorFlow joins."""
+  main = threading.main_thread().ident
+
+  def is_there():
+    code = sys._current_frames()[main].f_code
+    return code.co_name == "join" and "tensorflow" in code.co_filename
+
+  threading.Thread(target=lambda: harness.wait_until(is_there) and say("up"), daemon=True).start()
 
 
 def hold_port(address):

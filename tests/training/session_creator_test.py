@@ -14,8 +14,6 @@ from tests.training import legacy_trainer
 from tests.training.job import Job, codes, find, steps, wait_for_step
 from tf1ps.training import checkpoints
 
-JOIN_WITHIN = 2.0  # seconds from the chief's session to a worker's
-
 
 def wait_seconds(seconds):
   began = time.monotonic()
@@ -32,14 +30,14 @@ def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
   worker.wait_for("waiting for the chief /job:worker/task:0 at %s to initialise (it has not come)"
                   % job.jobs["worker"][0])
   chief = job.trainer(0)
-  assert 0 <= session_time(worker) - session_time(chief) < JOIN_WITHIN
+  assert -1.0 < session_time(worker) - session_time(chief) < 2.0
   assert codes(chief, worker, ps) == [0, 0, 0]
   numbers = sorted(step.number for task in (chief, worker) for step in steps(task))
   assert numbers[0] == 1 and 100 <= numbers[-1] < 103 and steps(worker)
 
 
 def test_a_worker_with_another_graph_is_refused_and_may_come_again(start):
-  job = Job(start, steps=120, step_seconds=0.02)
+  job = Job(start, steps=250, step_seconds=0.02)
   ps, chief, worker = job.trainer_ps(), job.trainer(0), job.trainer(1, extra="surplus")
   began = time.monotonic()
   assert worker.wait(10) == 1 and time.monotonic() - began < 10
@@ -56,8 +54,8 @@ def test_a_task_that_was_told_another_cluster_is_refused(start):
   job.trainer_ps()
   wrong = job.jobs["worker"][0]
   job.jobs["worker"][0] = harness.addresses(1)[0]
-  assert job.trainer(1).wait(10) == 1
   worker = job.trainer(1)
+  assert worker.wait(10) == 1
   worker.wait_for(
     "ClusterMismatchError: /job:ps/task:0 at %s was started with a different cluster than "
     "/job:worker/task:1: worker 0 is %s here and %s there" % (
@@ -118,7 +116,7 @@ def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
 @pytest.mark.parametrize("with_directory", [True, False])
 def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_directory):
   directory = str(tmp_path) if with_directory else None
-  job = Job(start, steps=300, step_seconds=0.01, checkpoint_dir=directory, lost_after=5.0)
+  job = Job(start, steps=450, step_seconds=0.01, checkpoint_dir=directory, lost_after=5.0)
   ps, first, worker = job.trainer_ps(), job.trainer(0), job.trainer(1)
   wait_for_step(worker, 60)
   first.kill()
@@ -132,7 +130,7 @@ def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_dire
   assert "initialising" not in second.output and "recovered" not in worker.output
   last = max(steps(second) + steps(worker))
   # A kill may cut a step in two: what was added to one of the variables already is not lost.
-  assert 300 <= last.number < 303 and abs(last.even - last.number) <= 2  # stock's StopAtStepHook
+  assert 450 <= last.number < 453 and abs(last.even - last.number) <= 2  # stock's StopAtStepHook
   if with_directory:
     assert checkpoints.global_step_of(checkpoints.latest(directory)) == last.number
 
