@@ -200,7 +200,8 @@ def test_a_silent_member_is_lost_until_it_comes_back(members):
   began = time.monotonic()
   for i in (0, 2):
     workers[i].wait_for("known [0, 1, 2] lost [1]", 10)
-  assert 1.2 < time.monotonic() - began < 4.0
+  # Its last beat may be older than the signal: by the 0.3 s between two beats, and what one takes.
+  assert 1.0 < time.monotonic() - began < 4.0
   before = len(sayings(workers[1]))
   workers[1].signal(signal.SIGCONT)
   for i in (0, 2):
