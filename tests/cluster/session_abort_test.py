@@ -20,9 +20,12 @@ class Blocked:
 
   def __init__(self, threads, via_callable=False):
     self.graph = tf.Graph()
+    begun = []  # runs that TensorFlow has begun
     with self.graph.as_default():
       self.queue = tf.FIFOQueue(10, tf.int32)
-      self.take, self.put = self.queue.dequeue(), self.queue.enqueue(5)
+      self.put = self.queue.enqueue(5)
+      with tf.control_dependencies([tf.py_func(lambda: begun.append(True), [], [])]):
+        self.take = self.queue.dequeue()
     self.session = session_lib.BoundedSession(graph=self.graph)
     self.errors, self.freed_at, self._threads = [], [], []
     take = functools.partial(self.session.run, self.take)
@@ -32,7 +35,7 @@ class Blocked:
     for _ in range(threads):
       self._threads.append(threading.Thread(target=self._run, args=(take,), daemon=True))
       self._threads[-1].start()
-    harness.wait_until(lambda: sum(h.is_busy for h in list(self.session._helpers)) >= threads, 10)
+    harness.wait_until(lambda: len(begun) >= threads, 10)
 
   def _run(self, take):
     try:

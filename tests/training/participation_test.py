@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import local_server
-from tf1ps.state import ending, membership, run
+from tf1ps.state import control, ending, membership, run
 from tf1ps.training import participation, run_records
 
 SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
@@ -91,6 +91,28 @@ def test_without_a_directory_only_what_another_member_keeps_alive(make):
   assert again.adopt(SIGNATURE) and again.run_id == first.run_id
   worker.say(state=membership.DONE)
   assert not make().adopt(SIGNATURE)
+
+
+def test_who_joins_a_run_is_heard_at_once(make):
+  worker = make()
+  worker.is_chief = False  # it plays a worker here
+  worker.join(run.RunRecord("one", True, False, False, {}, [], 1))
+  later = make()  # another process of this task, which reads what the one before it said
+  later.heartbeat.beat()
+  assert later.heartbeat.previous.run == "one"
+
+
+def test_a_chief_that_cannot_hear_the_others_takes_nobody_for_dead(make, monkeypatch):
+  first = make()
+  initialise(first)
+  again = make()
+
+  def fail():
+    raise control.ControlError("no answer")
+
+  monkeypatch.setattr(again.heartbeat, "beat", fail)
+  with pytest.raises(control.ControlError):
+    again.adopt(SIGNATURE)
 
 
 def test_what_another_run_left_is_cleared(make):

@@ -131,6 +131,7 @@ class Participation:
     with self._lock:
       self.run_id, self._current = found.id, found
     self.heartbeat.set(run=found.id, state=membership.TRAINING)
+    self._beat()  # a chief that dies now shall find, when it is back, that its run lives
     _log.info("joined run %s", found.id)
 
   # What the chief does.
@@ -139,7 +140,7 @@ class Participation:
     """Looks at what the holders keep; returns whether it is this run's live, whole state.
 
     Sets `run_id` where the run goes on, even if a holder lost its part. State that belongs to
-    another graph than the one with this signature is not this run's.
+    another graph than the one with this signature is not this run's. Raises control.ControlError.
     """
     found = self._records.runs()
     known = self.run_id or self._id_on_file() or self._id_of_living(found)
@@ -215,7 +216,7 @@ class Participation:
     """Without a directory: the run in which another member took part a moment ago."""
     if self._file is not None:
       return ""
-    self._beat()
+    self.heartbeat.beat()  # who is not heard now must not be taken for dead
     ids = {f.id for f in found if f is not None and f.initialised and not f.ended}
     for member in self.heartbeat.members():
       if member.role == "worker" and member.run in ids and not member.has_ended \
