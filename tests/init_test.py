@@ -9,7 +9,8 @@ import pytest
 import tf1ps
 from tf1ps import version
 
-NAMES = ["GreedyLoadBalancingStrategy", "MonitoredTrainingSession", "Server", "byte_size_load_fn",
+NAMES = ["FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession", "PaddingFIFOQueue",
+         "PriorityQueue", "RandomShuffleQueue", "Server", "byte_size_load_fn",
          "replica_device_setter"]
 PROGRAM = """
 import json, sys

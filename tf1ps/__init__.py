@@ -16,6 +16,10 @@ _NAMES = {
   "replica_device_setter": ("tf1ps.placement.device_setter",),
   "GreedyLoadBalancingStrategy": ("tf1ps.placement.load_balancing",),
   "byte_size_load_fn": ("tf1ps.placement.load_balancing",),
+  "FIFOQueue": ("tf1ps.state.queues",),
+  "PaddingFIFOQueue": ("tf1ps.state.queues",),
+  "PriorityQueue": ("tf1ps.state.queues",),
+  "RandomShuffleQueue": ("tf1ps.state.queues",),
   "MonitoredTrainingSession": ("tf1ps.training.monitored_session",),
 }
 

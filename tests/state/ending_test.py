@@ -118,7 +118,7 @@ def test_it_tells_its_cluster_and_beats(job):
   job.serve(container="jobs/a")
   harness.wait_until(lambda: len(job.records()) == 2)
   records = job.records()
-  assert records[ending.CLUSTER].value == {
+  assert records[control.CLUSTER].value == {
       name: {"0": tasks[0], "1": tasks[1]} for name, tasks in job.jobs.items()}
   member, = membership.members_of(records, "jobs/a")
   assert (member.name, member.role, member.state) == (PS_0, "ps", "serving")
@@ -197,7 +197,7 @@ def test_a_standing_ps_stays_whatever_comes(job):
   job.report(0, membership.FAILED, "x")
   let_pass(1.5)
   assert ps.is_running
-  assert ending.CLUSTER in job.records()
+  assert control.CLUSTER in job.records()
   ps.signal(signal.SIGTERM)
   assert ps.wait(10) == 0
 

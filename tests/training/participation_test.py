@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import local_server
-from tf1ps.state import control, ending, membership, run
+from tf1ps.state import control, membership, run
 from tf1ps.training import participation, run_records
 
 SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
@@ -191,14 +191,14 @@ def test_a_holder_that_was_told_another_cluster(make):
   part = make()
   part.compare_clusters()
   other = dict(part.cluster.to_json()["worker"], **{"2": "elsewhere:1"})
-  local_server.table(part.record).put({ending.CLUSTER: {"worker": other}})
+  local_server.table(part.record).put({control.CLUSTER: {"worker": other}})
   try:
     with pytest.raises(participation.ClusterMismatchError, match=(
         r"/job:worker/task:0 at .* was started with a different cluster than /job:worker/task:0: "
         r"worker 2 is .* here and elsewhere:1 there")):
       part.compare_clusters()
   finally:
-    local_server.table(part.record).put({ending.CLUSTER: part.cluster.to_json()})
+    local_server.table(part.record).put({control.CLUSTER: part.cluster.to_json()})
 
 
 def test_a_worker_is_told_of_another_run(make):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.training import local_server
-from tf1ps.state import ending, run
+from tf1ps.state import control, run
 from tf1ps.training import run_records
 
 RUN = run.RunRecord(id="one", initialised=True, ended=False, failed=False, jobs={},
@@ -22,6 +22,6 @@ def test_a_run_is_read_as_it_was_written():
 
 def test_what_a_holder_was_told_of_the_cluster():
   of = local_server.record("run_records.c")
-  local_server.table(of).put({ending.CLUSTER: {"worker": {"0": "a:1"}}})
+  local_server.table(of).put({control.CLUSTER: {"worker": {"0": "a:1"}}})
   assert run_records.RunRecords(of).clusters() == {of.cluster.task: {"worker": {"0": "a:1"}}}
-  local_server.table(of).put({ending.CLUSTER: of.cluster.to_json()})
+  local_server.table(of).put({control.CLUSTER: of.cluster.to_json()})

@@ -51,9 +51,15 @@ def record_of(target: str) -> Optional[ServerRecord]:
   return _records.get(target)
 
 
+def latest_record() -> Optional[ServerRecord]:
+  """The record of the server that this process made last; None where it made none."""
+  return list(_records.values())[-1] if _records else None
+
+
 def job_container() -> str:
   """The container of the job that this process's last server belongs to; "" is the default one."""
-  return list(_records.values())[-1].container if _records else ""
+  record = latest_record()
+  return record.container if record is not None else ""
 
 
 def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) -> None:

@@ -1,1 +1,1 @@
-"""What outlives a session: containers, control records, heartbeats, the run."""
+"""What outlives a session: containers, queues, control records, heartbeats, the run."""

@@ -1,14 +1,24 @@
 """Containers: where a job's state lives on a server, and how it is cleared.
 
 A container is a name under which a server keeps variables, queues and tables. A job's state lives
-in the job's container. What steers jobs (the run, heartbeats, reports) lives in `CONTROL`, which
-nothing here clears.
+in the job's container. What steers jobs (the run, heartbeats, reports, locks) lives in `CONTROL`,
+which nothing here clears.
+
+  container         builds what follows in a container
+  check_name        the rule for names
+  reset.reset       clears containers of a whole cluster (in reset.py)
+
+Where the servers cannot be cleared container by container, two models on them can also be kept
+apart by `tf.variable_scope`: with other names, in checkpoints too, and with one reset for both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Sequence
+from typing import Optional, Sequence
+
+import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import worker_service
 
@@ -19,7 +29,7 @@ _LEGAL = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.\-/]*")
 
 
 class ContainerError(RuntimeError):
-  """A container that could not be cleared."""
+  """A container that could not be cleared, or a `container` block in which nothing was built."""
 
 
 def check_name(name: str) -> str:
@@ -46,6 +56,33 @@ def check_name(name: str) -> str:
   raise ValueError(
     "container %r has %r at position %d: a container begins with a letter, a digit or a dot, and "
     "goes on with these, '-' and '/'; %r would do" % (name, name[position], position, suggestion))
+
+
+@contextlib.contextmanager
+def container(name: str, graph: Optional[tf.Graph] = None):
+  """Builds what follows in a container: `tf.container`, that notices when it has no effect.
+
+  It has none when it is entered before the graph, or round `session.run`: then nothing is built in
+  the graph that it belongs to. A block inside of another one takes its place.
+
+  Args:
+    name: the container; "" is the default one.
+    graph: the graph; None: the default graph.
+
+  Raises:
+    ValueError: an illegal name.
+    ContainerError: at the end of a block in which this graph got no operation.
+  """
+  check_name(name)
+  graph = tf.get_default_graph() if graph is None else graph
+  before = graph.version
+  with graph.container(name):
+    yield
+  if graph.version == before:
+    raise ContainerError(
+      "nothing was built in container %r: a container belongs to the graph that is the default "
+      "when it is entered, so enter it inside of `with graph.as_default():`; and round session.run "
+      "it does nothing, since an operation's container is fixed when it is built" % name)
 
 
 def real_name(name: str, task) -> str:

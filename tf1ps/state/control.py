@@ -26,6 +26,8 @@ from tf1ps.cluster import session as session_lib
 from tf1ps.compat import error_text
 from tf1ps.state import containers
 
+CLUSTER = "cluster"  # the name of the record of the cluster that a task was started with
+
 
 class ControlError(RuntimeError):
   """The task that keeps the records did not answer within the limit."""

@@ -27,7 +27,6 @@ _log = logging.getLogger("tf1ps")
 _POLL = 0.25  # seconds
 LINGER = 1.5  # seconds between the release and the end of a ps
 DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
-CLUSTER = "cluster"  # the name of the record of a task's cluster
 
 
 def wait_for_end(record: server_lib.ServerRecord, interrupted: threading.Event) -> str:
@@ -94,7 +93,7 @@ class _JobWatch:
   def _look_for_run(self) -> Optional[run.RunRecord]:
     try:
       if not self._told:
-        self._released_on.put({CLUSTER: self._record.cluster.to_json()})
+        self._released_on.put({control.CLUSTER: self._record.cluster.to_json()})
         self._told = True
       if self._record.standing:
         return None

@@ -76,6 +76,14 @@ def write(table: control.ControlTable, container: str, record: RunRecord) -> Non
   table.put({_name(container): dict(record._asdict())})
 
 
+def uninitialised(records: Dict[str, control.Record], container: str) -> Dict[str, dict]:
+  """The record of a container's live run as not initialised; {} where there is none to change."""
+  found = find(records, container)
+  if found is None or found.ended or not found.initialised:
+    return {}
+  return {_name(container): dict(found._replace(initialised=False)._asdict())}
+
+
 class RunStatus(NamedTuple):
   """What the status file in a checkpoint directory says."""
 

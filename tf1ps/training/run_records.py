@@ -11,7 +11,7 @@ import time
 from typing import Dict, List, Optional
 
 from tf1ps.cluster import server as server_lib
-from tf1ps.state import control, ending
+from tf1ps.state import control
 from tf1ps.state import run as run_lib
 
 _log = logging.getLogger("tf1ps")
@@ -61,10 +61,10 @@ class RunRecords:
     until = time.monotonic() + _TOLD_WITHIN
     told = {}
     for task in self.holders:
-      found = self.read(task).get(ending.CLUSTER)
+      found = self.read(task).get(control.CLUSTER)
       while found is None and task.job == "ps" and time.monotonic() < until:
         time.sleep(0.1)
-        found = self.read(task).get(ending.CLUSTER)
+        found = self.read(task).get(control.CLUSTER)
       if found is not None:
         told[task] = found.value
     return told

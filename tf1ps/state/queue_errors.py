@@ -1,0 +1,76 @@
+"""Why an operation on a queue brought nothing: one type a reason.
+
+  QueueTimeout     its time is over: `QueueEmpty` from a get, `QueueFull` from a put (these are
+                   also Python's own `queue.Empty` and `queue.Full`)
+  QueueEnded       the queue was closed, and what is asked for will never be there
+  QueueCancelled   the same, closed with cancel_pending_enqueues: its producers gave up
+  QueueReset       the queue's container was reset, and the queue with it
+  QueueMismatch    another kind of queue lives under the name
+
+After each of them every element is in the queue or in the caller's hands.
+"""
+
+from __future__ import annotations
+
+import queue
+from typing import NamedTuple, Optional
+
+
+class QueueStatus(NamedTuple):
+  """A queue as an operation saw it."""
+
+  queue: str  # its name and class
+  device: str  # where it lives; "" where TensorFlow chose
+  operation: str  # "get(4)"
+  requested: int  # elements
+  present: int  # elements that could be taken, when it was last looked at
+  capacity: int  # elements; below 0: no limit
+  closed: bool
+  elapsed: float  # seconds since the operation began
+
+
+class QueueError(RuntimeError):
+  """An operation on a queue that brought nothing.
+
+  Attributes:
+    status: the `QueueStatus`, or None where nothing could be seen.
+  """
+
+  def __init__(self, reason: str, status: Optional[QueueStatus] = None):
+    text = reason
+    if status is not None:
+      text = "%s on %s at %s %s after %.3f s: requested %d, present %d, capacity %s, %s" % (
+        status.operation, status.queue, status.device or "this process", reason, status.elapsed,
+        status.requested, status.present,
+        status.capacity if status.capacity >= 0 else "unlimited",
+        "closed" if status.closed else "open")
+    super().__init__(text)
+    self.status = status
+
+
+class QueueTimeout(QueueError):
+  """The time was over."""
+
+
+class QueueEmpty(QueueTimeout, queue.Empty):
+  """The time was over before there were enough elements."""
+
+
+class QueueFull(QueueTimeout, queue.Full):
+  """The time was over before there was room."""
+
+
+class QueueEnded(QueueError):
+  """The queue is closed, and has fewer elements than were asked for, or takes no more."""
+
+
+class QueueCancelled(QueueEnded):
+  """As QueueEnded, where it was closed with cancel_pending_enqueues."""
+
+
+class QueueReset(QueueError):
+  """The queue's container was reset."""
+
+
+class QueueMismatch(QueueError, ValueError):
+  """A queue of another kind lives under the name."""
