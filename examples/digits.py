@@ -31,7 +31,7 @@ flags.DEFINE_string("data_dir", None, "Folder with MNIST's four IDX files, plain
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "digits.csv")
 IMAGES, LABELS = 0x803, 0x801  # what an IDX file begins with: bytes in three dimensions, or in one
-HIDDEN, DIGITS = 100, 10
+HIDDEN, DIGITS = 200, 10
 
 
 class Data(NamedTuple):

@@ -145,8 +145,8 @@ def test_the_network_learns(graph):
     test = digits.read_csv("eval")
     answer = digits.model_fn(tf.constant(test.images / np.float32(16)), None, "predict")
   shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
-  assert shapes == {"network/hidden/weights": [64, 100], "network/hidden/biases": [100],
-                    "network/logits/weights": [100, 10], "network/logits/biases": [10]}
+  assert shapes == {"network/hidden/weights": [64, 200], "network/hidden/biases": [200],
+                    "network/logits/weights": [200, 10], "network/logits/biases": [10]}
   step = tf.train.AdamOptimizer(0.01).minimize(train.loss)
   with tf.Session() as session:
     session.run([tf.global_variables_initializer(), tf.tables_initializer()])

@@ -86,7 +86,8 @@ def test_the_cause_is_named_and_not_its_consequences(tmp_path):
   last = lines.index("tf1ps-local: last lines of worker 1:")
   assert lines[last + 1] == "tf1ps-local:   Traceback (most recent call last):"
   assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
-  assert lines[-1].startswith("tf1ps-local: failed: worker 1 ended with exit code 1, ")
+  assert lines[-1].startswith(
+      "tf1ps-local: failed: worker 1 ended with exit code 1: ValueError: no such digit, ")
 
 
 def test_all_output_comes_before_the_word_of_the_end(tmp_path, monkeypatch):

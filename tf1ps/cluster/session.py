@@ -30,7 +30,8 @@ class BoundedSession(tf.Session):
   """A `tf.Session` whose run can be aborted and whose close is bounded."""
 
   def __init__(self, target: str = "", graph=None, config=None, close_limit: float = 3.0,
-               on_close: Optional[Callable[[], None]] = None):
+               on_close: Optional[Callable[[], None]] = None,
+               explain: Optional[Callable[[BaseException], BaseException]] = None):
     """Creates the session.
 
     Args:
@@ -39,8 +40,10 @@ class BoundedSession(tf.Session):
       config: as for `tf.Session`.
       close_limit: seconds that `close` may take.
       on_close: called once, when the session is closed, before TensorFlow is asked to.
+      explain: called with the error of a run; returns the error to raise.
     """
     self._on_close = on_close
+    self._explain = explain
     self._close_limit = close_limit
     self._error_factory = None
     self._lock = threading.Lock()
@@ -123,9 +126,12 @@ class BoundedSession(tf.Session):
       helper.is_busy = False
     if value is _ABORTED:
       raise self._error_factory()
-    if error is not None:
+    if error is None:
+      return value
+    meaning = error if self._explain is None else self._explain(error)
+    if meaning is error:
       raise error
-    return value
+    raise meaning from error
 
   def _add_helper(self) -> "_Helper":
     helper = _Helper()

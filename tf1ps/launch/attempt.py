@@ -160,13 +160,14 @@ class Attempt(object):
   def _failure(self):
     """The outcome where tasks have failed; their output comes before the word of it."""
     failed = sorted(self._failed(), key=lambda process: process.exit_code > 0)
-    text = "; ".join(self._describe(process) for process in failed)
     for process in failed:
       self._output.wait_end(process.name, _DRAIN / len(failed))
     if self._running():
-      self._screen.line(PREFIX + "%s: ending the others" % text)
+      self._screen.line(PREFIX + "%s: ending the others" % (
+        "; ".join(self._describe(process) for process in failed)))
     self._causes = failed
-    return failure(text)
+    return failure("; ".join(
+      self._describe(process) + self._last_word(process) for process in failed))
 
   def _report(self):
     """The last lines of the tasks that failed first."""
@@ -188,6 +189,11 @@ class Attempt(object):
     if self._log_dir is not None:
       text += " (%s)" % output_lib.log_path(self._log_dir, process.name)
     return text
+
+  def _last_word(self, process):
+    """Why a task ended, as its own last line tells it."""
+    lines = [line for line in self._output.last_lines(process.name, 1) if line.strip()]
+    return ": " + lines[0].strip() if lines and process.exit_code > 0 else ""
 
   def _look_for_taken_port(self, outcome):
     """Where a port was taken, others may have failed first because of it."""

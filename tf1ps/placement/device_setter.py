@@ -16,6 +16,7 @@ indices 1 and 4, the tasks 1 and 4 are used; a strategy may be given by name.
 
 from __future__ import annotations
 
+import logging
 import numbers
 import operator
 
@@ -23,6 +24,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.placement import load_balancing, local_variables
 
+_log = logging.getLogger("tf1ps")
 # Variables, and what else is shared by its name and changed by training.
 DEFAULT_PS_OPS = load_balancing.VARIABLE_OPS | frozenset([
     "MutableHashTable",
@@ -90,6 +92,11 @@ def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:w
   make_strategy = _strategy_maker(ps_strategy)
   if not tasks:
     return None
+  if tf.executing_eagerly():
+    _log.warning(
+      "eager execution is on, in which tf.device takes no device setter: call "
+      "tf.disable_v2_behavior() right after `import tensorflow.compat.v1 as tf`, or build the graph "
+      "inside of `with tf.Graph().as_default():`")
   setter = _DeviceSetter(tasks, ps_spec, worker_spec, merge_devices, ps_ops,
                          make_strategy(len(tasks)))
   local_variables.install(tf.get_default_graph(), worker_spec.to_string(), replace=True)

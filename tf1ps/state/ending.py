@@ -25,6 +25,7 @@ from tf1ps.state import control, membership, run
 
 _log = logging.getLogger("tf1ps")
 _POLL = 0.25  # seconds
+_SAY_EVERY = 15.0  # seconds between two lines of a ps that waits for its first worker
 LINGER = 1.5  # seconds between the release and the end of a ps
 DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
 
@@ -71,6 +72,7 @@ class _JobWatch:
     self._beat.set(state=membership.SERVING)
     self._beat.start()
     self._began = time.monotonic()
+    self._said = self._began
     self._over_since: Optional[float] = None
     self._start_timeout = record.start_timeout or DEFAULT_START_TIMEOUT
 
@@ -129,6 +131,10 @@ class _JobWatch:
       if now - self._began > self._start_timeout:
         raise server_lib.JobLostError(
           "no worker came within %g s (--start_timeout)" % self._start_timeout)
+      if now - self._said > _SAY_EVERY:
+        self._said = now
+        _log.warning("%s waits for its first worker, for %.0f s of %g so far",
+                     self._record.cluster.task.name, now - self._began, self._start_timeout)
       return
     if not all(m.has_ended or self._beat.is_lost(m) for m in workers):
       self._over_since = None

@@ -43,6 +43,7 @@ class Member(NamedTuple):
   examples: int  # that it has trained on
   reason: str  # why it ended
   age: float  # seconds since
+  reset: str = ""  # the token of the reset for which it has stopped its session
 
   @property
   def name(self) -> str:

@@ -4,8 +4,9 @@ TensorFlow's `Session.reset` waits for every task of the cluster without a limit
 of the master that it asks, and on 2.21 kills a ps on which an operation is blocked on one of the
 container's queues. `reset` goes to each task by itself:
 
-1. It writes down that it begins, for the sessions of the job in that container to see, and marks
-   the job's run as not initialised, so that the workers wait for their chief.
+1. It writes down that it begins, and marks the job's run as not initialised, so that its workers
+   wait for their chief. The job's sessions see that with their next heartbeat, stop, and say so:
+   it is waited for that, as clearing a ref variable under a running step can kill its ps.
 2. It closes the container's queues that tf1ps made, with a note that says "reset": what is blocked
    on them ends, and nothing that comes later blocks.
 3. It clears the container, by a call with a limit of its own that ends no session.
@@ -17,16 +18,18 @@ name those on which somebody may be blocked.
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Dict, List, NamedTuple, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded, from_spec, probe, view
+from tf1ps.cluster import bounded, from_spec, probe, proxy, view
 from tf1ps.cluster import server as server_lib
 from tf1ps.compat import error_text, worker_service
-from tf1ps.state import containers, control, queue_closing, run
+from tf1ps.state import containers, control, membership, queue_closing, run
 
+_STOP_WITHIN = 5.0  # seconds that sessions have to stop: a heartbeat, and the end of a session
 DEFAULT = "default"  # what a user may call the default container of each job
 _RECORD = "reset:"
 
@@ -101,9 +104,12 @@ def reset(target, names: Sequence[str], timeout: float = 10.0,
   if timeout <= 0:
     raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
   cluster = target if hasattr(target, "tasks") else cluster_at(target, timeout)
-  _announce(cluster, names, timeout)
+  proxy.bypass_proxy(cluster.tasks())
+  token = uuid.uuid4().hex
+  _announce(cluster, names, timeout, token)
+  _await_sessions(cluster, names, min(timeout, _STOP_WITHIN), token)
   results = [_clear(task, names, timeout, queues) for task in cluster.tasks()]
-  _record(cluster, names, timeout, done=True)
+  _record(cluster, names, timeout, token, done=True)
   if any(result.error for result in results):
     raise ResetError(results)
   return results
@@ -119,6 +125,7 @@ def cluster_at(target: str, timeout: float = 10.0) -> view.Cluster:
   if record is not None:
     return record.cluster
   task = _task_at(target, timeout)
+  proxy.bypass_proxy([task])
   table = control.ControlTable(target, task, task, timeout)
   try:
     found = table.read().get(control.CLUSTER)
@@ -164,17 +171,36 @@ def _job_container(name: str) -> str:
   return "" if name == DEFAULT else name
 
 
-def _announce(cluster, names, timeout) -> None:
+def _announce(cluster, names, timeout, token) -> None:
   """Writes that a reset begins, so that who finds its variables gone knows why."""
   for task in cluster.ps or [cluster.chief]:
     _write(task, timeout, lambda records: {
       name: value for container in names
       for name, value in run.uninitialised(records, _job_container(container)).items()})
-  _record(cluster, names, timeout, done=False)
+  _record(cluster, names, timeout, token, done=False)
 
 
-def _record(cluster, names, timeout, done) -> None:
-  token = uuid.uuid4().hex
+def _await_sessions(cluster, names, limit, token) -> None:
+  """Waits until the living sessions of the jobs in these containers have stopped."""
+  task = cluster.control_task
+  table = control.ControlTable("grpc://" + task.address, task, task, limit)
+  until = time.monotonic() + limit
+  try:
+    while time.monotonic() < until:
+      records = table.read()
+      members = [member for name in names
+                 for member in membership.members_of(records, _job_container(name))]
+      if not any(member.state == membership.TRAINING and member.age < _STOP_WITHIN
+                 and member.reset != token for member in members):
+        return
+      time.sleep(0.05)
+  except control.ControlError:
+    pass  # nobody is told anything there
+  finally:
+    table.close()
+
+
+def _record(cluster, names, timeout, token, done) -> None:
   _write(cluster.control_task, timeout, lambda records: {
     _RECORD + _job_container(name): {"token": token, "done": done} for name in names})
 

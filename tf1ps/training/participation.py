@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Callable, Dict, List, Optional
+
+import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import server as server_lib
-from tf1ps.state import containers, control, membership
+from tf1ps.state import containers, control, membership, reset
 from tf1ps.state import run as run_lib
 from tf1ps.training import run_records
 
@@ -57,6 +60,7 @@ class Participation:
     self._file = run_lib.RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
     self._current: Optional[run_lib.RunRecord] = None
     self._on_new_run: Optional[Callable[[str], None]] = None
+    self._reset: Optional[reset.ResetNotice] = None  # the last one that this session knows of
     self._lock = threading.Lock()
     self.heartbeat = membership.Heartbeat(
       control.ControlTable(record.target, self.cluster.task, self.cluster.control_task),
@@ -79,8 +83,46 @@ class Participation:
       _log.info("%s", error)
 
   def on_new_run(self, callback: Optional[Callable[[str], None]]) -> None:
-    """Has a callback called when another run takes the place of this one."""
+    """Has a callback called when the state is no longer what the session began with.
+
+    That is when another run takes the place of this one, and when the job's container is reset.
+    """
+    self._reset = None if callback is None else self._last_reset()
     self._on_new_run = callback
+
+  def await_reset(self, interrupted: Callable[[], None]) -> None:
+    """Lets a reset of the job's container that is under way finish; raises control.ControlError.
+
+    One that has not finished within `lost_after` is dead itself.
+    """
+    until = time.monotonic() + self.lost_after
+    found = self._last_reset()
+    while not found.done and time.monotonic() < until:
+      self.heartbeat.set(reset=found.token)
+      self._beat()
+      interrupted()
+      time.sleep(0.1)
+      found = self._last_reset()
+
+  def explain(self, error: BaseException) -> BaseException:
+    """The AbortedError that an error of a run means where the job's container was reset."""
+    if self._reset is None or not isinstance(
+        error, (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)):
+      return error
+    try:
+      found = self._last_reset()
+    except control.ControlError:
+      return error
+    if found == self._reset and found.done:
+      return error
+    _log.warning("%s: this session ends", self._say_reset())
+    return tf.errors.AbortedError(None, None, self._say_reset())
+
+  def _last_reset(self) -> reset.ResetNotice:
+    return reset.notice(self._records.read(self.cluster.control_task), self.record.container)
+
+  def _say_reset(self) -> str:
+    return "container %s was reset" % (self.record.container or "the default one")
 
   # What a worker asks before it trains.
 
@@ -228,13 +270,16 @@ class Participation:
     """After each heartbeat."""
     with self._lock:
       current = self._current
+    callback, known = self._on_new_run, self._reset
+    if None not in (callback, known) and reset.notice(records, self.record.container) != known:
+      _log.warning("%s: this session ends", self._say_reset())
+      callback(self._say_reset())
     if self.is_chief:
       if self._file is not None and current is not None and not current.ended:
         self._file.touch(
           self.run_id, self.heartbeat.get("global_step"), min(5.0, self.lost_after / 6))
       return
     found = run_lib.find(records, self.record.container)
-    callback = self._on_new_run
     if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
 

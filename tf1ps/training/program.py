@@ -162,7 +162,8 @@ def _import_module(name: str):
     if missing is None or not (name + ".").startswith(missing + "."):
       raise _import_error(name, error) from error
     parent = name.rpartition(".")[0]
-    there = _modules_in(parent) if missing == name else _modules_in(missing.rpartition(".")[0])
+    parent = parent if missing == name else missing.rpartition(".")[0]
+    there = _modules_in(parent) if parent else _own_modules()
     raise ProgramError(f"there is no module {name!r}{_nearest(name, there)}") from None
 
 
@@ -215,6 +216,15 @@ def _python_files(folder: str) -> List[str]:
   if not os.path.isdir(folder):
     return []
   return [each for each in os.listdir(folder) if each.endswith(".py") and each != "__init__.py"]
+
+
+def _own_modules() -> List[str]:
+  """The modules that are the user's own: nobody means one of Python's library, or an installed one."""
+  library = [os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+  folders = [folder or os.getcwd() for folder in sys.path]
+  own = [folder for folder in folders if not any(
+    os.path.realpath(folder).startswith(one) for one in library)]
+  return [module.name for module in pkgutil.iter_modules(own)]
 
 
 def _modules_in(package: str) -> List[str]:

@@ -51,10 +51,13 @@ class RunRecords:
     """Like `write`, and goes on where a holder does not answer."""
     # The task with the heartbeats last: the others look there while they live.
     for task in sorted(self.holders, key=lambda task: task == self._control_task):
-      try:
-        run_lib.write(self._tables[task], self._container, run)
-      except control.ControlError as error:
-        _log.warning("%s was not released: %s", task.name, error)
+      for is_last in (False, True):  # a call may fail whose write arrived: the next one tells
+        try:
+          run_lib.write(self._tables[task], self._container, run)
+          break
+        except control.ControlError as error:
+          if is_last:
+            _log.warning("%s may not have been released: %s", task.name, error)
 
   def clusters(self) -> Dict[object, dict]:
     """What each ps was told of the cluster, as JSON; a server of stock's does not tell."""

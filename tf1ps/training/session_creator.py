@@ -10,8 +10,8 @@
    initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
    The other workers look four times a second whether it has, and compare their graph with its.
 4. Local variables are initialised, and the session is watched: a ps that is restarted ends its runs
-   with AbortedError, so that the MonitoredSession asks for a new session; one that is silent for
-   too long ends them with TaskLostError.
+   with AbortedError, so that the MonitoredSession asks for a new session, and so does a reset of
+   the job's container; one that is silent for too long ends them with TaskLostError.
 
 What is worth another try (Aborted, Unavailable) is tried again after a pause that doubles, until
 the limit. An OutOfRangeError in here, which a MonitoredSession would take for the end of the data,
@@ -129,6 +129,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       self._part.compare_clusters()
       canary.prove_paths(self._part.record.target, self._part.cluster.task,
                          self._part.holders, self.config, self._start_timeout)
+    self._part.await_reset(self._interrupted)
     if self._is_chief:
       session = self._create_as_chief(seen)
     else:
@@ -149,7 +150,8 @@ class RunSessionCreator(tf.train.SessionCreator):
       on_lost=lambda one, silence: session.abort(
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
     self.session = session = session_lib.BoundedSession(
-      part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop)
+      part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop,
+      explain=part.explain)
     part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()

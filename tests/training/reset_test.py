@@ -1,0 +1,37 @@
+"""Training sessions whose container is reset under them."""
+from __future__ import annotations
+
+from tests.training.job import Job, codes, find, steps, wait_for_step
+from tf1ps.cluster import from_spec
+from tf1ps.state import reset
+
+
+def reset_container(job, *names):
+  cluster = from_spec.from_cluster_spec(job.jobs, "ps", 0)
+  return reset.reset(cluster, names)
+
+
+def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_path):
+  job = Job(start, num_ps=2, steps=250, step_seconds=0.01, checkpoint_dir=str(tmp_path),
+            save_steps=20, lost_after=8.0)
+  ps = [job.trainer_ps(0), job.trainer_ps(1)]
+  workers = [job.trainer(0), job.trainer(1)]
+  wait_for_step(workers[0], 50)
+  cleared = reset_container(job, "default")
+  assert [one.containers for one in cleared] == [["ps"], ["ps"], ["worker"], ["worker"]]
+  for worker in workers:
+    worker.wait_for("recovered: session ", limit=20)
+    worker.wait_for("container the default one was reset: this session ends")
+  (restored,) = find(workers[0], r"restored .*/model.ckpt-(\d+)")
+  assert restored >= 20
+  assert codes(*workers, *ps) == [0, 0, 0, 0]
+  assert 250 <= max(steps(workers[0]) + steps(workers[1])).number < 253
+
+
+def test_a_reset_of_another_container_disturbs_nobody(start, tmp_path):
+  job = Job(start, steps=100, step_seconds=0.01, checkpoint_dir=str(tmp_path))
+  ps, workers = job.trainer_ps(), [job.trainer(0), job.trainer(1)]
+  wait_for_step(workers[0], 20)
+  reset_container(job, "another")
+  assert codes(*workers, ps) == [0, 0, 0]
+  assert not any("recovered" in worker.output for worker in workers)
