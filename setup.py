@@ -40,7 +40,7 @@ setup(
     entry_points={
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
-            for name in ("local", "ps", "worker", "evaluator", "predict")
+            for name in ("local", "ps", "worker", "evaluator", "predict", "reset")
         ]
     },
 )

@@ -148,6 +148,32 @@ def test_docs_predict_and_export(start, tmp_path):
   assert (tmp_path / "exported" / "saved_model.pb").exists()
 
 
+def test_docs_two_jobs_on_one_ps_and_their_reset(start, tmp_path):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  hosts = dict(zip(("a:2222", "c:2222", "d:2222"), harness.addresses(3)))
+
+  def begin(name, arguments):
+    text = "\n".join(arguments)
+    for host, address in hosts.items():
+      text = text.replace(host, address)
+    return start(name, program_tasks.run_program, name, text.split("\n"), tmp_path)
+
+  arguments, = of_program("docs/containers.md", "tf1ps-ps")
+  begin("tf1ps-ps", arguments).wait_for("serving at")
+  workers = [begin("tf1ps-worker", a) for a in of_program("docs/containers.md", "tf1ps-worker")]
+  assert len(workers) == 2
+  end_well(workers)
+  assert all("test accuracy 0." in worker.output for worker in workers)
+  codes = []
+  for arguments in of_program("docs/containers.md", "tf1ps-reset"):
+    task = begin("tf1ps-reset", arguments)
+    codes.append(task.wait())
+    assert task.lines[0].startswith("/job:ps/task:0 at %s: cleared " % hosts["a:2222"])
+    # The workers have left: it says so where it was told of them.
+    assert task.output.count("not cleared: refused") == 2 * codes[-1]
+  assert codes == [1, 1, 0]
+
+
 def test_make_help_names_every_target():
   targets = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
   said = make("help", ROOT)
@@ -178,6 +204,8 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
+  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(standing|container)|tf1ps-reset ",
+   "test_docs_two_jobs_on_one_ps_and_their_reset"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_readme_on_several_machines"),
   (r"unshare -rn", "test_readme_in_a_private_network"),
   (r"HOSTS=|\.venv/bin/tf1ps-(ps|worker) ", "test_build_by_hand_in_three_shells"),

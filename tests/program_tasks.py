@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import os
 
-from tf1ps.cli import evaluator, local, predict, ps, worker
+from tf1ps.cli import evaluator, local, predict, ps, reset, worker
 
 _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
-             "tf1ps-predict": predict, "tf1ps-local": local}
+             "tf1ps-predict": predict, "tf1ps-local": local, "tf1ps-reset": reset}
 
 
 def run_program(name, argv, folder):

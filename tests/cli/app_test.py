@@ -50,7 +50,7 @@ def test_a_value_that_is_missing(start):
     "tf1ps-local", "Missing value for flag --steps")
 
 
-@pytest.mark.parametrize("name", [name for name in commands.PROGRAMS if name != "tf1ps-ps"])
+@pytest.mark.parametrize("name", [name for name in commands.OF_PROGRAMS if name != "tf1ps-ps"])
 def test_a_program_is_needed(start, name):
   for argv in [], ["--program="]:
     assert run(start, name, *argv) == (
@@ -124,7 +124,7 @@ def test_ctrl_c_before_there_is_anything_to_save(start, tmp_path):
 
 def test_bad_values_are_refused_before_the_program_is_imported(start, tmp_path):
   program = write(tmp_path, "p.py", commands.TALKING)
-  for name in commands.PROGRAMS:
+  for name in commands.OF_PROGRAMS:
     assert run(start, name, program, "--verbosity=loud") == refused(
       name, "flag --verbosity=loud: must be one of debug, info, warning, error, fatal")
 

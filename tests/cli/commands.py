@@ -13,12 +13,13 @@ import sys
 from absl import flags
 
 from tests import program_tasks
-from tf1ps.cli import app, evaluator, local, predict, ps, tasks, worker
+from tf1ps.cli import app, evaluator, local, predict, ps, reset, tasks, worker
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
 PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
-            "tf1ps-evaluator": evaluator, "tf1ps-predict": predict}
+            "tf1ps-evaluator": evaluator, "tf1ps-predict": predict, "tf1ps-reset": reset}
+OF_PROGRAMS = [name for name in PROGRAMS if name != "tf1ps-reset"]  # those with --program
 NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
 
 # A program that says when it is imported.

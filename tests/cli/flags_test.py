@@ -39,16 +39,18 @@ from tf1ps.training import optimizers
     ("tf1ps-ps", "--task_index=first", "first: invalid literal for int() with base 10: 'first'"),
     ("tf1ps-evaluator", "--lost_after=-1", "-1.0: must be above 0"),
     ("tf1ps-evaluator", "--start_timeout=0", "0.0: must be above 0"),
-    ("tf1ps-predict", "--batch_size=0", "0: must be above 0")])
+    ("tf1ps-predict", "--batch_size=0", "0: must be above 0"),
+    ("tf1ps-reset", "--timeout=0", "0.0: must be above 0")])
 def test_a_bad_value_is_refused_at_once(start, name, flag, text):
   said = "%s: flag %s=%s (see %s --help)" % (name, flag.partition("=")[0], text, name)
-  program = [] if name == "tf1ps-ps" else [commands.LINE]
+  program = [] if name in ("tf1ps-ps", "tf1ps-reset") else [commands.LINE]
   assert commands.run(start, name, flag, *program) == (1, [said])
 
 
 @pytest.mark.parametrize("name, may_be_zero", [
     ("tf1ps-local", ["num_ps", "num_workers"]), ("tf1ps-ps", ["task_index"]),
-    ("tf1ps-worker", ["task_index"]), ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", [])])
+    ("tf1ps-worker", ["task_index"]), ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", []),
+    ("tf1ps-reset", [])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
   assert commands.call(start, commands.show_zeros, name) == may_be_zero
 
@@ -77,4 +79,4 @@ def test_the_flags_that_all_tasks_of_a_job_share():
   own = {"num_ps", "num_workers", "evaluator", "log_dir"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
   assert own.isdisjoint(names["tf1ps-worker"])
-  assert set.intersection(*names.values()) == {"program", "verbosity"}
+  assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {"program", "verbosity"}

@@ -45,6 +45,87 @@ def test_illegal_names(name):
   assert not accepted_by_tensorflow(name)
 
 
+@pytest.mark.parametrize("place", ["first", "later"])
+def test_the_rule_is_tensorflows_for_every_character(place):
+  """Also where a name has no other, which is why the control characters are there."""
+  names = [chr(code) if place == "first" else "a%sb" % chr(code)
+           for code in [*range(1, 128), 0xe9, 0x540d]]
+  sizes = {}
+  with tf.Graph().as_default() as graph, tf.Session() as session:
+    for name in names:
+      with graph.container(name):
+        sizes[name] = tf.FIFOQueue(1, tf.int32, shared_name="q").size()
+    accepted = []
+    for name in names:
+      try:
+        session.run(sizes[name])
+        accepted.append(name)
+      except tf.errors.InvalidArgumentError:
+        pass
+  assert accepted == [name for name in names if containers._LEGAL.fullmatch(name)]
+
+
+def test_resource_variables_would_accept_anything():
+  with tf.Graph().as_default(), tf.Session() as session, tf.container("my_problem_1"):
+    variable = tf.get_variable("v", initializer=1.0, use_resource=True)
+    session.run(variable.initializer)
+    assert session.run(variable) == 1.0
+
+
+def container_of(op):
+  return op.get_attr("container").decode("utf-8")
+
+
+def test_what_is_built_in_a_container_lives_there():
+  with tf.Graph().as_default():
+    with containers.container("jobs/a"):
+      first = tf.get_variable("v", initializer=1.0).op
+      with containers.container("jobs/b"):  # takes the other's place
+        second = tf.get_variable("w", initializer=1.0).op
+      with containers.container(""):
+        third = tf.get_variable("x", initializer=1.0).op
+      fourth = tf.get_variable("y", initializer=1.0).op
+    fifth = tf.get_variable("z", initializer=1.0).op
+    assert [container_of(op) for op in (first, second, third, fourth, fifth)] == [
+        "jobs/a", "jobs/b", "", "jobs/a", ""]
+
+
+def test_a_container_of_a_graph_that_is_not_the_default_one():
+  graph = tf.Graph()
+  with containers.container("jobs/a", graph), graph.as_default():
+    assert container_of(tf.get_variable("v", initializer=1.0).op) == "jobs/a"
+
+
+def test_a_container_that_is_entered_before_the_graph_is_noticed():
+  with pytest.raises(containers.ContainerError, match="nothing was built in container 'jobs/a': .*"
+                     "enter it inside of `with graph.as_default"):
+    with containers.container("jobs/a"):
+      with tf.Graph().as_default():
+        op = tf.get_variable("v", initializer=1.0).op
+  assert container_of(op) == ""  # stock says nothing
+
+
+def test_a_container_round_session_run_is_noticed():
+  with tf.Graph().as_default(), tf.Session() as session:
+    variable = tf.get_variable("v", initializer=1.0)
+    session.run(variable.initializer)
+    with pytest.raises(containers.ContainerError, match="round session.run it does nothing"):
+      with containers.container("jobs/a"):
+        assert session.run(variable) == 1.0
+
+
+def test_an_error_inside_of_a_container_is_the_one_that_is_raised():
+  with pytest.raises(KeyError, match="mine"):
+    with containers.container("jobs/a"):
+      raise KeyError("mine")
+
+
+def test_an_illegal_container_is_refused_at_once():
+  with pytest.raises(ValueError, match="'_' at position 2"):
+    with containers.container("my_problem_1"):
+      raise AssertionError("nothing is built there")
+
+
 def test_the_default_container():
   assert containers.check_name("") == ""
 
@@ -155,6 +236,25 @@ def test_a_task_that_is_silent_costs_the_timeout():
       containers.clear("", [Task("ps", 0, address)], timeout=0.4)
     assert time.monotonic() - began < 1.4
   assert str(raised.value).startswith("container 'ps' of /job:ps/task:0 at %s was not" % address)
+
+
+def test_variable_scopes_keep_models_apart_and_are_reset_together(ps):
+  """What containers are not needed for; two containers are as apart, and are reset one by one."""
+  with tf.Graph().as_default() as graph, tf.device(ps[0].name):
+    there = []
+    for scope, container in (("one", ""), ("two", ""), ("in", "jobs/a"), ("in2", "jobs/b")):
+      with graph.container(container), tf.variable_scope(scope, reuse=tf.AUTO_REUSE):
+        there.append(tf.get_variable("v", initializer=len(there)))
+    fill = tf.global_variables_initializer()
+    is_there = [tf.is_variable_initialized(variable) for variable in there]
+  with tf.Session("grpc://" + ps[0].address, graph) as session:
+    session.run(fill)
+    assert session.run(there) == [0, 1, 2, 3]
+    assert [variable.op.name for variable in there[:2]] == ["one/v", "two/v"]
+    containers.clear("jobs/a", ps)
+    assert list(session.run(is_there)) == [True, True, False, True]
+    containers.clear("", ps)
+    assert list(session.run(is_there)) == [False, False, False, True]
 
 
 def test_an_illegal_name_clears_nothing(ps):

@@ -32,7 +32,7 @@ UsageError = errors.UsageError
 
 def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
         main: Callable[[object], int], needs_program: bool = True, hides_gpus: bool = False,
-        lazy: bool = False) -> int:
+        lazy: bool = False, takes_names: bool = False) -> int:
   """Runs a program's main.
 
   Args:
@@ -40,10 +40,13 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     summary: what it does, for --help.
     argv: the arguments after the name.
     define: defines the program's flags.
-    main: gets the user's program (a module's Program, or None) and returns the exit code.
+    main: gets the user's program (a module's Program, or None) or, with `takes_names`, the names;
+      returns the exit code.
     needs_program: whether --program must be given.
     hides_gpus: whether GPUs are hidden unless --use_gpu is there.
     lazy: whether the user's program is imported only for flags that are not ours.
+    takes_names: whether arguments that are no flags are names, before or after the flags; such a
+      program has no --program.
 
   Returns:
     The exit code.
@@ -56,9 +59,11 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
   program = None
   try:
     define()
+    if takes_names:
+      FLAGS.set_gnu_getopt()
     wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
     others = _parse_ours(name, argv, wants_help)
-    path, verbosity = FLAGS["program"].value, FLAGS["verbosity"].value
+    path, verbosity = not takes_names and FLAGS["program"].value, FLAGS["verbosity"].value
     quiet.quiet_environment(verbosity)
     if hides_gpus and not FLAGS["use_gpu"].value:
       os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -68,7 +73,9 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     if wants_help:
       print(help_lib.text(name, summary, program.module.__name__ if program else None))
       return 0
-    _parse(name, argv)
+    names = _parse(name, argv, takes_names)
+    if takes_names:
+      return main(names)
     if needs_program and not path:
       raise UsageError("--program is missing: a module's name or the path of a .py file")
     return main(program)
@@ -149,7 +156,7 @@ def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
     raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
 
 
-def _parse(name: str, argv: List[str]) -> None:
+def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
   try:
     rest = FLAGS([name] + argv)
   except flags.UnrecognizedFlagError as error:
@@ -158,9 +165,10 @@ def _parse(name: str, argv: List[str]) -> None:
       error.flagname, "; did you mean --%s?" % near[0] if near else "", name)) from error
   except flags.Error as error:
     raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
-  if len(rest) > 1:
+  if len(rest) > 1 and not takes_names:
     raise UsageError("%r is no flag: every argument begins with -- (see %s --help)" % (
       rest[1], name))
+  return rest[1:]
 
 
 def _log_to_stdout() -> None:

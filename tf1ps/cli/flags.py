@@ -97,12 +97,14 @@ def _define_verbosity(name):
                serializer=flags.ArgumentSerializer(), allow_override=True)
 
 
-def define_cluster() -> None:
-  """The description of the job."""
+def define_cluster(own_task: bool = True) -> None:
+  """The description of the job, and which of its tasks this one is."""
   group = "The cluster (or TF_CONFIG in the environment)"
-  for job in ("ps", "worker", "chief", "evaluator"):
+  for job in ("ps", "worker", "chief") + ("evaluator",) * own_task:
     define(group, flags.DEFINE_string, job + "_hosts", None,
            "Addresses of the %s tasks: host:port,host:port." % job)
+  if not own_task:
+    return
   define(group, flags.DEFINE_string, "job_name", None,
          "This task's job; the name of the program tells it where it is absent.")
   define(group, flags.DEFINE_integer, "task_index", None,
@@ -112,8 +114,9 @@ def define_cluster() -> None:
 def define_job() -> None:
   """What several kinds of task have to agree on."""
   group = "The job"
-  define(group, flags.DEFINE_string, "container", "",
-         "The container that the job's state lives in on the ps; the same in all tasks.")
+  define(group, flags.DEFINE_string, "container", None,
+         "The container that the job's state lives in on the ps; by default one of its own for "
+         "each --checkpoint_dir, or else for each --program. The same in all tasks.")
   define(group, flags.DEFINE_string, "job_workers", None,
          "The workers of this job where several jobs share the ps, as in 2-3; all by default.")
 

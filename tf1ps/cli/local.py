@@ -59,7 +59,8 @@ def _run(argv) -> int:
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
   worker.make_options()
-  containers.check_name(FLAGS.container)
+  if FLAGS.container is not None:
+    containers.check_name(FLAGS.container)
   log_dir = FLAGS.log_dir or tempfile.mkdtemp(prefix="tf1ps-log-")
   shares, line = gpus.divide(gpus.visible_gpus(), FLAGS.num_workers)
   if line:

@@ -27,12 +27,24 @@ def resolve_cluster(implied_job: str, launched: bool = False):
     evaluator_hosts=FLAGS.evaluator_hosts, job_name=FLAGS.job_name, task_index=FLAGS.task_index,
     job_workers=FLAGS.job_workers, tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
     needs_ps="between-graph replication")
-  containers.check_name(FLAGS.container)
-  _log.info("%s", cluster.describe())
+  container = job_container()
+  _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   warning = None if launched else exposure.exposure_warning(cluster)
   if warning:
     _log.warning("%s", warning)
   return cluster
+
+
+def job_container():
+  """The container of this task's job: --container, else by the job's directory or program.
+
+  A ps that is told none serves whichever its job uses: then this is None.
+  """
+  if FLAGS.container is not None:
+    return containers.check_name(FLAGS.container)
+  if "checkpoint_dir" not in FLAGS:
+    return None
+  return containers.of_job(FLAGS.checkpoint_dir, FLAGS.program)
 
 
 def make_config():
@@ -51,5 +63,5 @@ def start_server(cluster, config, **kwargs):
   with quiet.held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
     return tf1ps.Server(
       cluster.cluster_spec(), job_name=cluster.job_name, task_index=cluster.task_index,
-      config=config, container=FLAGS.container, job_workers=cluster.job_workers,
+      config=config, container=job_container(), job_workers=cluster.job_workers,
       lost_after=FLAGS.lost_after, **kwargs)

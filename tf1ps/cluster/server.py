@@ -39,7 +39,7 @@ class ServerRecord(NamedTuple):
 
   target: str  # of the server
   cluster: spec_lib.Cluster  # the normalised cluster, with this task
-  container: str  # where the job's state lives on each ps; "" is the default container
+  container: Optional[str]  # of the job's state; "": the default one; None: a ps was not told
   config: Optional[tf.ConfigProto]  # the server's
   standing: bool  # whether a ps outlives jobs
   start_timeout: Optional[float]  # seconds that a ps waits for its first worker; None: 600
@@ -59,7 +59,7 @@ def latest_record() -> Optional[ServerRecord]:
 def job_container() -> str:
   """The container of the job that this process's last server belongs to; "" is the default one."""
   record = latest_record()
-  return record.container if record is not None else ""
+  return (record.container or "") if record is not None else ""
 
 
 def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) -> None:
@@ -100,7 +100,7 @@ class Server(tf.train.Server):
     config=None,
     start=True,
     *,
-    container: str = "",
+    container: Optional[str] = "",
     job_workers=None,
     standing: bool = False,
     start_timeout: Optional[float] = None,
@@ -116,6 +116,7 @@ class Server(tf.train.Server):
       config: a `tf.ConfigProto`.
       start: whether to start it at once.
       container: the container of this job's state, the same in all its tasks; "" is the default.
+        None, for a ps: that of the job that comes.
       job_workers: the workers of this job, where several share the servers; None: all.
       standing: whether a ps outlives the jobs that it serves.
       start_timeout: seconds that `join` of a ps waits for the first worker; None: 600.

@@ -50,6 +50,7 @@ class BoundedSession(tf.Session):
     self._helpers = weakref.WeakSet()
     self._local = threading.local()
     self._is_closed = False
+    self._is_held = False
     self._may_delete = False
     super().__init__(target, graph, config)
 
@@ -90,6 +91,26 @@ class BoundedSession(tf.Session):
       self._is_closed = True
     if self._on_close is not None:
       self._on_close()
+    if not self._is_held:
+      self._close_within()
+
+  def hold_close(self) -> None:
+    """Has `close` leave TensorFlow's session open until `finish_close`.
+
+    While TensorFlow closes a session it keeps every other session of this process's server waiting,
+    on 2.21 for up to a minute where an iterator's autotuning thread does not wake (see
+    pipeline/autotuning.py). Whoever has something left to say to the cluster says it before.
+    """
+    self._is_held = True
+
+  def finish_close(self) -> None:
+    """Closes, within the limit, a session whose close was held."""
+    with self._lock:
+      held, self._is_held = self._is_held and self._is_closed, False
+    if held:
+      self._close_within()
+
+  def _close_within(self):
     closer = threading.Thread(target=self._close_now, daemon=True, name="tf1ps: close a session")
     closer.start()
     closer.join(0.2 if self.is_aborted else self._close_limit)

@@ -21,6 +21,7 @@ from typing import List, Optional, Sequence, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import checks
+from tf1ps.pipeline import autotuning
 
 FILES = "files"
 RECORDS = "records"
@@ -137,6 +138,7 @@ class Shard:
     if shuffle is not None and shuffle < 1:
       raise ShardError(f"shuffle is the size of a buffer and at least 1, or None, got {shuffle}")
     self._was_asked = True
+    dataset = autotuning.without(dataset)
     if self.mode != "train":
       return dataset
     # By default records, unless they come from this worker's own files.

@@ -95,8 +95,8 @@ def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:w
   if tf.executing_eagerly():
     _log.warning(
       "eager execution is on, in which tf.device takes no device setter: call "
-      "tf.disable_v2_behavior() right after `import tensorflow.compat.v1 as tf`, or build the graph "
-      "inside of `with tf.Graph().as_default():`")
+      "tf.disable_v2_behavior() right after `import tensorflow.compat.v1 as tf`, or build inside "
+      "of `with tf.Graph().as_default():`")
   setter = _DeviceSetter(tasks, ps_spec, worker_spec, merge_devices, ps_ops,
                          make_strategy(len(tasks)))
   local_variables.install(tf.get_default_graph(), worker_spec.to_string(), replace=True)

@@ -15,10 +15,10 @@ apart by `tf.variable_scope`: with other names, in checkpoints too, and with one
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import re
 from typing import Optional, Sequence
-
-import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import worker_service
 
@@ -59,7 +59,7 @@ def check_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def container(name: str, graph: Optional[tf.Graph] = None):
+def container(name: str, graph=None):
   """Builds what follows in a container: `tf.container`, that notices when it has no effect.
 
   It has none when it is entered before the graph, or round `session.run`: then nothing is built in
@@ -67,12 +67,14 @@ def container(name: str, graph: Optional[tf.Graph] = None):
 
   Args:
     name: the container; "" is the default one.
-    graph: the graph; None: the default graph.
+    graph: the `tf.Graph`; None: the default graph.
 
   Raises:
     ValueError: an illegal name.
     ContainerError: at the end of a block in which this graph got no operation.
   """
+  import tensorflow.compat.v1 as tf  # late: a command line answers before TensorFlow is there
+
   check_name(name)
   graph = tf.get_default_graph() if graph is None else graph
   before = graph.version
@@ -83,6 +85,29 @@ def container(name: str, graph: Optional[tf.Graph] = None):
       "nothing was built in container %r: a container belongs to the graph that is the default "
       "when it is entered, so enter it inside of `with graph.as_default():`; and round session.run "
       "it does nothing, since an operation's container is fixed when it is built" % name)
+
+
+def of_job(checkpoint_dir: Optional[str], program: Optional[str]) -> str:
+  """The container of a job that was given none: another one for each directory, or each program.
+
+  Args:
+    checkpoint_dir: the job's directory, or None.
+    program: where there is no directory: the program's module or file.
+
+  Returns:
+    A legal name that ends in eight digits of the SHA-256 of the whole path or module; "" where
+    there is neither.
+  """
+  if checkpoint_dir:
+    whole = checkpoint_dir if "://" in checkpoint_dir else os.path.realpath(checkpoint_dir)
+    name = os.path.basename(whole.rstrip("/"))
+  elif program:
+    whole = os.path.basename(program)
+    name = whole[:-len(".py")] if whole.endswith(".py") else whole.rpartition(".")[2]
+  else:
+    return ""
+  digest = hashlib.sha256(whole.encode("utf-8")).hexdigest()[:8]
+  return "%s-%s" % (re.sub(r"[^A-Za-z0-9.-]", "-", name).lstrip("-") or "job", digest)
 
 
 def real_name(name: str, task) -> str:

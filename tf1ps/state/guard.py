@@ -99,7 +99,8 @@ class Guard:
 
   def read_register(self) -> tf.Tensor:
     """What the register says: "" or "<number> <description>", a string scalar."""
-    return find(self._register, self._key)
+    with self._op.graph.colocate_with(self._op):
+      return find(self._register, self._key)
 
   def read_state(self) -> tf.Tensor:
     """The note that was written last, a string scalar."""
@@ -111,7 +112,8 @@ class Guard:
 
   def forget(self) -> tf.Operation:
     """Has this session take what is there now for what it knows."""
-    return insert(self._seen, self._key, tf.constant(""))
+    with self._op.graph.colocate_with(self._op):
+      return insert(self._seen, self._key, tf.constant(""))
 
   def _check(self, meets) -> tf.Operation:
     """Fails unless the register says what it said to this session at first."""
@@ -137,7 +139,7 @@ class Guard:
         return tf.identity(mine)
 
     known = tf.cond(tf.equal(found, ""), register, lambda: found)
-    there = tf.substr(known, _NUMBER + 1, 1 << 20)
+    there = tf.strings.substr(known, _NUMBER + 1, 1 << 20)
     same = tf.raw_ops.Assert(
       condition=tf.equal(there, self.description), summarize=1,
       data=[tf.constant(MISMATCH), there])

@@ -24,6 +24,7 @@ TRAINING = "training"
 SERVING = "serving"  # waits in join: others use its devices
 DONE = "done"
 FAILED = "failed"
+_PREFIX = "member:"
 _EVERY = 1.0  # seconds between two beats, at most
 _STEADY = 5.0  # seconds of undisturbed watching before anyone counts as lost
 
@@ -54,9 +55,12 @@ class Member(NamedTuple):
     return self.state in (DONE, FAILED)
 
 
-def members_of(records: Dict[str, control.Record], container: str) -> List[Member]:
-  """The members among control records, of the job in one container, sorted by job and index."""
-  prefix = _prefix(container)
+def members_of(records: Dict[str, control.Record], container: Optional[str]) -> List[Member]:
+  """The members among control records, of the job in one container, sorted by job and index.
+
+  With None for the container, those of all jobs.
+  """
+  prefix = _PREFIX if container is None else _prefix(container)
   found = []
   for name, record in records.items():
     if name.startswith(prefix):
@@ -64,8 +68,18 @@ def members_of(records: Dict[str, control.Record], container: str) -> List[Membe
   return sorted(found, key=lambda member: (member.job, member.index))
 
 
-def _prefix(container: str) -> str:
-  return "member:%s:" % container
+def containers_of(records: Dict[str, control.Record], task) -> Dict[str, Member]:
+  """The containers in which a task was a member: what it last wrote there, by container."""
+  found = {}
+  for name, record in records.items():
+    if name.startswith(_PREFIX) and name.endswith(":%s:%d" % (task.job, task.index)):
+      container = name[len(_PREFIX):].rsplit(":", 2)[0]
+      found[container] = Member(age=record.age, **record.value)
+  return found
+
+
+def _prefix(container: Optional[str]) -> str:
+  return "%s%s:" % (_PREFIX, container or "")
 
 
 class Heartbeat:
@@ -77,7 +91,7 @@ class Heartbeat:
 
   previous: Optional[Member] = None
 
-  def __init__(self, table: control.ControlTable, task, role: str, container: str,
+  def __init__(self, table: control.ControlTable, task, role: str, container: Optional[str],
                lost_after: float, on_records=None):
     """Prepares the heartbeat; `start` begins it.
 
@@ -85,7 +99,7 @@ class Heartbeat:
       table: the control records of the task that keeps the heartbeats.
       task: the `spec.Task` of this task.
       role: "chief", "worker" or "ps".
-      container: the job's container.
+      container: the job's container; None for a ps that was not told: it sees all members.
       lost_after: seconds of silence after which a task is lost.
       on_records: called after each beat with all control records, from the heartbeat's thread.
     """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
+
+_CLOSED = re.compile(r"Queue '[^']*' is closed")  # says TensorFlow of an enqueue
 
 
 class QueueCall:
@@ -45,6 +48,11 @@ class QueueCall:
         if guard_lib.RESET not in str(error):
           raise
         _run(self._session, self._steps.look)  # it may be this session's first step
+        return _run(self._session, fetches, feed)
+      except tf.errors.CancelledError as error:
+        if not _CLOSED.search(str(error)):
+          raise
+        # It was closed between the look and the enqueue of one step: nothing was put in.
         return _run(self._session, fetches, feed)
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
       meaning = self._meaning(error)

@@ -85,7 +85,7 @@ def take_many(queue, guard, n, up_to: bool) -> Taken:
 def put_many(queue, guard, vals, up_to: bool) -> Put:
   """Builds the step behind `try_enqueue_many`."""
   vals = [tf.convert_to_tensor(value, dtype)
-          for value, dtype in zip(listed(queue, vals), queue.dtypes)]
+          for value, dtype in zip(listed(queue, vals, True), queue.dtypes)]
   for value, shape in zip(vals, queue.shapes):
     value.shape.with_rank_at_least(1)[1:].assert_is_compatible_with(shape)
   report, = _put(queue, guard, vals, up_to)
@@ -101,19 +101,33 @@ def note(guard, text: str) -> List[tf.Tensor]:
   return guard.step(write)
 
 
-def listed(queue, values) -> list:
-  """The components of what a caller gives: a dict where they have names, a list, or the one."""
+def listed(queue, values, many: bool) -> list:
+  """The components of what a caller gives: a dict where they have names, a list, or the one.
+
+  A list with one value may be the only component itself, or hold it: its rank tells. Where the
+  rank is not known it holds it, as TensorFlow takes it.
+  """
   if queue.names:
     if not isinstance(values, dict) or sorted(values) != sorted(queue.names):
       raise ValueError("queue %s takes a dict with %s, got %r" % (
         queue.name, ", ".join(queue.names), values))
     return [values[name] for name in queue.names]
-  if len(queue.dtypes) == 1 and not (isinstance(values, (list, tuple)) and len(values) == 1):
-    return [values]
+  if len(queue.dtypes) == 1:
+    is_list = isinstance(values, (list, tuple)) and len(values) == 1
+    rank = queue.shapes[0].ndims
+    if not is_list or (rank is not None and _rank(values) == rank + many):
+      return [values]
   if not isinstance(values, (list, tuple)) or len(values) != len(queue.dtypes):
     raise ValueError("queue %s has %d components, got %r" % (
       queue.name, len(queue.dtypes), values))
   return list(values)
+
+
+def _rank(value) -> int:
+  """The number of dimensions of a value that may be a list, also of tensors."""
+  if isinstance(value, (list, tuple)):
+    return 1 + (_rank(value[0]) if value else 0)
+  return tf.TensorShape(getattr(value, "shape", [])).ndims or 0
 
 
 def shaped(queue, components):
@@ -128,7 +142,7 @@ def _look(queue):
   with tf.control_dependencies([size]):
     closed = tf.raw_ops.QueueIsClosedV2(handle=queue.queue_ref)
   least = queue.spec.min_after_dequeue
-  there = tf.where(closed, size, tf.maximum(size - least, 0)) if least else size
+  there = tf.where_v2(closed, size, tf.maximum(size - least, 0)) if least else size
   return size, there, closed
 
 
@@ -148,7 +162,7 @@ def _take(queue, guard, n, up_to, meets=True):
   def step():
     _, there, closed = _look(queue)
     enough = tf.logical_or(up_to, there >= n)
-    count = tf.where(enough, tf.minimum(there, n), 0)
+    count = tf.where_v2(enough, tf.minimum(there, n), 0)
     # Of none it brings an empty batch at once, also where the queue is closed.
     components = tf.raw_ops.QueueDequeueManyV2(
       handle=queue.queue_ref, n=count, component_types=queue.dtypes)
@@ -178,7 +192,7 @@ def _put(queue, guard, vals, up_to, meets=True):
     given = count = tf.shape(vals[0])[0]
     if up_to:
       count = tf.minimum(given, room)
-    count = tf.where(tf.logical_and(count <= room, tf.logical_not(closed)), count, 0)
+    count = tf.where_v2(tf.logical_and(count <= room, tf.logical_not(closed)), count, 0)
 
     def enqueue():
       part = [value[:count] for value in vals] if up_to else vals

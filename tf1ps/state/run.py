@@ -32,6 +32,7 @@ _log = logging.getLogger("tf1ps")
 RUNNING = "running"
 ENDED = "ended"
 FAILED = "failed"
+_PREFIX = "run:"
 _ENOUGH = 2 ** 16  # bytes; more than a status file has
 
 
@@ -53,19 +54,23 @@ def new_id() -> str:
 
 
 def _name(container: str) -> str:
-  return "run:" + container
+  return _PREFIX + container
 
 
-def find(records: Dict[str, control.Record], container: str,
+def find(records: Dict[str, control.Record], container: Optional[str],
          max_age: float = math.inf) -> Optional[RunRecord]:
   """The run in a container among control records, or None.
 
   Args:
     records: the control records of one task.
-    container: the job's container.
+    container: the job's container; None: the run that was written last, in whichever.
     max_age: seconds; a run that was written earlier than that is left out.
   """
-  record = records.get(_name(container))
+  if container is None:
+    runs = [record for name, record in records.items() if name.startswith(_PREFIX)]
+    record = min(runs, key=lambda record: record.age) if runs else None
+  else:
+    record = records.get(_name(container))
   if record is None or record.age > max_age:
     return None
   return RunRecord(**record.value)

@@ -73,7 +73,7 @@ class WaitingQueue:
       closed. QueueReset, QueueMismatch: see queue_errors.py.
     """
     vals = [np.asarray(value, dtype.as_numpy_dtype) for value, dtype in zip(
-      queue_steps.listed(self, values), self.dtypes)]
+      queue_steps.listed(self, values, many), self.dtypes)]
     if not many:
       vals = [value[np.newaxis] for value in vals]
     count = self._check_batch(vals)

@@ -120,6 +120,13 @@ class SessionLife:
     for problem in self.problems:
       _log.error("%s", problem)
 
+  def hold_close(self) -> None:
+    """Leaves TensorFlow's own close of the session to the very end of this task's part."""
+    session = self.creator.session
+    if self.part is not None and session is not None:
+      session.hold_close()
+      self.part.at_stop(session.finish_close)
+
   def after_close(self, error: Optional[BaseException]) -> None:
     """Reports this task's end and lets go; raises what the exit code must tell."""
     if self._ended:

@@ -174,6 +174,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     try:
       if error is None:
         self.life.before_close(self.run_step_fn)
+      self.life.hold_close()
       result = close()
     except BaseException as problem:
       self.life.after_close(problem)

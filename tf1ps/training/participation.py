@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Callable, Dict, List, Optional
-
-import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import server as server_lib
-from tf1ps.state import containers, control, membership, reset
+from tf1ps.state import containers, control, membership
 from tf1ps.state import run as run_lib
-from tf1ps.training import run_records
+from tf1ps.training import container_check, reset_watch, run_records
 
 _log = logging.getLogger("tf1ps")
 _STOP_LIMIT = 1.0  # seconds
@@ -35,9 +32,10 @@ class Participation:
   """This task's part in a run.
 
   Attributes:
-    cluster: the `spec.Cluster`.
+    cluster: as this task knows it.
     holders: the tasks that keep the job's variables: the ps; without ps, the chief.
     heartbeat: the `membership.Heartbeat`.
+    resets: the `reset_watch.ResetWatch` of the job's container.
     run_id: the id of the run; "" before it is known.
   """
 
@@ -60,22 +58,30 @@ class Participation:
     self._file = run_lib.RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
     self._current: Optional[run_lib.RunRecord] = None
     self._on_new_run: Optional[Callable[[str], None]] = None
-    self._reset: Optional[reset.ResetNotice] = None  # the last one that this session knows of
+    self._at_stop: List[Callable[[], None]] = []
     self._lock = threading.Lock()
     self.heartbeat = membership.Heartbeat(
       control.ControlTable(record.target, self.cluster.task, self.cluster.control_task),
       self.cluster.task, "chief" if self.is_chief else "worker", record.container,
       self.lost_after, self._look)
+    self.resets = reset_watch.ResetWatch(
+      self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
   def start(self) -> None:
     """Begins the heartbeat; does nothing the second time."""
     self.heartbeat.start()
+
+  def at_stop(self, callback: Callable[[], None]) -> None:
+    """Has a callback called when all is said and the heartbeat has ended."""
+    self._at_stop.append(callback)
 
   def stop(self) -> None:
     """Ends the heartbeat and closes the sessions; a task that is silent is left behind."""
     def stop():
       self.heartbeat.stop()
       self._records.close()
+      for callback in self._at_stop:
+        callback()
 
     try:
       bounded.call_within(_STOP_LIMIT, "ending the heartbeat", stop)
@@ -83,52 +89,13 @@ class Participation:
       _log.info("%s", error)
 
   def on_new_run(self, callback: Optional[Callable[[str], None]]) -> None:
-    """Has a callback called when the state is no longer what the session began with.
-
-    That is when another run takes the place of this one, and when the job's container is reset.
-    """
-    self._reset = None if callback is None else self._last_reset()
+    """Has a callback called when another run, or a reset, takes this session's state away."""
+    self.resets.begin(callback)
     self._on_new_run = callback
-
-  def await_reset(self, interrupted: Callable[[], None]) -> None:
-    """Lets a reset of the job's container that is under way finish; raises control.ControlError.
-
-    One that has not finished within `lost_after` is dead itself.
-    """
-    until = time.monotonic() + self.lost_after
-    found = self._last_reset()
-    while not found.done and time.monotonic() < until:
-      self.heartbeat.set(reset=found.token)
-      self._beat()
-      interrupted()
-      time.sleep(0.1)
-      found = self._last_reset()
-
-  def explain(self, error: BaseException) -> BaseException:
-    """The AbortedError that an error of a run means where the job's container was reset."""
-    if self._reset is None or not isinstance(
-        error, (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)):
-      return error
-    try:
-      found = self._last_reset()
-    except control.ControlError:
-      return error
-    if found == self._reset and found.done:
-      return error
-    _log.warning("%s: this session ends", self._say_reset())
-    return tf.errors.AbortedError(None, None, self._say_reset())
-
-  def _last_reset(self) -> reset.ResetNotice:
-    return reset.notice(self._records.read(self.cluster.control_task), self.record.container)
-
-  def _say_reset(self) -> str:
-    return "container %s was reset" % (self.record.container or "the default one")
-
-  # What a worker asks before it trains.
 
   @property
   def examples_before(self) -> int:
-    """What an earlier process of this task trained on in this run, before it was killed."""
+    """What an earlier process of this task trained on in this run."""
     previous = self.heartbeat.previous
     if previous is None or not self.run_id or previous.run != self.run_id or previous.has_ended:
       return 0
@@ -149,10 +116,11 @@ class Participation:
   def find_run(self) -> Optional[run_lib.RunRecord]:
     """The run to join, once its chief lives and has initialised it on every holder."""
     records = self._records.read(self.cluster.control_task)
+    container_check.check_worker(records, self.cluster.chief, self.record.container)
+    chief = self._chief_among(membership.members_of(records, self.record.container))
     found = run_lib.find(records, self.record.container)
     if found is None or found.ended or not found.initialised:
       return None
-    chief = self._chief_among(membership.members_of(records, self.record.container))
     if chief is None or chief.run != found.id or chief.has_ended or chief.age > self.lost_after:
       return None
     return found if all(other == found for other in self._records.runs()) else None
@@ -162,11 +130,8 @@ class Participation:
     return self._chief_among(self.heartbeat.members())
 
   def _chief_among(self, members) -> Optional[membership.Member]:
-    chief = self.cluster.chief
-    for member in members:
-      if (member.job, member.index) == (chief.job, chief.index):
-        return member
-    return None
+    found = [member for member in members if member.name == self.cluster.chief.name]
+    return found[0] if found else None
 
   def join(self, found: run_lib.RunRecord) -> None:
     """Takes part in a run."""
@@ -176,14 +141,14 @@ class Participation:
     self._beat()  # a chief that dies now shall find, when it is back, that its run lives
     _log.info("joined run %s", found.id)
 
-  # What the chief does.
-
   def adopt(self, signature: List[list]) -> bool:
     """Looks at what the holders keep; returns whether it is this run's live, whole state.
 
     Sets `run_id` where the run goes on, even if a holder lost its part. State that belongs to
     another graph than the one with this signature is not this run's. Raises control.ControlError.
     """
+    container_check.check_chief(
+      self._records.read(self.cluster.control_task), self.cluster.task, self.record.container)
     found = self._records.runs()
     known = self.run_id or self._id_on_file() or self._id_of_living(found)
     mine = [f for f in found if f is not None and f.id == known and not f.ended
@@ -228,8 +193,6 @@ class Participation:
     self._current = record
     self._write_file(run_lib.FAILED if failed else run_lib.ENDED)
 
-  # What both do.
-
   def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
     """Reports this task's end, within a limit of seconds; returns whether it was heard."""
     try:
@@ -270,10 +233,8 @@ class Participation:
     """After each heartbeat."""
     with self._lock:
       current = self._current
-    callback, known = self._on_new_run, self._reset
-    if None not in (callback, known) and reset.notice(records, self.record.container) != known:
-      _log.warning("%s: this session ends", self._say_reset())
-      callback(self._say_reset())
+    callback = self._on_new_run
+    self.resets.look(records)
     if self.is_chief:
       if self._file is not None and current is not None and not current.ended:
         self._file.touch(

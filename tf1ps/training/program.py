@@ -219,8 +219,9 @@ def _python_files(folder: str) -> List[str]:
 
 
 def _own_modules() -> List[str]:
-  """The modules that are the user's own: nobody means one of Python's library, or an installed one."""
-  library = [os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+  """The user's own modules: nobody means one of Python's library, or an installed one."""
+  library = [os.path.realpath(sysconfig.get_path(name))
+             for name in ("stdlib", "purelib", "platlib")]
   folders = [folder or os.getcwd() for folder in sys.path]
   own = [folder for folder in folders if not any(
     os.path.realpath(folder).startswith(one) for one in library)]

@@ -129,7 +129,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       self._part.compare_clusters()
       canary.prove_paths(self._part.record.target, self._part.cluster.task,
                          self._part.holders, self.config, self._start_timeout)
-    self._part.await_reset(self._interrupted)
+    self._part.resets.wait(self._part.lost_after, self._interrupted)
     if self._is_chief:
       session = self._create_as_chief(seen)
     else:
@@ -151,7 +151,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
     self.session = session = session_lib.BoundedSession(
       part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop,
-      explain=part.explain)
+      explain=part.resets.explain)
     part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()

@@ -1,0 +1,92 @@
+"""Jobs that share servers: two programs with the same names of variables on one pair of ps."""
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+
+import pytest
+
+from tests import harness
+from tests.training import job as job_lib
+from tf1ps.cli import worker
+from tf1ps.cluster import from_spec
+from tf1ps.state import reset
+
+SHAPES = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "shapes.py")
+
+
+class TwoJobs(job_lib.Job):
+  """Two standing ps and four workers, 0 and 1 of one job, 2 and 3 of the other."""
+
+  def __init__(self, start):
+    super().__init__(start, num_ps=2, num_workers=4)
+    self.servers = [self.ps(index, "--standing") for index in range(2)]
+
+  def start_workers(self, first, directory, *flags):
+    """Starts the two workers from this index on, the first one as chief."""
+    return [self._program("worker", worker.run, index, [
+      SHAPES, "--job_workers=%d-%d" % (first, first + 1), "--optimizer=sgd", "--lost_after=10",
+      *(["--checkpoint_dir=" + str(directory)] if directory else []), *flags])
+      for index in (first, first + 1)]
+
+
+def wait_for_checkpoints(chief):
+  harness.wait_until(lambda: len(re.findall("saved .*ckpt-", chief.output)) > 2)
+
+
+def error_of(chief):
+  return float(re.search(r"test error ([\d.e-]+)", chief.output).group(1))
+
+
+def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
+  jobs = TwoJobs(start)
+  one = jobs.start_workers(0, tmp_path / "one", "--width=1", "--steps=600", "--learning_rate=0.1",
+                           "--step_seconds=0.01", "--save_checkpoint_steps=50")
+  other = jobs.start_workers(2, tmp_path / "two", "--width=5", "--steps=600",
+                             "--learning_rate=0.03", "--step_seconds=0.01",
+                             "--save_checkpoint_steps=50")
+  wait_for_checkpoints(one[0])
+  wait_for_checkpoints(other[0])
+  container, = job_lib.find(one[0], r"container (one-[0-9a-f]{8})")
+  reset.reset(from_spec.from_cluster_spec(jobs.jobs, "ps", 0), [container])
+  one[0].wait_for("container %s was reset" % container)
+  assert job_lib.codes(*one, *other) == [0, 0, 0, 0]
+  assert "recovered" in one[0].output and "recovered" in one[1].output
+  assert not any("recovered" in task.output or "was reset" in task.output for task in other)
+  assert error_of(one[0]) < 0.05 and error_of(other[0]) < 0.05
+  for server in jobs.servers:
+    server.signal(signal.SIGTERM)
+  assert job_lib.codes(*jobs.servers) == [0, 0]
+
+
+def test_two_jobs_of_one_program_without_directories_are_told_apart_or_refused(start):
+  jobs = TwoJobs(start)
+  one = jobs.start_workers(0, None, "--steps=100000")
+  one[0].wait_for("progress: step ")
+  other = jobs.start_workers(2, None, "--steps=10")
+  assert other[0].wait() == 1
+  assert re.search(r"container shapes-[0-9a-f]{8} is in use by the job whose chief is "
+                   r"/job:worker/task:0 \(process %d on " % one[0].pid, other[0].output)
+  for task in one + other[1:]:
+    task.kill()
+
+
+@pytest.mark.parametrize("flags, where", [
+  (["--container=mine"], "container mine"), (["--container="], "the default container")])
+def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start, flags, where):
+  job = job_lib.Job(start)
+  job.ps()
+  chief = job.worker(0, "--steps=100000", "--container=theirs")
+  chief.wait_for("progress: step ")
+  other = job.worker(1, "--steps=100000", *flags)
+  assert other.wait() == 1
+  assert ("the chief /job:worker/task:0 keeps the job's state in container theirs, and this task "
+          "looks in %s" % where) in other.output
+  chief.kill()
+
+
+def test_a_ps_that_was_told_no_container_ends_with_the_job_in_whichever(start):
+  job = job_lib.Job(start, num_ps=2)
+  ps, workers = job.all("--steps=20", "--container=a.b/c")
+  assert job_lib.codes(*workers, *ps) == [0, 0, 0, 0]

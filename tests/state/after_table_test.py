@@ -1,0 +1,172 @@
+"""Each case of the table in docs/queues.md, on real servers."""
+from __future__ import annotations
+
+import itertools
+import pathlib
+import signal
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import cluster_tasks, harness
+from tests.state import after_table, queue_tasks
+from tests.state.after_table import CANCEL, CLOSE, KILLED, RESET, SESSION, STOCK_RESET, TIMEOUT
+from tf1ps.cluster.view import Cluster, Task
+from tf1ps.state import reset
+
+DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "queues.md"
+GROUPS = pytest.mark.parametrize(
+  "group", [after_table.STOCK, after_table.OURS], ids=["stock", "ours"])
+_numbers = itertools.count()
+
+
+def start_ps(start):
+  """Starts a ps of its own; returns its process and its task."""
+  task = Task("ps", 0, harness.addresses(1)[0])
+  return start("ps", cluster_tasks.serve, {"ps": [task.address]}, "ps", 0), task
+
+
+@pytest.fixture(scope="module")
+def ps(forks):
+  process, task = start_ps(forks.start)
+  process.wait_for("up")
+  yield task
+  process.kill()
+
+
+@pytest.fixture(params=after_table.KINDS)
+def kind(request):
+  return request.param
+
+
+@pytest.fixture
+def case(kind, ps):
+  """The kind, and makes calls on queues of it, in a container of their own."""
+  made = []
+
+  def make(calls):
+    made.append(queue_tasks.Waiting(*make.where, calls=calls))
+    return made[-1]
+
+  make.kind = kind
+  make.container = "table.%d" % next(_numbers)
+  make.where = "grpc://" + ps.address, ps.name, make.kind, make.container
+  yield make
+  for waiting in made:
+    waiting.session.close()
+
+
+def waiting_calls(case, group):
+  """Calls that all wait."""
+  calls = case(group)
+  calls.fill()
+  calls.begin()
+  return calls
+
+
+def ending(kind, event, calls):
+  """Those of the calls that end by the event."""
+  return [call for call in calls
+          if after_table.expected(call, kind, event)[1] != after_table.WAITS]
+
+
+def check(calls, kind, event, outcomes):
+  """Compares what is left, and what the callers saw, with the table."""
+  left = calls.take_what_is_left()
+  found = {name: (left[name], outcomes.get(name, after_table.WAITS)) for name in left}
+  assert found == {name: after_table.expected(name, kind, event) for name in left}
+
+
+@GROUPS
+def test_after_a_timeout(case, group):
+  calls = case(group)
+  calls.fill()
+  calls.begin(timeout=0.1)
+  check(calls, case.kind, TIMEOUT, calls.outcomes)
+
+
+@GROUPS
+@pytest.mark.parametrize("event", [CLOSE, CANCEL])
+def test_after_a_close(case, event, group):
+  calls = waiting_calls(case, group)
+  calls.close(event == CANCEL, ending(case.kind, event, group))
+  check(calls, case.kind, event, dict(calls.outcomes))
+
+
+@GROUPS
+def test_after_the_session_was_closed(case, group):
+  calls = waiting_calls(case, group)
+  calls.session.close()
+  calls.wait_for(group)
+  for name in set(group) & set(after_table.OURS):
+    assert calls.outcomes[name] in ("RuntimeError", "CancelledError", "FailedPreconditionError")
+    calls.outcomes[name] = after_table.ENDS
+  check(calls, case.kind, SESSION, calls.outcomes)
+
+
+@GROUPS
+def test_after_the_client_was_killed(case, start, group):
+  client = start("client", queue_tasks.wait_in_queues, *(case.where + (group,)))
+  calls = case(group)
+  client.wait_for("all wait")
+  client.kill()
+  calls.settle()
+  check(calls, case.kind, KILLED, {name: after_table.GONE for name in group})
+
+
+@GROUPS
+def test_after_a_reset_of_ours(case, ps, group):
+  calls = waiting_calls(case, group)
+  # Those that tf1ps did not make are in no list.
+  reset.reset(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container],
+              queues=["q%d" % i for i, name in enumerate(group) if name in after_table.STOCK])
+  calls.wait_for(group)
+  check(calls, case.kind, RESET, calls.outcomes)
+
+
+@pytest.mark.parametrize("event", [after_table.AT_ONCE, CLOSE, CANCEL, RESET])
+def test_what_never_waits(case, ps, event):
+  calls = case(after_table.TRY)
+  calls.fill()
+  if event == RESET:
+    reset.reset(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container])
+  elif event != after_table.AT_ONCE:
+    calls.close(event == CANCEL, after_table.TRY)
+  for name in after_table.TRY:
+    calls.call(name)
+  check(calls, case.kind, event, calls.outcomes)
+
+
+@pytest.mark.parametrize("kind", after_table.KINDS)
+def test_after_a_stock_reset(start, kind):
+  runs = [(call,) + start_ps(start) for call in after_table.STOCK]
+  clients = []
+  for call, process, task in runs:
+    process.wait_for("up")
+    clients.append(start("client", queue_tasks.wait_in_queues, "grpc://" + task.address, task.name,
+                         kind, "table", [call]))
+  for client in clients:
+    client.wait_for("all wait")
+  for _, _, task in runs:
+    start("reset", queue_tasks.reset_stock, "grpc://" + task.address, "table")
+  found = {}
+  for (call, process, task), client in zip(runs, clients):
+    harness.wait_until(
+      lambda: not process.is_running or "ended:" in client.output, 20, call)  # noqa: B023
+    if not process.is_running or "UnavailableError" in client.output:
+      assert process.wait() in (-signal.SIGSEGV, -signal.SIGABRT)
+      found[call] = after_table.DIES, after_table.GONE
+      continue
+    calls = queue_tasks.Waiting("grpc://" + task.address, task.name, kind, "table", [call])
+    calls.outcomes[call] = client.wait_for("ended:").split(": ")[1]
+    found[call] = calls.take_what_is_left()[call], calls.outcomes[call]
+    calls.session.close()
+  version = tf.__version__.split(".")[0]
+  assert found == {call: after_table.expected(call, kind, STOCK_RESET, version)
+                   for call in after_table.STOCK}
+
+
+def test_the_document_shows_the_table():
+  text = DOCUMENT.read_text(encoding="utf-8")
+  shown = text.split(after_table.BEGIN)[1].split(after_table.END)[0]
+  assert shown.strip() == after_table.markdown().strip()

@@ -1,0 +1,218 @@
+"""What TensorFlow's own operations lose, and ours do not: each test shows both.
+
+Where stock's half of a test fails with a new TensorFlow, that TensorFlow has changed, and so may
+what docs/queues.md says of it.
+"""
+from __future__ import annotations
+
+import itertools
+import statistics
+import threading
+import time
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import cluster_tasks, harness
+from tests.state import queue_tasks
+from tf1ps.cluster.view import Task
+from tf1ps.state import queue_errors, queues
+
+LOSSY = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue"]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def ps(forks):
+  task = Task("ps", 0, harness.addresses(1)[0])
+  server = forks.start("ps", cluster_tasks.serve, {"ps": [task.address]}, "ps", 0)
+  server.wait_for("up")
+  yield task
+  server.kill()
+
+
+@pytest.fixture(params=["direct", "grpc"])
+def where(request):
+  """(target, device, container) of a session of this process, or of a ps."""
+  container = "timeouts.%d" % next(_numbers)
+  if request.param == "direct":
+    return "", None, container
+  task = request.getfixturevalue("ps")
+  return "grpc://" + task.address, task.name, container
+
+
+@pytest.fixture
+def on_ps(ps):
+  return "grpc://" + ps.address, ps.name, "timeouts.%d" % next(_numbers)
+
+
+def make(where, kind="FIFOQueue", capacity=10):
+  """The same queue twice: TensorFlow's and ours; and a session."""
+  target, device, container = where
+  with tf.Graph().as_default() as graph, tf.device(device), tf.container(container):
+    stock = queue_tasks.make_queue(tf.queue, kind, "stock", capacity)
+    ours = queue_tasks.make_queue(queues, kind, "ours", capacity)
+  return stock, ours, tf.Session(target, graph)
+
+
+def within(seconds):
+  return tf.RunOptions(timeout_in_ms=int(1000 * seconds))
+
+
+@pytest.mark.parametrize("kind", LOSSY)
+def test_dequeue_many_that_times_out(where, kind):
+  stock, ours, session = make(where, kind)
+  with session, session.graph.as_default():
+    session.run(stock.enqueue_many([[1, 2, 3]]))
+    with pytest.raises(tf.errors.DeadlineExceededError):
+      session.run(stock.dequeue_many(4), options=within(0.05))
+    assert session.run(stock.size()) == 0  # three are gone
+    ours.put(session, [1, 2, 3], many=True)
+    with pytest.raises(queue_errors.QueueEmpty):
+      ours.get(session, 4, timeout=0.05)
+    assert sorted(ours.drain(session)) == [1, 2, 3]
+
+
+def test_enqueue_many_that_times_out(where):
+  stock, ours, session = make(where)
+  with session, session.graph.as_default():
+    with pytest.raises(tf.errors.DeadlineExceededError):
+      session.run(stock.enqueue_many([list(range(14))]), options=within(0.05))
+    assert session.run(stock.dequeue_many(10)).tolist() == list(range(10))  # nobody said so
+    ours.put(session, list(range(5)), many=True)
+    with pytest.raises(queue_errors.QueueFull):
+      ours.put(session, list(range(8)), many=True, timeout=0.05)
+    assert ours.drain(session) == list(range(5))
+    with pytest.raises(ValueError, match="capacity of 10"):
+      ours.put(session, list(range(14)), many=True)
+
+
+def count_lost(session, put, get, count, timeout):
+  """Puts numbers in so that they arrive when a get times out; returns how many nobody got."""
+  taken, arrived = [], threading.Event()
+
+  def take():
+    while not arrived.is_set():
+      got = get()
+      if got is not None:
+        taken.append(got)
+
+  taker = threading.Thread(target=take)
+  taker.start()
+  pause = threading.Event()
+  for number in range(count):
+    put(number)
+    pause.wait(timeout * (0.8 + 0.4 * (number % 10) / 10))
+  arrived.set()
+  taker.join()
+  while True:
+    got = get()
+    if got is None:
+      break
+    taken.append(got)
+  assert len(set(taken)) == len(taken)
+  return count - len(taken)
+
+
+def test_an_element_that_arrives_as_the_time_is_over(on_ps):
+  stock, ours, session = make(on_ps, capacity=-1)
+  with session, session.graph.as_default():
+    value = tf.placeholder(tf.int32, [])
+    enqueue, dequeue = stock.enqueue(value), stock.dequeue()
+
+    def get_stock():
+      try:
+        return int(session.run(dequeue, options=within(0.004)))
+      except tf.errors.DeadlineExceededError:
+        return None
+
+    def get_ours():
+      try:
+        return int(ours.get(session, timeout=0.004))
+      except queue_errors.QueueEmpty:
+        return None
+
+    get_stock(), get_ours()  # the first run takes longer
+    assert count_lost(
+      session, lambda number: session.run(enqueue, {value: number}), get_stock, 600, 0.004) > 0
+    assert count_lost(
+      session, lambda number: ours.put(session, number), get_ours, 600, 0.004) == 0
+
+
+def test_a_session_that_is_closed_while_it_waits(on_ps):
+  stock, ours, session = make(on_ps)
+  with session.graph.as_default():
+    session.run(stock.enqueue_many([[1, 2, 3]]))
+    ours.put(session, [1, 2, 3], many=True)
+    take, sizes = stock.dequeue_many(4), [stock.size(), ours.size()]
+  ended = []
+
+  def call(function):
+    try:
+      function()
+    except Exception as error:
+      ended.append(error)
+
+  threads = [threading.Thread(target=call, args=(function,)) for function in (
+    lambda: session.run(take), lambda: ours.get(session, 4))]
+  with tf.Session(on_ps[0], session.graph) as other:
+    for thread in threads:
+      thread.start()
+    harness.wait_until(lambda: other.run(sizes) == [0, 3], 20)  # stock's hides what it holds
+    session.close()
+    for thread in threads:
+      thread.join()
+    assert len(ended) == 2
+    assert other.run(sizes) == [0, 3]
+
+
+def test_a_client_that_is_killed_while_it_waits(on_ps, start):
+  stock, ours, session = make(on_ps)
+  with session, session.graph.as_default():
+    session.run(stock.enqueue_many([[1, 2, 3]]))
+    ours.put(session, [1, 2, 3], many=True)
+    sizes = [stock.size(), ours.size()]
+    client = start("client", queue_tasks.wait_for_four, *on_ps)
+    client.wait_for("asked")
+    harness.wait_until(lambda: session.run(sizes) == [0, 3], 20)
+    client.kill()
+    # What its operation held is gone: nobody takes these four, and they are all that is there.
+    for queue in (stock, ours):
+      session.run(queue.enqueue_many([[4, 5]]))
+    assert session.run(sizes) == [2, 5]
+    assert ours.drain(session) == [1, 2, 3, 4, 5]
+
+
+def test_an_element_is_in_the_hands_of_who_waits_for_it_within_ten_milliseconds(on_ps):
+  _, ours, session = make(on_ps)
+  other = tf.Session(on_ps[0], session.graph)
+  with session, other:
+    ours.put(session, 0)
+    ours.get(other)
+    took = []
+
+    def take():
+      for _ in range(50):
+        ours.get(other, timeout=30)
+        took.append(time.monotonic())
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    delays, pause = [], threading.Event()
+    for number in range(50):
+      pause.wait(0.003 + 0.001 * (number % 7))
+      ours.put(session, number)
+      put = time.monotonic()
+      wait_for_count(took, number)
+      delays.append(took[number] - put)
+    taker.join()
+  assert statistics.median(delays) < 0.015, sorted(delays)
+  # A machine that has something else to do may hold one up.
+  assert sorted(delays)[-3] < 0.05, sorted(delays)
+
+
+def wait_for_count(took, number):
+  until, pause = time.monotonic() + 20, threading.Event()
+  while len(took) <= number:
+    assert time.monotonic() < until
+    pause.wait(0.0005)

@@ -1,0 +1,100 @@
+"""tf1ps-reset: clears containers on the servers of a cluster, task by task; ends no session.
+
+It is no task of the cluster. The names are checked before anything is done; then a line a task says
+what was cleared there and which queues were closed first, or why it was not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from absl import flags
+
+from tf1ps.cli import app
+from tf1ps.cli import flags as flags_lib
+
+FLAGS = flags.FLAGS
+_SUMMARY = (
+  "clears containers on every task of a cluster, and ends no session. Usage: tf1ps-reset NAME... "
+  'and flags, where a NAME is a job\'s --container, or "default" for the default container. What '
+  "is blocked on queues of tf1ps in them ends first. Exit code 1: a task was not cleared.")
+
+
+def define() -> None:
+  """Defines the flags."""
+  flags_lib.define_cluster(own_task=False)
+  flags_lib.define("Or", flags.DEFINE_string, "target", None,
+                   "A ps that was started by tf1ps: grpc://host:port. It tells its cluster.")
+  flags_lib.define("What else", flags.DEFINE_list, "queues", None,
+                   "Shared names of queues in these containers that other programs made, to close "
+                   "as well: a ps of TensorFlow 2 dies when one on which somebody is blocked is "
+                   "cleared away.")
+  flags_lib.define("What else", flags.DEFINE_float, "timeout", 10.0,
+                   "Seconds for each task.", above_zero=True)
+  flags_lib.define_output()
+
+
+def run(argv) -> int:
+  """Clears containers; returns the exit code."""
+  return app.run(
+    "tf1ps-reset", _SUMMARY, list(argv), define, _reset, needs_program=False, takes_names=True)
+
+
+def _reset(names) -> int:
+  if not names:
+    raise app.UsageError('no container is named: give the names of those to clear, or "default"')
+  app.prepare_tensorflow()
+  from tf1ps.state import reset
+
+  began = time.monotonic()
+  try:
+    results = reset.reset(_target(), names, FLAGS.timeout, FLAGS.queues or [])
+  except reset.ResetError as error:
+    results = error.results
+  for result in results:
+    print("%s at %s: %s" % (result.task.name, result.task.address, _say(result)))
+  cleared = sum(not result.error for result in results)
+  code = 0 if cleared == len(results) else 1
+  app.last_line("reset: %d of %d tasks cleared, %.1f s" % (
+    cleared, len(results), time.monotonic() - began), code)
+  return code
+
+
+def _say(result) -> str:
+  closed = ", queues closed first: %s" % ", ".join(result.queues) if result.queues else ""
+  if result.error:
+    return "not cleared: %s%s" % (result.error, closed)
+  return "cleared %s%s" % (", ".join(result.containers), closed)
+
+
+def _target():
+  """The cluster of the flags or of TF_CONFIG, or the target that tells one."""
+  from tf1ps.cluster import description, from_spec, spec
+
+  hosts = {job: spec.split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
+  hosts = {job: there for job, there in hosts.items() if there}
+  if FLAGS.target:
+    if hosts:
+      raise app.UsageError("--target and --%s_hosts both name a cluster: leave one away" % (
+        next(iter(hosts))))
+    return FLAGS.target
+  tf_config = os.environ.get("TF_CONFIG", "").strip()
+  if not hosts and not tf_config:
+    raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
+                         "TF_CONFIG in the environment, or give the --target of a ps of tf1ps")
+  if tf_config:
+    return description.resolve(
+      hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), tf_config=tf_config)
+  # It is none of the tasks; a view has to be somebody's.
+  somebody = next(iter(hosts))
+  if list(hosts) == ["ps"]:  # no cluster to train in, but one to clear
+    return from_spec.from_cluster_spec(hosts, somebody, 0)
+  return description.resolve(
+    hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), job_name=somebody, task_index=0)
+
+
+def main() -> None:
+  """The console script."""
+  app.leave(run(sys.argv[1:]))

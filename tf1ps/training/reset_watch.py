@@ -1,0 +1,94 @@
+"""How a training session lives through a reset of its job's container.
+
+A reset (state/reset.py) first writes down that it begins. Then
+
+1. the heartbeat of each of the job's tasks sees that (`look`) and ends the session;
+2. the creator of the next session says so to the reset, and waits until it is done (`wait`);
+3. the chief restores the last checkpoint, as after the loss of a ps.
+
+A run that finds its variables gone before the heartbeat has seen why is told why (`explain`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Callable, Dict, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.state import control, membership, reset
+
+_log = logging.getLogger("tf1ps")
+_POLL = 0.1  # seconds
+
+
+class ResetWatch:
+  """Watches for resets of one container, for one session after the other."""
+
+  def __init__(self, heartbeat: membership.Heartbeat,
+               read: Callable[[], Dict[str, control.Record]], container: str):
+    """Creates the watch.
+
+    Args:
+      heartbeat: this task's.
+      read: reads the control records that tell of resets; raises control.ControlError.
+      container: the job's; "" is the default one.
+    """
+    self._heartbeat = heartbeat
+    self._read = read
+    self._container = container
+    self._known: Optional[reset.ResetNotice] = None  # the last one before the session began
+    self._callback: Optional[Callable[[str], None]] = None
+
+  def begin(self, callback: Optional[Callable[[str], None]]) -> None:
+    """Begins with a new session, or ends with the last one (None).
+
+    Args:
+      callback: called with a sentence when the container is reset under this session.
+    """
+    self._known = None if callback is None else self._last()
+    self._callback = callback
+
+  def look(self, records: Dict[str, control.Record]) -> None:
+    """Looks for a reset among the control records; calls back at one."""
+    known, callback = self._known, self._callback
+    if None not in (known, callback) and reset.notice(records, self._container) != known:
+      callback(self._say())
+
+  def wait(self, limit: float, interrupted: Callable[[], None]) -> None:
+    """Lets a reset that is under way finish; raises control.ControlError.
+
+    Args:
+      limit: seconds; a reset that takes longer is dead itself.
+      interrupted: called meanwhile; raises when the wait shall end.
+    """
+    until = time.monotonic() + limit
+    found = self._last()
+    while not found.done and time.monotonic() < until:
+      self._heartbeat.set(reset=found.token)
+      self._heartbeat.beat()
+      interrupted()
+      time.sleep(_POLL)
+      found = self._last()
+
+  def explain(self, error: BaseException) -> BaseException:
+    """The AbortedError that an error of a run means where the container was reset."""
+    if self._known is None or not isinstance(
+        error, (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)):
+      return error
+    try:
+      found = self._last()
+    except control.ControlError:
+      return error
+    if found == self._known and found.done:
+      return error
+    return tf.errors.AbortedError(None, None, self._say())
+
+  def _last(self) -> reset.ResetNotice:
+    return reset.notice(self._read(), self._container)
+
+  def _say(self) -> str:
+    text = "container %s was reset" % (self._container or "the default one")
+    _log.warning("%s: this session ends", text)
+    return text
