@@ -164,7 +164,7 @@ def _import_module(name: str):
     parent = name.rpartition(".")[0]
     parent = parent if missing == name else missing.rpartition(".")[0]
     there = _modules_in(parent) if parent else _own_modules()
-    raise ProgramError(f"there is no module {name!r}{_nearest(name, there)}") from None
+    raise ProgramError(f"there is no module {name!r}{_nearest(missing, there)}") from None
 
 
 def _import_error(name: str, error: BaseException) -> ProgramError:
@@ -208,7 +208,11 @@ def _function(name: str, module, function: str) -> Callable:
 
 
 def _nearest(name: str, there: List[str]) -> str:
-  close = difflib.get_close_matches(name, sorted(there), 3, 0.6)
+  # Only the last part counts: those of one folder or package have all before it in common.
+  separator = os.sep if os.sep in name else "."
+  lasts = {each.rpartition(separator)[2]: each for each in sorted(there)}
+  near = difflib.get_close_matches(name.rpartition(separator)[2], list(lasts), 3, 0.6)
+  close = [lasts[last] for last in near]
   return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
