@@ -24,6 +24,7 @@ from typing import Callable, Optional
 import tensorflow.compat.v1 as tf
 
 _ABORTED = object()
+_LISTEN = 0.5  # seconds
 
 
 class BoundedSession(tf.Session):
@@ -138,7 +139,7 @@ class BoundedSession(tf.Session):
     helper.is_busy = True
     try:
       helper.inbox.put((function, args, kwargs))
-      value, error = helper.outbox.get()
+      value, error = helper.answer()
     except BaseException:
       # The caller leaves its wait (KeyboardInterrupt), and the run goes on. Its result is nobody's.
       del self._local.helper
@@ -171,6 +172,14 @@ class _Helper:
     self.is_busy = False
     threading.Thread(target=_make_runs, args=(self.inbox, self.outbox), daemon=True,
                      name="tf1ps: session.run").start()
+
+  def answer(self):
+    """Waits for the result of the run: (value, error)."""
+    while True:
+      try:
+        return self.outbox.get(timeout=_LISTEN)
+      except queue.Empty:
+        pass  # a signal that came just before the wait began is heard now
 
   def __del__(self):
     self.inbox.put(None)
