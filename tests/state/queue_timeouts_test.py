@@ -206,9 +206,9 @@ def test_an_element_is_in_the_hands_of_who_waits_for_it_within_ten_milliseconds(
       wait_for_count(took, number)
       delays.append(took[number] - put)
     taker.join()
-  # The figures are those of benchmarks/queues.py; here, a machine may have something else to do.
-  assert statistics.median(delays) < 0.05, sorted(delays)
-  assert sorted(delays)[-3] < 0.5, sorted(delays)
+  assert statistics.median(delays) < 0.015, sorted(delays)
+  # A machine that has something else to do may hold one up.
+  assert sorted(delays)[-3] < 0.05, sorted(delays)
 
 
 def wait_for_count(took, number):
