@@ -28,7 +28,7 @@ from tf1ps.state import containers
 
 REGISTER = "tf1ps.register"
 QUEUE = "queue"  # a kind of thing
-# What the errors of a step begin with; queue_errors.py knows them by it.
+# What the errors of a step begin with; queue_call.py knows RESET by it.
 RESET = "tf1ps reset: "
 MISMATCH = "tf1ps mismatch: "
 _NOTHING = "nothing"  # no value of a register
