@@ -2,7 +2,7 @@
 
 `tf.Session.run` and `close` block in C++: no Python signal handler runs meanwhile, on TF 1.15 a run
 on a ps that died never returns, and on TF 2.21 the close of such a session never does, nor the
-interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with three
+interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with four
 changes:
 
 1. Every run is made by a helper thread, one for each calling thread, while the caller waits in
@@ -11,6 +11,7 @@ changes:
    until the ps answers or the process ends.
 3. `close()` returns within its limit; a session that would not close is left to the process's end,
    and its destructor does nothing.
+4. A run that TensorFlow 2 refuses by mistake is made again (compat/refused_runs.py).
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import refused_runs
+
 _ABORTED = object()
 _LISTEN = 0.5  # seconds
 
 
 class BoundedSession(tf.Session):
-  """A `tf.Session` whose run can be aborted and whose close is bounded."""
+  """A `tf.Session` whose run can be aborted and whose close is bounded.
+
+  Attributes:
+    refusals: how many runs TensorFlow refused by mistake so far, and were made again.
+  """
 
   def __init__(self, target: str = "", graph=None, config=None, close_limit: float = 3.0,
                on_close: Optional[Callable[[], None]] = None,
@@ -53,6 +60,7 @@ class BoundedSession(tf.Session):
     self._is_closed = False
     self._is_held = False
     self._may_delete = False
+    self.refusals = 0
     super().__init__(target, graph, config)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
@@ -138,7 +146,7 @@ class BoundedSession(tf.Session):
       raise RuntimeError("Attempted to use a closed Session.")
     helper.is_busy = True
     try:
-      helper.inbox.put((function, args, kwargs))
+      helper.inbox.put((self._run_again, (function,) + args, kwargs))
       value, error = helper.answer()
     except BaseException:
       # The caller leaves its wait (KeyboardInterrupt), and the run goes on. Its result is nobody's.
@@ -154,6 +162,13 @@ class BoundedSession(tf.Session):
     if meaning is error:
       raise error
     raise meaning from error
+
+  def _run_again(self, function, *args, **kwargs):
+    return refused_runs.run(function, *args, on_refusal=self._count_refusal, **kwargs)
+
+  def _count_refusal(self):
+    with self._lock:
+      self.refusals += 1
 
   def _add_helper(self) -> "_Helper":
     helper = _Helper()

@@ -23,7 +23,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded, probe
 from tf1ps.cluster import session as session_lib
-from tf1ps.compat import error_text
+from tf1ps.compat import error_text, refused_runs
 from tf1ps.state import containers
 
 CLUSTER = "cluster"  # the name of the record of the cluster that a task was started with
@@ -96,7 +96,7 @@ class ControlTable:
             self._target, self._ops.graph, self._config, close_limit=1.0)
         return bounded.call_within(
           self._limit + 0.5, "asking %s for the control records" % self._keeper.name,
-          tf.Session.run, self._session, fetches, feed, options)
+          refused_runs.run, tf.Session.run, self._session, fetches, feed, options)
       except ControlError:
         raise
       except (tf.errors.OpError, bounded.LimitExceeded, RuntimeError) as error:

@@ -18,7 +18,7 @@ from typing import List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
-from tf1ps.state import containers
+from tf1ps.state import containers, queue_call
 
 
 class DoneStatus(NamedTuple):
@@ -108,11 +108,11 @@ class DoneQueues:
     """
     if not 0 <= index < len(self.names):
       raise ValueError("index must be from 0 to %d, got %r" % (len(self.names) - 1, index))
-    _run(session, self._reports[index])
+    queue_call.run_once(session, self._reports[index])
 
   def status(self, session, place: Optional[int] = None) -> DoneStatus:
     """Who is done by now; the arguments are those of `wait`."""
-    sizes = _run(session, self._sizes[self._own_place() if place is None else place])
+    sizes = queue_call.run_once(session, self._sizes[self._own_place() if place is None else place])
     missing = [i for i, size in enumerate(sizes) if not size]
     return DoneStatus([i for i, size in enumerate(sizes) if size], missing,
                       [self.names[i] for i in missing])
@@ -145,7 +145,7 @@ class DoneQueues:
 
   def clear(self, session) -> None:
     """Takes away at every place what an older run has reported."""
-    _run(session, self._clears)
+    queue_call.run_once(session, self._clears)
 
   def _own_place(self) -> int:
     record = server.latest_record()
@@ -167,10 +167,3 @@ def _put_once(queue, size) -> tf.Tensor:
       return tf.constant(1)
 
   return tf.cond(tf.equal(size, 0), put, lambda: tf.constant(0))
-
-
-def _run(session, fetches):
-  """Runs without hooks where the session has some."""
-  if hasattr(session, "run_step_fn"):
-    return session.run_step_fn(lambda step_context: step_context.session.run(fetches))
-  return session.run(fetches)

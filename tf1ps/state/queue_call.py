@@ -8,6 +8,7 @@ import time
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import refused_runs
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
@@ -43,17 +44,17 @@ class QueueCall:
     """Asks once; raises the `QueueError` that a failure means."""
     try:
       try:
-        return _run(self._session, fetches, feed)
+        return run_once(self._session, fetches, feed)
       except tf.errors.InvalidArgumentError as error:
         if guard_lib.RESET not in str(error):
           raise
-        _run(self._session, self._steps.look)  # it may be this session's first step
-        return _run(self._session, fetches, feed)
+        run_once(self._session, self._steps.look)  # it may be this session's first step
+        return run_once(self._session, fetches, feed)
       except tf.errors.CancelledError as error:
         if not _CLOSED.search(str(error)):
           raise
         # It was closed between the look and the enqueue of one step: nothing was put in.
-        return _run(self._session, fetches, feed)
+        return run_once(self._session, fetches, feed)
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
       meaning = self._meaning(error)
       if meaning is None:
@@ -91,7 +92,7 @@ class QueueCall:
     """The error of ours that one of TensorFlow's means, or None."""
     if guard_lib.RESET in str(error):
       return self._reset()
-    there = _run(self._session, self._steps.register).decode("utf-8")
+    there = run_once(self._session, self._steps.register).decode("utf-8")
     if not there:
       return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
     found = guard_lib.descriptions([there.encode("utf-8")])[0]
@@ -125,12 +126,12 @@ class QueueCall:
       capacity=self._queue.spec.capacity, closed=closed, elapsed=time.monotonic() - self._began)
 
 
-def _run(session, fetches, feed=None):
-  """Runs without hooks where the session has some."""
+def run_once(session, fetches, feed=None):
+  """Runs a step of ours, without hooks where the session has some."""
   if hasattr(session, "run_step_fn"):
     return session.run_step_fn(
-      lambda step_context: step_context.session.run(fetches, feed))
-  return session.run(fetches, feed)
+      lambda step_context: refused_runs.run(step_context.session.run, fetches, feed))
+  return refused_runs.run(session.run, fetches, feed)
 
 
 def _raw(session):
