@@ -15,8 +15,9 @@ from tf1ps.cluster.view import Cluster, Task
 
 
 def say(*values):
-  """Prints a line that the test waits for."""
-  print(*values, flush=True)
+  """Prints a line that the test waits for; all of it or, if killed meanwhile, nothing."""
+  sys.stdout.write(" ".join(map(str, values)) + "\n")
+  sys.stdout.flush()
 
 
 def stay():

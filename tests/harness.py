@@ -145,14 +145,19 @@ def _is_moving(pid):
 
 
 def wait_until(condition, limit=LIMIT, what="the condition"):
-  """Waits until condition() is true; returns what it returned."""
+  """Waits until condition() is true; returns what it returned.
+
+  `what` is for the message where it does not come: a text, or a callable that makes one then.
+  """
   until = time.monotonic() + limit
   pause = threading.Event()
   while True:
     value = condition()
     if value:
       return value
-    assert time.monotonic() < until, "%s has not come within %g s" % (what, limit)
+    if time.monotonic() >= until:
+      raise AssertionError("%s has not come within %g s" % (
+        what() if callable(what) else what, limit))
     pause.wait(0.02)
 
 

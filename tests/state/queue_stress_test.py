@@ -80,7 +80,7 @@ def test_ten_thousand_elements_and_a_consumer_that_is_killed(start):
   # Only the last question of the killed one may have taken elements that nobody told of.
   last = [line for line in consumers[0].lines if line.startswith(("asks ", "took "))][-1]
   held = int(last.split()[1]) if last.startswith("asks ") else 0
-  assert len(missing) <= held, sorted(missing)
+  assert len(missing) <= held, (sorted(missing), consumers[0].lines[-6:])
   # In a FIFO queue these are neighbours, of one producer or of each.
   for producer in range(2):
     part = sorted(n for n in missing if n // (COUNT // 2) == producer)

@@ -377,6 +377,53 @@ def test_stock_reset_under_a_blocked_dequeue(pair, start, master):
     assert servers[0].wait() < 0
 
 
+@pytest.mark.parametrize("is_held", [False, True], ids=["a short step", "a step without end"])
+def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held):
+  """Between the look and the dequeue of one step the queue must not become a new, empty one."""
+  cluster, servers = pair
+  with tf.Graph().as_default() as graph:
+    queue = reset_tasks.make_queue("jobs/a")
+    with tf.device("/job:ps/task:0"), tf.container("jobs/b"):
+      entered, gate = [tf.queue.FIFOQueue(5, tf.int32, [], shared_name=name)
+                       for name in ("entered", "gate")]
+
+    def look_then_take():
+      size = queue.size()
+      with tf.control_dependencies([size, entered.enqueue(1)]):
+        opened = gate.dequeue()
+      with tf.control_dependencies([opened]):
+        return [size, queue.dequeue_many(2)]
+
+    step, has_entered, go_on = queue._guard.step(look_then_take), entered.size(), gate.enqueue(1)
+  outcome = []
+  sessions = [session_lib.BoundedSession(target_of(task), graph) for task in cluster.ps]
+  for session in sessions:
+    queue.put(session, 1)
+  stepping = threading.Thread(target=lambda: outcome.append(_try(sessions[0], step)), daemon=True)
+  stepping.start()
+  harness.wait_until(lambda: sessions[1].run(has_entered) == 1)
+  results = []
+  resetting = threading.Thread(
+    target=lambda: results.append(reset.reset(cluster, ["jobs/a"])), daemon=True)
+  resetting.start()
+  resetting.join(20.0 if is_held else 1.0)
+  if is_held:
+    assert [result.queues for result in results[0]] == [["jobs/a/q"], []]
+  else:
+    assert not results
+  sessions[1].run(go_on)
+  stepping.join(20.0)
+  if not is_held:
+    assert [part.tolist() for part in outcome[0]] == [2, [1, 1]]
+    resetting.join(20.0)
+    assert [result.queues for result in results[0]] == [["jobs/a/q"], []]
+  for session in sessions:
+    with pytest.raises(queue_errors.QueueReset):
+      queue.get(session, timeout=0)
+    session.close()
+  assert servers[0].is_running
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
@@ -398,7 +445,8 @@ def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
       assert caller.end() == ("QueueReset", "OutOfRangeError")
       assert "container jobs/a was reset: queue empty and what was in it are gone" in caller.text
     for client, before in zip(clients, told):
-      harness.wait_until(functools.partial(_goes_on, client, before), 20, "a client that goes on")
+      harness.wait_until(functools.partial(_goes_on, client, before), 20,
+                         functools.partial("that {0.name} goes on:\n{0.output}\n".format, client))
     assert time.monotonic() - began < 20
   for client in clients:
     assert client.is_running

@@ -7,7 +7,8 @@ empty one. A `Guard` stands beside the thing, on the same task:
 1. A mutex makes several operations one step. It lives in the control container: with the mutex
    itself under reset, a ps may abort.
 2. A register, a table in the thing's own container, says what lives under the name: a random
-   number and a description. A reset takes it away together with the thing.
+   number and a description. A reset first writes there that the thing is gone (retiring.py), then
+   takes the register away together with the thing.
 3. Each session remembers what it found there the first time. A step in which the register says
    something else fails with "container ... was reset", and one whose description differs from the
    first one's is refused with both.
@@ -31,6 +32,7 @@ QUEUE = "queue"  # a kind of thing
 # What the errors of a step begin with; queue_call.py knows RESET by it.
 RESET = "tf1ps reset: "
 MISMATCH = "tf1ps mismatch: "
+GONE = "gone"  # what the register says of a thing that a reset is about to take away
 _NOTHING = "nothing"  # no value of a register
 _NUMBER = 19  # digits of the random number before a description
 
@@ -64,7 +66,7 @@ class Guard:
     self.name_in_graph = op.name.split("/")[-1]
     self.title = name or self.name_in_graph
     self.description = json.dumps(dict(description, thing=kind, name=name), sort_keys=True)
-    lock = "%s:%s:%s" % (kind, self.container, name) if name else ""
+    lock = lock_name(kind, self.container, name) if name else ""
     with tf.control_dependencies(None), op.graph.colocate_with(op):
       self._key = tf.constant(register_key(kind, name), tf.int64)
       self._state_key = tf.constant(state_key(kind, name), tf.int64)
@@ -123,7 +125,8 @@ class Guard:
       seen = find(self._seen, self._key)
     same = tf.equal(seen, found)
     if meets:
-      same = tf.cond(tf.equal(seen, ""), lambda: self._meet(found), lambda: same)
+      is_first = tf.logical_and(tf.equal(seen, ""), tf.not_equal(found, GONE))
+      same = tf.cond(is_first, lambda: self._meet(found), lambda: same)
     return tf.raw_ops.Assert(
       condition=same, summarize=1,
       data=[tf.constant("%scontainer %s was reset" % (RESET, self.container_title))])
@@ -147,6 +150,11 @@ class Guard:
       remember = insert(self._seen, self._key, known)
     with tf.control_dependencies([remember]):
       return tf.constant(True)
+
+
+def lock_name(kind: str, container: str, name: str) -> str:
+  """The shared name of the mutex of a thing, in the control container."""
+  return "%s:%s:%s" % (kind, container, name)
 
 
 def register_key(kind: str, name: str) -> int:

@@ -93,7 +93,7 @@ class QueueCall:
     if guard_lib.RESET in str(error):
       return self._reset()
     there = run_once(self._session, self._steps.register).decode("utf-8")
-    if not there:
+    if there in ("", guard_lib.GONE):
       return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
     found = guard_lib.descriptions([there.encode("utf-8")])[0]
     mine = json.loads(self._guard.description)
@@ -108,16 +108,14 @@ class QueueCall:
   def _closed(self, present):
     why = self.run(self._steps.state)[0].decode("utf-8")
     status = self._status(present, True)
-    if why == queue_steps.RESET:
-      return self._reset(status)
     if why == queue_steps.CANCELLED:
       return queue_errors.QueueCancelled("was cancelled", status)
     return queue_errors.QueueEnded("has ended", status)
 
-  def _reset(self, status=None):
+  def _reset(self):
     return queue_errors.QueueReset(
       "container %s was reset: queue %s and what was in it are gone" % (
-        self._guard.container_title, self._guard.title), status)
+        self._guard.container_title, self._guard.title))
 
   def _status(self, present, closed):
     return queue_errors.QueueStatus(

@@ -13,7 +13,7 @@ from typing import List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-ENDED, CANCELLED, RESET = "ended", "cancelled", "reset"  # why a queue was closed
+ENDED, CANCELLED = "ended", "cancelled"  # why a queue was closed
 _MANY = 2 ** 31 - 1  # elements; where a queue has no limit
 
 

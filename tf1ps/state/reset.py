@@ -7,8 +7,8 @@ container's queues. `reset` goes to each task by itself:
 1. It writes down that it begins, and marks the job's run as not initialised, so that its workers
    wait for their chief. The job's sessions see that with their next heartbeat, stop, and say so:
    it is waited for that, as clearing a ref variable under a running step can kill its ps.
-2. It closes the container's queues that tf1ps made, with a note that says "reset": what is blocked
-   on them ends, and nothing that comes later blocks.
+2. It takes what tf1ps made in the container out of use (retiring.py): steps in progress end first,
+   what is blocked on queues ends, and nothing that comes later blocks.
 3. It clears the container, by a call with a limit of its own that ends no session.
 4. When it has been to every task, it writes down that it is done.
 
@@ -27,7 +27,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import bounded, from_spec, probe, proxy, view
 from tf1ps.cluster import server as server_lib
 from tf1ps.compat import error_text, worker_service
-from tf1ps.state import containers, control, membership, queue_closing, run
+from tf1ps.state import containers, control, membership, retiring, run
 
 _STOP_WITHIN = 5.0  # seconds that sessions have to stop: a heartbeat, and the end of a session
 DEFAULT = "default"  # what a user may call the default container of each job
@@ -161,7 +161,7 @@ def _clear(task, names, timeout, queues) -> Cleared:
     return Cleared(task, real, closed, seen.detail)
   try:
     closed += bounded.call_within(
-      timeout, "closing the queues", queue_closing.close_queues, task, real, queues)
+      timeout, "closing the queues", retiring.retire, task, real, queues)
     worker_service.cleanup_all(task.address, real, timeout)
   except (worker_service.CallError, bounded.LimitExceeded, tf.errors.OpError) as error:
     return Cleared(task, real, closed, error_text.first_line(error))
