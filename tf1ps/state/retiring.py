@@ -47,14 +47,32 @@ def retire(task, names: Sequence[str], others: Sequence[str] = ()) -> List[str]:
         steps = [_Retiring(task, name, registers[name], thing) for thing in things]
         ours = {step.queue for step in steps}
         closes = {other: _close(name, other) for other in others if other not in ours}
-      closed += ["%s/%s" % (name, step.queue) for step in steps if step.run(session) and step.queue]
+      closed += ["%s/%s" % (name, step.queue) for step in _run_all(session, steps) if step.queue]
       closed += ["%s/%s" % (name, other) for other, close in closes.items()
                  if _is_there(session.run, close)]
   return closed
 
 
+def _run_all(session, steps):
+  """Retires things, at once where that can be done; returns the steps of those that were there."""
+  try:
+    session.run([step.alone for step in steps], options=_limit())
+    return steps
+  except (tf.errors.DeadlineExceededError, tf.errors.NotFoundError):
+    return [step for step in steps if step.run(session)]
+
+
+def _limit():
+  return tf.RunOptions(timeout_in_ms=int(1000 * _LOCK_WITHIN))
+
+
 class _Retiring:
-  """The step that retires one thing."""
+  """The step that retires one thing.
+
+  Attributes:
+    queue: the name of the queue that it closes; None where the thing is none.
+    alone: the operation that does it when no other step is in progress.
+  """
 
   def __init__(self, task, container: str, register, thing: Dict[str, object]):
     """Adds it to the default graph.
@@ -79,13 +97,12 @@ class _Retiring:
     with tf.control_dependencies(locks):
       retired = self._retire(register, kind, container, name)
     with tf.control_dependencies([retired]):
-      self._alone = tf.group(*[tf.raw_ops.ConsumeMutexLock(mutex_lock=lock) for lock in locks])
+      self.alone = tf.group(*[tf.raw_ops.ConsumeMutexLock(mutex_lock=lock) for lock in locks])
 
   def run(self, session) -> bool:
     """Retires the thing; returns whether it was there."""
-    options = tf.RunOptions(timeout_in_ms=int(1000 * _LOCK_WITHIN))
     try:
-      return _is_there(session.run, self._alone, options=options)
+      return _is_there(session.run, self.alone, options=_limit())
     except tf.errors.DeadlineExceededError:
       return _is_there(session.run, self._at_once)
 
