@@ -43,6 +43,7 @@ class Guard:
   Attributes:
     container: the container; "" is the default one.
     container_title: what to call it in an error.
+    kind: what the thing is: "queue".
     device: the task that the thing lives on; "" where TensorFlow chooses.
     name: its shared name, or "".
     name_in_graph: the last part of the operation's name.
@@ -59,6 +60,7 @@ class Guard:
       description: what two clients of the name must agree on; JSON.
     """
     self._op = op
+    self.kind = kind
     self.device = re.sub("/device:CPU:[*0]$", "", op.device)  # TensorFlow 2 adds it
     self.container = op.get_attr("container").decode("utf-8")
     self.container_title = self.container or "the default one"

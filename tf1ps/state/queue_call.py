@@ -8,10 +8,13 @@ import time
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import bounded
+from tf1ps.cluster import session as session_lib
 from tf1ps.compat import refused_runs
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
+_ANEW_WITHIN = 10.0  # seconds
 _CLOSED = re.compile(r"Queue '[^']*' is closed")  # says TensorFlow of an enqueue
 
 
@@ -61,6 +64,16 @@ class QueueCall:
         raise
       raise meaning from error
 
+  def run_quick(self, put, feed):
+    """Asks once by a step that fails where the queue is closed; None there: ask by another one."""
+    try:
+      count, = self.run(put, feed)
+      return count
+    except tf.errors.CancelledError as error:
+      if not _CLOSED.search(str(error)):
+        raise
+      return None
+
   def pause(self, present, closed, timeout_error) -> None:
     """Waits until it is time to ask again; raises the error where that is never."""
     if closed:
@@ -84,8 +97,9 @@ class QueueCall:
         raise RuntimeError(
           "TensorFlow 1.15 makes a queue once in a session without a server: open a new session "
           "to use %s again" % self._guard.title) from error
-      with tf.Session(target, graph=self._queue.queue_ref.graph) as other:
-        other.run(self._steps.look)
+      with session_lib.BoundedSession(target, self._queue.queue_ref.graph) as other:
+        bounded.call_within(_ANEW_WITHIN, "making %s anew" % self._guard.title,
+                            other.run, self._steps.look)
       self.run(self._steps.look)
 
   def _meaning(self, error):
@@ -101,8 +115,10 @@ class QueueCall:
       key, json.dumps(found.get(key)), json.dumps(mine[key]))
       for key in mine if found.get(key) != mine[key]]
     if differences:
-      return queue_errors.QueueMismatch("another queue lives under the name %s in container %s: %s"
-        % (self._guard.title, self._guard.container_title, "; ".join(differences)))
+      return queue_errors.QueueMismatch(
+        "another %s lives under the name %s in container %s: %s" % (
+          self._guard.kind, self._guard.title, self._guard.container_title,
+          "; ".join(differences)))
     return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
 
   def _closed(self, present):
@@ -114,8 +130,8 @@ class QueueCall:
 
   def _reset(self):
     return queue_errors.QueueReset(
-      "container %s was reset: queue %s and what was in it are gone" % (
-        self._guard.container_title, self._guard.title))
+      "container %s was reset: %s %s and what was in it are gone" % (
+        self._guard.container_title, self._guard.kind, self._guard.title))
 
   def _status(self, present, closed):
     return queue_errors.QueueStatus(

@@ -13,6 +13,8 @@ from typing import List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.state import queue_elements
+
 ENDED, CANCELLED = "ended", "cancelled"  # why a queue was closed
 _MANY = 2 ** 31 - 1  # elements; where a queue has no limit
 
@@ -43,6 +45,8 @@ class Steps(NamedTuple):
   vals: list  # a batch for each component, to feed
   put: list  # the report
   look: list  # the report, and nothing is taken; alone of these it may be a session's first
+  quick_take: list  # the components, of n elements or of none; [] where shapes are unknown
+  quick_put: list  # like put; int32 scalar: elements that were put in
   state: list  # string scalar: why it was closed
   register: tf.Tensor  # string scalar: what lives under the name
   discard: list  # closes the queue and takes it away
@@ -54,38 +58,35 @@ def build(queue, guard) -> Steps:
   with tf.control_dependencies(None), tf.name_scope("%s_steps" % guard.name_in_graph):
     n = tf.placeholder_with_default(tf.constant(1), [], "n")
     up_to = tf.placeholder_with_default(tf.constant(False), [], "up_to")
-    vals = [tf.placeholder(dtype, _batch_of(shape), "vals")
+    vals = [tf.placeholder(dtype, queue_elements.batch_of(shape), "vals")
             for dtype, shape in zip(queue.dtypes, queue.shapes)]
-    take = (_take(queue, guard, n, up_to, meets=False) if has_shapes(queue)
-            else _take_one(queue, guard))
+    has_shapes = queue_elements.has_shapes(queue)
+    take = (_take(queue, guard, n, up_to, meets=False) if has_shapes else _take_one(queue, guard))
     return Steps(
       n, up_to, take, vals, _put(queue, guard, vals, False, meets=False), _only_look(queue, guard),
+      _quick_take(queue, guard, n) if has_shapes else [], _quick_put(queue, guard, vals),
       guard.step(lambda: [guard.read_state()]), guard.read_register(), _discard(queue, guard),
       guard.forget())
 
 
-def has_shapes(queue) -> bool:
-  """Whether batches can be taken: TensorFlow asks for known shapes, or known ranks to pad to."""
-  return all(shape.ndims is not None for shape in queue.shapes)
-
-
 def take_many(queue, guard, n, up_to: bool) -> Taken:
   """Builds the step behind `try_dequeue_many`."""
-  if not has_shapes(queue):
+  if not queue_elements.has_shapes(queue):
     raise ValueError("try_dequeue_many needs a queue whose shapes are known: give it shapes")
   known = tf.get_static_value(n) if tf.is_tensor(n) else n
   if known is not None and (isinstance(known, bool) or known < 1):
     raise ValueError("n must be a number of elements above 0, got %r" % (n,))
   *components, report = _take(queue, guard, tf.maximum(tf.convert_to_tensor(n, tf.int32), 0), up_to)
   for component, shape in zip(components, queue.shapes):
-    component.set_shape(_batch_of(shape))
-  return Taken(shaped(queue, components), report[0], report[1], tf.cast(report[2], tf.bool))
+    component.set_shape(queue_elements.batch_of(shape))
+  return Taken(queue_elements.shaped(queue, components), report[0], report[1],
+               tf.cast(report[2], tf.bool))
 
 
 def put_many(queue, guard, vals, up_to: bool) -> Put:
   """Builds the step behind `try_enqueue_many`."""
   vals = [tf.convert_to_tensor(value, dtype)
-          for value, dtype in zip(listed(queue, vals, True), queue.dtypes)]
+          for value, dtype in zip(queue_elements.listed(queue, vals, True), queue.dtypes)]
   for value, shape in zip(vals, queue.shapes):
     value.shape.with_rank_at_least(1)[1:].assert_is_compatible_with(shape)
   report, = _put(queue, guard, vals, up_to)
@@ -99,42 +100,6 @@ def note(guard, text: str) -> List[tf.Tensor]:
       return [tf.constant(True)]
 
   return guard.step(write)
-
-
-def listed(queue, values, many: bool) -> list:
-  """The components of what a caller gives: a dict where they have names, a list, or the one.
-
-  A list with one value may be the only component itself, or hold it: its rank tells. Where the
-  rank is not known it holds it, as TensorFlow takes it.
-  """
-  if queue.names:
-    if not isinstance(values, dict) or sorted(values) != sorted(queue.names):
-      raise ValueError("queue %s takes a dict with %s, got %r" % (
-        queue.name, ", ".join(queue.names), values))
-    return [values[name] for name in queue.names]
-  if len(queue.dtypes) == 1:
-    is_list = isinstance(values, (list, tuple)) and len(values) == 1
-    rank = queue.shapes[0].ndims
-    if not is_list or (rank is not None and _rank(values) == rank + many):
-      return [values]
-  if not isinstance(values, (list, tuple)) or len(values) != len(queue.dtypes):
-    raise ValueError("queue %s has %d components, got %r" % (
-      queue.name, len(queue.dtypes), values))
-  return list(values)
-
-
-def _rank(value) -> int:
-  """The number of dimensions of a value that may be a list, also of tensors."""
-  if isinstance(value, (list, tuple)):
-    return 1 + (_rank(value[0]) if value else 0)
-  return tf.TensorShape(getattr(value, "shape", [])).ndims or 0
-
-
-def shaped(queue, components):
-  """Components as TensorFlow's dequeue returns them: dict, the one, or a list."""
-  if queue.names:
-    return dict(zip(queue.names, components))
-  return components[0] if len(components) == 1 else list(components)
 
 
 def _look(queue):
@@ -169,6 +134,35 @@ def _take(queue, guard, n, up_to, meets=True):
     return list(components) + [_report(count, there, closed)]
 
   return guard.step(step, meets=meets)
+
+
+def _quick_take(queue, guard, n):
+  """What `get` asks first, as most often the elements are there: fewer operations, no report."""
+  def step():
+    least = queue.spec.min_after_dequeue
+    size = tf.raw_ops.QueueSizeV2(handle=queue.queue_ref)
+    count = tf.where_v2(size - least >= n if least else size >= n, n, 0)
+    return tf.raw_ops.QueueDequeueManyV2(
+      handle=queue.queue_ref, n=count, component_types=queue.dtypes)
+
+  return guard.step(step, meets=False)
+
+
+def _quick_put(queue, guard, vals):
+  """What `put` asks first, as most often there is room; it fails where the queue is closed."""
+  def step():
+    count = tf.shape(vals[0])[0]
+    size = tf.raw_ops.QueueSizeV2(handle=queue.queue_ref)
+
+    def enqueue():
+      with tf.control_dependencies([tf.raw_ops.QueueEnqueueManyV2(
+          handle=queue.queue_ref, components=vals)]):
+        return tf.identity(count)
+
+    most = queue.spec.capacity if queue.spec.capacity > 0 else _MANY
+    return [tf.cond(size <= most - count, enqueue, lambda: tf.constant(0))]
+
+  return guard.step(step, vals, meets=False)
 
 
 def _take_one(queue, guard):
@@ -215,7 +209,3 @@ def _discard(queue, guard):
       return [tf.constant(True)]
 
   return guard.step(step)
-
-
-def _batch_of(shape):
-  return tf.TensorShape([None]).concatenate(shape)

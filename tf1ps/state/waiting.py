@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-import numpy as np
-
-from tf1ps.state import queue_call, queue_errors, queue_steps
+from tf1ps.state import queue_call, queue_elements, queue_errors
 
 
 class WaitingQueue:
@@ -50,12 +48,14 @@ class WaitingQueue:
     feed = {self._steps.n: wanted}
     if up_to:
       feed[self._steps.up_to] = True
+    elif self._steps.quick_take:
+      components = call.run(self._steps.quick_take, feed)
+      if len(components[0]):
+        return self._as_taken(components, n)
     while True:
       *components, (count, present, closed) = call.run(self._steps.take, feed)
       if count:
-        if n is None and queue_steps.has_shapes(self):
-          components = [component[0] for component in components]
-        return queue_steps.shaped(self, components)
+        return self._as_taken(components, n)
       call.pause(present, closed, queue_errors.QueueEmpty)
 
   def put(self, session, values, timeout: Optional[float] = None, many: bool = False) -> None:
@@ -72,15 +72,14 @@ class WaitingQueue:
       QueueFull: the time was over; nothing was put in. QueueEnded or QueueCancelled: the queue is
       closed. QueueReset, QueueMismatch: see queue_errors.py.
     """
-    vals = [np.asarray(value, dtype.as_numpy_dtype) for value, dtype in zip(
-      queue_steps.listed(self, values, many), self.dtypes)]
-    if not many:
-      vals = [value[np.newaxis] for value in vals]
-    count = self._check_batch(vals)
+    vals = queue_elements.as_batch(self, values, many)
+    count = len(vals[0])
     if not count:
       return
     call = queue_call.QueueCall(self, session, "put(%s)" % (count if many else ""), count, timeout)
     feed = dict(zip(self._steps.vals, vals))
+    if call.run_quick(self._steps.quick_put, feed):
+      return
     while True:
       (done, present, closed), = call.run(self._steps.put, feed)
       if done:
@@ -115,7 +114,7 @@ class WaitingQueue:
   def _check_n(self, n):
     if n is None:
       return 1
-    if not queue_steps.has_shapes(self):
+    if not queue_elements.has_shapes(self):
       raise ValueError("get(n=%r) needs a queue whose shapes are known: give it shapes" % (n,))
     if isinstance(n, bool) or int(n) != n or n < 1:
       raise ValueError("n must be a number of elements above 0, got %r" % (n,))
@@ -124,18 +123,7 @@ class WaitingQueue:
       raise ValueError("get(%d) from a queue with a capacity of %d would never end" % (n, most))
     return int(n)
 
-  def _check_batch(self, vals):
-    counts = {len(value) if value.ndim else None for value in vals}
-    if len(counts) != 1 or None in counts:
-      raise ValueError("the components of a batch have different first dimensions: %s" % (
-        ", ".join(str(value.shape) for value in vals)))
-    for value, shape in zip(vals, self.shapes):
-      if not shape.is_compatible_with(value.shape[1:]):
-        raise ValueError("queue %s takes elements of shape %s, got %s" % (
-          self.name, shape, value.shape[1:]))
-    count, = counts
-    if 0 < self.spec.capacity < count:
-      raise ValueError("put(%d) into a queue with a capacity of %d would never end" % (
-        count, self.spec.capacity))
-    return count
-
+  def _as_taken(self, components, n):
+    if n is None and queue_elements.has_shapes(self):
+      components = [component[0] for component in components]
+    return queue_elements.shaped(self, components)
