@@ -1,6 +1,7 @@
 """What the tests of cluster, state and compat run as processes: servers, and their clients."""
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -8,10 +9,25 @@ import time
 
 import tensorflow.compat.v1 as tf
 
+from tests import harness
 from tf1ps.cluster import bounded, canary, probe, readiness
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import watch as watch_lib
 from tf1ps.cluster.view import Cluster, Task
+
+
+@contextlib.contextmanager
+def stock_ps(forks, count):
+  """Starts so many stock ps as processes; yields their tasks."""
+  jobs = {"ps": harness.addresses(count)}
+  servers = [forks.start("ps %d" % i, serve, jobs, "ps", i) for i in range(count)]
+  for server in servers:
+    server.wait_for("up")
+  try:
+    yield [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
+  finally:
+    for server in servers:
+      server.kill()
 
 
 def say(*values):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks, harness
-from tf1ps.cluster.view import Task
+from tests import cluster_tasks
 from tf1ps.compat import worker_service
 from tf1ps.state import accumulators, queue_errors, queues, sparse_accumulators
 from tf1ps.state.accumulator_counts import Counts
@@ -19,11 +18,8 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def ps(forks):
   """A stock ps; returns its task."""
-  jobs = {"ps": harness.addresses(1)}
-  server = forks.start("ps", cluster_tasks.serve, jobs, "ps", 0)
-  server.wait_for("up")
-  yield Task("ps", 0, jobs["ps"][0])
-  server.kill()
+  with cluster_tasks.stock_ps(forks, 1) as tasks:
+    yield tasks[0]
 
 
 class Client:

@@ -11,7 +11,6 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
-from tf1ps.cluster.view import Task
 from tf1ps.compat import worker_service
 from tf1ps.state import barrier, queue_errors
 
@@ -21,11 +20,8 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def ps(forks):
   """A stock ps; returns its task."""
-  jobs = {"ps": harness.addresses(1)}
-  server = forks.start("ps", cluster_tasks.serve, jobs, "ps", 0)
-  server.wait_for("up")
-  yield Task("ps", 0, jobs["ps"][0])
-  server.kill()
+  with cluster_tasks.stock_ps(forks, 1) as tasks:
+    yield tasks[0]
 
 
 class Member:

@@ -7,7 +7,6 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
-from tf1ps.cluster.view import Task
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, done_queues
 
@@ -18,13 +17,8 @@ BOTH = ["/job:ps/task:0", "/job:ps/task:1"]
 @pytest.fixture(scope="module")
 def ps(forks):
   """Two stock ps; returns their tasks."""
-  jobs = {"ps": harness.addresses(2)}
-  servers = [forks.start("ps %d" % i, cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
-  for server in servers:
-    server.wait_for("up")
-  yield [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
-  for server in servers:
-    server.kill()
+  with cluster_tasks.stock_ps(forks, 2) as tasks:
+    yield tasks
 
 
 class Client:

@@ -17,11 +17,8 @@ from tf1ps.state import containers, control, membership
 @pytest.fixture(scope="module")
 def ps(forks):
   """A ps, on whose own master all tables of this file's process work."""
-  jobs = {"ps": harness.addresses(1)}
-  server = forks.start("ps", cluster_tasks.serve, jobs, "ps", 0)
-  server.wait_for("up")
-  yield Task("ps", 0, jobs["ps"][0])
-  server.kill()
+  with cluster_tasks.stock_ps(forks, 1) as tasks:
+    yield tasks[0]
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.state import queue_tasks
-from tf1ps.cluster.view import Task
 from tf1ps.state import queue_errors, queues
 
 LOSSY = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue"]
@@ -24,11 +23,8 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def ps(forks):
-  task = Task("ps", 0, harness.addresses(1)[0])
-  server = forks.start("ps", cluster_tasks.serve, {"ps": [task.address]}, "ps", 0)
-  server.wait_for("up")
-  yield task
-  server.kill()
+  with cluster_tasks.stock_ps(forks, 1) as tasks:
+    yield tasks[0]
 
 
 @pytest.fixture(params=["direct", "grpc"])

@@ -12,9 +12,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import cluster_tasks, harness
+from tests import cluster_tasks
 from tf1ps.cluster import server as server_lib
-from tf1ps.cluster.view import Cluster, Task
+from tf1ps.cluster.view import Cluster
 from tf1ps.state import containers, placing, queue_errors, queues, reset
 
 KINDS = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue", "PriorityQueue"]
@@ -24,13 +24,8 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def ps(forks):
   """Two stock ps; returns their tasks."""
-  jobs = {"ps": harness.addresses(2)}
-  servers = [forks.start("ps %d" % i, cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
-  for server in servers:
-    server.wait_for("up")
-  yield [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
-  for server in servers:
-    server.kill()
+  with cluster_tasks.stock_ps(forks, 2) as tasks:
+    yield tasks
 
 
 def arguments(kind, capacity=10, least=0, shape=(), names=None, dtype=tf.int32):
