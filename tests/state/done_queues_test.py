@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
+from tf1ps.cluster import session as session_lib
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, done_queues
 
@@ -117,11 +119,14 @@ def test_a_ps_with_a_loop_of_its_own_ends_when_all_are_done(start):
   with tf.Graph().as_default() as graph:
     queues = done_queues.DoneQueues(2, places=BOTH)
   config = tf.ConfigProto(device_filters=["/job:ps"])
-  with tf.Session("grpc://" + jobs["ps"][0], graph=graph, config=config) as session:
+  with session_lib.BoundedSession("grpc://" + jobs["ps"][0], graph, config) as session:
     queues.report(session, 0)
     queues.report(session, 1)
-  for i, server in enumerate(servers):
-    server.wait_for("ps %d: 2 of 2 workers done" % i)
+    reported = time.monotonic()
+    for i, server in enumerate(servers):
+      server.wait_for("ps %d: 2 of 2 workers done" % i)
+    assert time.monotonic() - reported > 1.0  # the last worker has had time to close its session
+  for server in servers:
     assert server.wait() == 0
 
 

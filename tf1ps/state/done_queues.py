@@ -20,6 +20,8 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import server
 from tf1ps.state import containers, queue_call
 
+_LINGER = 1.5  # seconds
+
 
 class DoneStatus(NamedTuple):
   """Who is done. As text: "2 of 2 workers done"."""
@@ -117,13 +119,17 @@ class DoneQueues:
     return DoneStatus([i for i, size in enumerate(sizes) if size], missing,
                       [self.names[i] for i in missing])
 
-  def wait(self, session, timeout: float = 300.0, place: Optional[int] = None) -> DoneStatus:
+  def wait(self, session, timeout: float = 300.0, place: Optional[int] = None,
+           linger: Optional[float] = None) -> DoneStatus:
     """Waits until all workers are done.
 
     Args:
       session: a session of the graph, which reaches the place; no hooks are run.
       timeout: seconds.
       place: index of the place to look at; None: this very task where it is one, else the first.
+      linger: seconds to stay after the last report. The last worker's session is still open then,
+        and its close, without a limit in TensorFlow, needs its servers. None: 1.5 on a ps, which
+        most often leaves when this returns, elsewhere 0.
 
     Returns:
       The `DoneStatus`: str() of it is "2 of 2 workers done".
@@ -133,10 +139,13 @@ class DoneQueues:
     """
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
+    if linger is None:
+      linger = _LINGER if _is_ps() else 0.0
     until = time.monotonic() + timeout
     while True:
       status = self.status(session, place)
       if not status.missing:
+        time.sleep(linger)
         return status
       left = until - time.monotonic()
       if left <= 0:
@@ -151,6 +160,11 @@ class DoneQueues:
     record = server.latest_record()
     own = record.cluster.task.name if record is not None else None
     return self.places.index(own) if own in self.places else 0
+
+
+def _is_ps() -> bool:
+  record = server.latest_record()
+  return record is not None and record.cluster.task.job == "ps"
 
 
 def _places() -> List[str]:
