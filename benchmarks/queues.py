@@ -42,8 +42,10 @@ def make_calls(session, batch, floats):
   values = np.ones([batch, floats], np.float32)
   queue = tf1ps.FIFOQueue(4 * batch, [tf.float32], [[floats]], shared_name="queue%d" % batch,
                           device="/job:ps/task:0")
+  with tf.device("/job:ps/task:0"):
+    stock = tf.queue.FIFOQueue(4 * batch, [tf.float32], [[floats]], shared_name="stock%d" % batch)
   vals, n = tf.placeholder(tf.float32, [None, floats]), tf.placeholder(tf.int32, [])
-  enqueue, dequeue = queue.enqueue_many([vals]), queue.dequeue_many(n)
+  enqueue, dequeue = stock.enqueue_many([vals]), stock.dequeue_many(n)
   try_put, try_take = queue.try_enqueue_many([vals]), queue.try_dequeue_many(n)
   return {
     "enqueue_many": (lambda: session().run(enqueue, {vals: values}),

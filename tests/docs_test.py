@@ -41,6 +41,14 @@ def of_program(document, name):
   return found
 
 
+def block_with(document, first_line):
+  """The code block of a document that begins with this line."""
+  text = (ROOT / document).read_text(encoding="utf-8")
+  found, = re.findall(
+    r"^```\w*\n(%s.*?)^```" % re.escape(first_line), text, re.DOTALL | re.MULTILINE)
+  return found
+
+
 def launcher(arguments, folder):
   """Runs tf1ps-local to its end; returns its output."""
   done = subprocess.run(
@@ -221,3 +229,23 @@ def test_every_command_is_run_somewhere(document):
   assert not unknown, "%s shows commands that nothing runs: %s" % (document, unknown)
   for target in re.findall(r"^make (\S+)", "\n".join(commands(document)), re.MULTILINE):
     assert re.search(r"^%s:" % re.escape(target), (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_queues_two_programs(tmp_path):
+  program = block_with("docs/queues.md", "# shared.py")
+  for number, address in zip((2221, 2222, 2223), harness.addresses(3)):
+    program = program.replace("127.0.0.1:%d" % number, address)
+  (tmp_path / "shared.py").write_text(program)
+  env = dict(os.environ, PYTHONPATH=str(ROOT))
+  roles = {role: subprocess.Popen(
+    [sys.executable, "shared.py", role], cwd=str(tmp_path), env=env, stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT, universal_newlines=True) for role in ("ps", "trainer", "loader")}
+  try:
+    said = {role: roles[role].communicate(timeout=60)[0] for role in ("loader", "trainer")}
+  finally:
+    for process in roles.values():
+      process.kill()
+      process.wait()
+  assert [roles[role].returncode for role in said] == [0, 0], said
+  last = said["trainer"].splitlines()[-4:]
+  assert last == ["[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"]

@@ -32,6 +32,12 @@ def accepted_by_tensorflow(name):
   return answers[0]
 
 
+@pytest.mark.parametrize("name", ["default", "localhost"])
+def test_a_name_that_resets_give_to_the_default_container_is_refused(name):
+  with pytest.raises(ValueError, match="container %r cannot be told from the default one" % name):
+    containers.check_name(name)
+
+
 @pytest.mark.parametrize("name", LEGAL)
 def test_legal_names(name):
   assert containers.check_name(name) == name

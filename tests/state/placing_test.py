@@ -57,6 +57,17 @@ def test_without_ps_the_chief_has_it():
   assert placing.pinned_task("q", cluster).name == "/job:chief/task:0"
 
 
+def test_where_nothing_is_known_the_log_says_so_once(knows, caplog):
+  with caplog.at_level("WARNING", "tf1ps"):
+    for _ in range(2):
+      place("told once")
+    place("told of no wish to share", device="/job:ps/task:1")
+    place("")
+  said, = [record.getMessage() for record in caplog.records]
+  assert said.startswith("'told once' is to be shared by its name, but this process has no ")
+  assert 'same device="/job:ps/task:0"' in said
+
+
 def test_where_nothing_is_known_it_stays(knows):
   assert place() == ("", "")
   assert place(device="/job:ps/task:3", container="jobs/a") == ("/job:ps/task:3", "jobs/a")

@@ -12,8 +12,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import cluster_tasks
+from tests import cluster_tasks, harness
 from tf1ps.cluster import server as server_lib
+from tf1ps.cluster import session as session_lib
 from tf1ps.cluster.view import Cluster
 from tf1ps.state import containers, placing, queue_errors, queues, reset
 
@@ -458,7 +459,7 @@ def test_the_end_a_cancellation_and_a_timeout_have_types_of_their_own(client, ki
 
 def test_an_error_says_all_that_there_is_to_say(client):
   one = client("FIFOQueue", shared_name="numbers")
-  where = re.escape(one.queue.device or "this process")
+  where = re.escape(one.queue.device or "the session's default device")
   one.put(1, 2, 3)
   with pytest.raises(queue_errors.QueueEmpty) as raised:
     one.get(4, timeout=0.02)
@@ -602,6 +603,23 @@ def test_a_reopened_queue_is_new_for_all_its_clients(shared, kind):
   assert type(raised.value) is queue_errors.QueueEnded  # not what was said of the one before
   assert other.get() == 5
   assert bystander.get() == 1
+
+
+def test_reopening_where_another_task_is_not_there(start):
+  jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+  start("ps", cluster_tasks.serve, jobs, "ps", 0).wait_for("up")
+  with tf.Graph().as_default() as graph:
+    queue = queues.FIFOQueue(5, tf.int32, [()], shared_name="q", device="/job:ps/task:0",
+                             container="reopened")
+  config = tf.ConfigProto(device_filters=["/job:ps"])
+  with session_lib.BoundedSession("grpc://" + jobs["ps"][0], graph, config) as session:
+    for number in range(3):
+      queue.put(session, number)
+      queue.reopen(session)
+      with pytest.raises(queue_errors.QueueEmpty):
+        queue.get(session, timeout=0)
+    queue.put(session, 7)
+    assert queue.get(session) == 7
 
 
 def test_reopening_in_a_direct_session():

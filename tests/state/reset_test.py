@@ -377,6 +377,25 @@ def test_stock_reset_under_a_blocked_dequeue(pair, start, master):
     assert servers[0].wait() < 0
 
 
+@pytest.mark.parametrize("master", [0, 1])
+def test_a_queue_of_ours_that_only_stock_operations_use_is_closed_too(pair, master):
+  cluster, servers = pair
+  with tf.Graph().as_default() as graph:
+    queue = reset_tasks.make_queue("jobs/a", "stock")
+    fill, take = queue.enqueue_many([[1, 2, 3]]), queue.dequeue_many(4)
+  session = session_lib.BoundedSession(target_of(cluster.ps[master]), graph)
+  session.run(fill)
+  outcome = []
+  blocked = threading.Thread(target=lambda: outcome.append(_try(session, take)), daemon=True)
+  blocked.start()
+  wait_until_blocked(cluster.ps[0], "jobs/a", "stock")
+  assert [r.queues for r in reset.reset(cluster, ["jobs/a"])] == [["jobs/a/stock"], []]
+  blocked.join(20.0)
+  assert outcome == ["OutOfRangeError"]
+  session.close()
+  assert servers[0].is_running
+
+
 @pytest.mark.parametrize("is_held", [False, True], ids=["a short step", "a step without end"])
 def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held):
   """Between the look and the dequeue of one step the queue must not become a new, empty one."""

@@ -130,7 +130,7 @@ class NamedAccumulator:
     feed[self._steps.worker] = -1 if worker is None else worker
     outcome, present = call.run(self._steps.apply, feed)
     if outcome == FULL:
-      call.pause(present, False, queue_errors.QueueFull)
+      raise call.full(present)
     return bool(outcome == TAKEN)
 
   def _take(self, session, n, timeout, feed=()) -> list:

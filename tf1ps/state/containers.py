@@ -23,6 +23,7 @@ from typing import Optional, Sequence
 from tf1ps.compat import worker_service
 
 CONTROL = "tf1ps.control"
+_RESERVED = ("default", "localhost")
 # TensorFlow's rule for the containers of ref variables and queues. Resource variables would accept
 # anything, but a job may hold both kinds.
 _LEGAL = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.\-/]*")
@@ -48,6 +49,9 @@ def check_name(name: str) -> str:
     return name
   if name == CONTROL:
     raise ValueError("container %r is where the run and the heartbeats live; choose another" % name)
+  if name in _RESERVED:
+    raise ValueError("container %r cannot be told from the default one, which resets call so; "
+                     "choose another" % name)
   if _LEGAL.fullmatch(name):
     return name
   legal = _LEGAL.match(name)

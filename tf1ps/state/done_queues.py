@@ -141,7 +141,8 @@ class DoneQueues:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
     if linger is None:
       linger = _LINGER if _is_ps() else 0.0
-    until = time.monotonic() + timeout
+    began = time.monotonic()
+    until = began + timeout
     while True:
       status = self.status(session, place)
       if not status.missing:
@@ -149,7 +150,7 @@ class DoneQueues:
         return status
       left = until - time.monotonic()
       if left <= 0:
-        raise DoneTimeout("after %g s %s" % (timeout, status), status)
+        raise DoneTimeout("after %.1f s %s" % (time.monotonic() - began, status), status)
       time.sleep(min(self.poll_secs, left))
 
   def clear(self, session) -> None:

@@ -63,7 +63,7 @@ class Guard:
     self.kind = kind
     self.device = re.sub("/device:CPU:[*0]$", "", op.device)  # TensorFlow 2 adds it
     self.container = op.get_attr("container").decode("utf-8")
-    self.container_title = self.container or "the default one"
+    self.container_title = self.container or "(default)"
     self.name = name
     self.name_in_graph = op.name.split("/")[-1]
     self.title = name or self.name_in_graph
@@ -113,6 +113,13 @@ class Guard:
   def write_state(self, text: str) -> tf.Operation:
     """Writes a note beside the thing, such as why it was closed."""
     return insert(self._register, self._state_key, tf.constant(text))
+
+  def announce(self) -> tf.Operation:
+    """Tells the register that the thing is there, where it may be used without a step."""
+    with self._op.graph.colocate_with(self._op):
+      key = tf.constant(register_key(self.kind + ":announced", self.name), tf.int64)
+      # All clients write the same, so they need no lock.
+      return insert(self._register, key, tf.constant("0" * _NUMBER + " " + self.description))
 
   def forget(self) -> tf.Operation:
     """Has this session take what is there now for what it knows."""
@@ -171,13 +178,14 @@ def state_key(kind: str, name: str) -> int:
 
 
 def descriptions(values: Sequence[bytes]) -> List[Dict[str, object]]:
-  """The descriptions among the values of a register, sorted by name."""
-  found = []
+  """The descriptions among the values of a register, one of each thing, sorted by name."""
+  found = {}
   for value in values:
     text = value.decode("utf-8")
     if text[:_NUMBER].isdigit():
-      found.append(json.loads(text[_NUMBER + 1:]))
-  return sorted(found, key=lambda description: str(description.get("name")))
+      description = json.loads(text[_NUMBER + 1:])
+      found[description.get("name"), description.get("thing")] = description
+  return [found[key] for key in sorted(found, key=str)]
 
 
 def table(container: str, shared_name: str) -> tf.Tensor:

@@ -8,7 +8,8 @@ setter each worker has its own. So a thing with a name is pinned:
    the same in every process; without ps, to the chief.
 
 A device of this very worker does not count as named: that is what a device setter says of
-everything but variables. Where nothing is known, the thing stays where TensorFlow puts it.
+everything but variables. Where nothing is known, the thing stays where TensorFlow puts it, and the
+log says so.
 
 It lives in the container that the caller gives, or that `tf.container` names around it, else in
 the container of this process's job.
@@ -18,12 +19,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.state import containers
+
+_log = logging.getLogger("tf1ps")
+_told = set()
 
 
 @contextlib.contextmanager
@@ -70,6 +75,11 @@ def _anchor() -> tf.Operation:
 def _pin(name, here) -> Optional[str]:
   record = server.latest_record()
   if record is None:
+    if here.job is None and name not in _told:
+      _told.add(name)
+      _log.warning("%r is to be shared by its name, but this process has no tf1ps.Server to know a "
+                   "place by: where other processes look for it on a cluster, give all of them the "
+                   "same device=\"/job:ps/task:0\"", name)
     return None
   own = record.cluster.task
   is_own = own.job != "ps" and here.job == own.job and here.task in (None, own.index)

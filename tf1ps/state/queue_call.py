@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
-from tf1ps.compat import refused_runs
+from tf1ps.compat import refused_runs, worker_service
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
@@ -86,6 +86,10 @@ class QueueCall:
       pause = min(pause, left)
     time.sleep(pause)
 
+  def full(self, present) -> queue_errors.QueueFull:
+    """The error of a call that does not wait and found no room."""
+    return queue_errors.QueueFull("is full", self._status(present, False))
+
   def make_anew(self) -> None:
     """Makes the queue where it was taken away; raises RuntimeError where this cannot be done."""
     try:
@@ -97,9 +101,9 @@ class QueueCall:
         raise RuntimeError(
           "TensorFlow 1.15 makes a queue once in a session without a server: open a new session "
           "to use %s again" % self._guard.title) from error
-      with session_lib.BoundedSession(target, self._queue.queue_ref.graph) as other:
-        bounded.call_within(_ANEW_WITHIN, "making %s anew" % self._guard.title,
-                            other.run, self._steps.look)
+      bounded.call_within(_ANEW_WITHIN, "making %s anew" % self._guard.title,
+                          _make_in_another_session, self._queue.queue_ref.op,
+                          self._guard.device, target)
       self.run(self._steps.look)
 
   def _meaning(self, error):
@@ -138,6 +142,22 @@ class QueueCall:
       queue="%s %s" % (self._queue.spec.kind, self._guard.title), device=self._guard.device,
       operation=self._operation, requested=self._requested, present=int(present),
       capacity=self._queue.spec.capacity, closed=closed, elapsed=time.monotonic() - self._began)
+
+
+def _make_in_another_session(op, device, target):
+  """Makes the queue of an operation by a session and a graph of its own."""
+  # The server itself must be among the devices; other tasks need not be there.
+  here = worker_service.get_status(target[len("grpc://"):], _ANEW_WITHIN)[0].name
+  spec = tf.DeviceSpec.from_string(here)
+  config = tf.ConfigProto(device_filters=sorted(filter(None, {
+    "/job:%s/task:%d" % (spec.job, spec.task), device})))
+  with tf.Graph().as_default() as graph:
+    made, = tf.import_graph_def(
+      tf.GraphDef(node=[op.node_def], versions=op.graph.graph_def_versions),
+      return_elements=[op.name + ":0"], name="")
+    size = tf.raw_ops.QueueSizeV2(handle=made)
+  with session_lib.BoundedSession(target, graph, config) as session:
+    session.run(size)
 
 
 def run_once(session, fetches, feed=None):

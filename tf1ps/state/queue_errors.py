@@ -40,8 +40,8 @@ class QueueError(RuntimeError):
     text = reason
     if status is not None:
       text = "%s on %s at %s %s after %.3f s: requested %d, present %d, capacity %s, %s" % (
-        status.operation, status.queue, status.device or "this process", reason, status.elapsed,
-        status.requested, status.present,
+        status.operation, status.queue, status.device or "the session's default device", reason,
+        status.elapsed, status.requested, status.present,
         status.capacity if status.capacity >= 0 else "unlimited",
         "closed" if status.closed else "open")
     super().__init__(text)

@@ -51,6 +51,8 @@ class _LosslessQueue(waiting.WaitingQueue):
     self._guard = guard.Guard(
       self.queue_ref.op, guard.QUEUE, shared_name or "", self._describe())
     self._steps = queue_steps.build(self, self._guard)
+    with tf.control_dependencies(None):
+      self._announced = [self._guard.announce()] if shared_name else []
 
   def _describe(self):
     return dict(
@@ -69,6 +71,31 @@ class _LosslessQueue(waiting.WaitingQueue):
   def device(self) -> str:
     """Where the queue lives; "" where TensorFlow chooses."""
     return self._guard.device
+
+  def enqueue(self, vals, name=None):
+    """Builds TensorFlow's operation. Like all of these, it also tells resets of the queue."""
+    with tf.control_dependencies(self._announced):
+      return super().enqueue(vals, name)
+
+  def enqueue_many(self, vals, name=None):
+    """Builds TensorFlow's operation."""
+    with tf.control_dependencies(self._announced):
+      return super().enqueue_many(vals, name)
+
+  def dequeue(self, name=None):
+    """Builds TensorFlow's operation."""
+    with tf.control_dependencies(self._announced):
+      return super().dequeue(name)
+
+  def dequeue_many(self, n, name=None):
+    """Builds TensorFlow's operation."""
+    with tf.control_dependencies(self._announced):
+      return super().dequeue_many(n, name)
+
+  def dequeue_up_to(self, n, name=None):
+    """Builds TensorFlow's operation."""
+    with tf.control_dependencies(self._announced):
+      return super().dequeue_up_to(n, name)
 
   def close(self, cancel_pending_enqueues=False, name=None):
     """Builds the operation that closes the queue, like TensorFlow's; it leaves a note of why."""

@@ -76,7 +76,8 @@ def check_names(names) -> List[str]:
     if name == "localhost":
       raise ValueError('TensorFlow clears nothing for the container "localhost": the default '
                        'container of a server bears the name of its job; say "default" for that')
-    containers.check_name(name)
+    if name != DEFAULT:
+      containers.check_name(name)
   return list(names)
 
 
