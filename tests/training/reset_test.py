@@ -21,10 +21,11 @@ def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_p
   assert [one.containers for one in cleared] == [["ps"], ["ps"], ["worker"], ["worker"]]
   for worker in workers:
     worker.wait_for("recovered: session ", limit=20)
-    worker.wait_for("container the default one was reset: this session ends")
+    worker.wait_for("the default container was reset: this session ends")
   (restored,) = find(workers[0], r"restored .*/model.ckpt-(\d+)")
   assert restored >= 20
   assert codes(*workers, *ps) == [0, 0, 0, 0]
+  assert [worker.output.count("this session ends") for worker in workers] == [1, 1]
   assert 250 <= max(steps(workers[0]) + steps(workers[1])).number < 253
 
 

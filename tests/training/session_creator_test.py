@@ -148,7 +148,7 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
     for worker in workers:
       worker.wait_for("recovered: session %d of this task" % session, limit=20)
     (restored,) = find(workers[0], r"restored .*/model.ckpt-(\d+)")
-    (lost,) = find(workers[0], r"a server lost its part of the state; what came after .*"
+    (lost,) = find(workers[0], r"the servers have lost state; what came after .*"
                                r"/model.ckpt-(\d+) is lost")
     assert restored == lost >= before + 20
     before = restored

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import guard, placing, queue_steps, waiting
+from tf1ps.state import guard, placing, queue_elements, queue_steps, waiting
 
 
 class QueueSpec(NamedTuple):
@@ -48,6 +48,7 @@ class _LosslessQueue(waiting.WaitingQueue):
     with placing.placed(shared_name or "", device, container):
       make()
     self.spec = QueueSpec(kind, int(capacity), int(min_after_dequeue))
+    self._single = queue_elements.single(self)
     self._guard = guard.Guard(
       self.queue_ref.op, guard.QUEUE, shared_name or "", self._describe())
     self._steps = queue_steps.build(self, self._guard)

@@ -14,7 +14,7 @@ from tf1ps.state import queue_call, queue_elements, queue_errors
 
 
 class WaitingQueue:
-  """The part of a queue that waits. `queues.py` brings `spec`, `_guard` and `_steps`.
+  """The part of a queue that waits. `queues.py` brings `spec`, `_guard`, `_steps`, `_single`.
 
   Attributes:
     poll_secs: seconds between two questions of one waiting caller; each costs the ps about half a

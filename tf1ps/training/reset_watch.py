@@ -40,6 +40,7 @@ class ResetWatch:
     self._container = container
     self._known: Optional[reset.ResetNotice] = None  # the last one before the session began
     self._callback: Optional[Callable[[str], None]] = None
+    self._has_said = False  # of this session
 
   def begin(self, callback: Optional[Callable[[str], None]]) -> None:
     """Begins with a new session, or ends with the last one (None).
@@ -49,6 +50,7 @@ class ResetWatch:
     """
     self._known = None if callback is None else self._last()
     self._callback = callback
+    self._has_said = False
 
   def look(self, records: Dict[str, control.Record]) -> None:
     """Looks for a reset among the control records; calls back at one."""
@@ -89,6 +91,9 @@ class ResetWatch:
     return reset.notice(self._read(), self._container)
 
   def _say(self) -> str:
-    text = "container %s was reset" % (self._container or "the default one")
-    _log.warning("%s: this session ends", text)
+    text = "%s was reset" % (
+      "container %s" % self._container if self._container else "the default container")
+    if not self._has_said:
+      self._has_said = True
+      _log.warning("%s: this session ends", text)
     return text

@@ -179,7 +179,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         return self._finish_as_chief(session)
       session.close()
     if self.sessions or part.run_id:
-      _log.warning("a server lost its part of the state; %s", (
+      _log.warning("the servers have lost state; %s", (
         "what came after %s is lost" % latest if latest else
         "there is no checkpoint, so training starts over"))
     part.begin_initialisation()
