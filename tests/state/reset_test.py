@@ -397,14 +397,16 @@ def test_a_queue_of_ours_that_only_stock_operations_use_is_closed_too(pair, mast
 
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["a short step", "a step without end"])
-def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held):
+@pytest.mark.parametrize("container, name, real", [
+  ("jobs/a", "jobs/a", "jobs/a"), ("", "default", "ps"), ("ps", "default", "ps")])
+def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, name, real):
   """Between the look and the dequeue of one step the queue must not become a new, empty one."""
   cluster, servers = pair
   with tf.Graph().as_default() as graph:
-    queue = reset_tasks.make_queue("jobs/a")
+    queue = reset_tasks.make_queue(container)
     with tf.device("/job:ps/task:0"), tf.container("jobs/b"):
-      entered, gate = [tf.queue.FIFOQueue(5, tf.int32, [], shared_name=name)
-                       for name in ("entered", "gate")]
+      entered, gate = [tf.queue.FIFOQueue(5, tf.int32, [], shared_name=one)
+                       for one in ("entered", "gate")]
 
     def look_then_take():
       size = queue.size()
@@ -423,11 +425,11 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held):
   harness.wait_until(lambda: sessions[1].run(has_entered) == 1)
   results = []
   resetting = threading.Thread(
-    target=lambda: results.append(reset.reset(cluster, ["jobs/a"])), daemon=True)
+    target=lambda: results.append(reset.reset(cluster, [name])), daemon=True)
   resetting.start()
   resetting.join(20.0 if is_held else 1.0)
   if is_held:
-    assert [result.queues for result in results[0]] == [["jobs/a/q"], []]
+    assert [result.queues for result in results[0]] == [["%s/q" % real], []]
   else:
     assert not results
   sessions[1].run(go_on)
@@ -435,7 +437,7 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held):
   if not is_held:
     assert [part.tolist() for part in outcome[0]] == [2, [1, 1]]
     resetting.join(20.0)
-    assert [result.queues for result in results[0]] == [["jobs/a/q"], []]
+    assert [result.queues for result in results[0]] == [["%s/q" % real], []]
   for session in sessions:
     with pytest.raises(queue_errors.QueueReset):
       queue.get(session, timeout=0)

@@ -52,11 +52,16 @@ def probe(task, timeout: float = 2.0) -> Seen:
     devices = worker_service.get_status(task.address, timeout)
   except worker_service.CallError as error:
     return _failure(task, error, timeout)
-  names = sorted({device.name.split("/device:")[0].replace("/replica:0", "") for device in devices})
+  names = sorted({task_name(device) for device in devices})
   if names != [task.name]:
     found = " and ".join(names) or "a server without devices"
     return Seen(task, ANOTHER_TASK, "another task answers there: %s" % found)
   return Seen(task, UP, UP, devices[0].incarnation)
+
+
+def task_name(device) -> str:
+  """The task that has a device of `worker_service.get_status`: "/job:ps/task:0"."""
+  return device.name.split("/device:")[0].replace("/replica:0", "")
 
 
 def _failure(task, error: worker_service.CallError, timeout: float) -> Seen:

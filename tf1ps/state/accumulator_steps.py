@@ -57,7 +57,7 @@ class _Steps(NamedTuple):
   take: list  # components of the mean; how many wait, int32 scalar; whether it was taken, bool
 
 
-class NamedAccumulator:
+class NamedAccumulator(guard_lib.Guarded):
   """An accumulator behind a name. Its kinds bring `_prepare` and `_fed_take`.
 
   Attributes:
@@ -89,16 +89,6 @@ class NamedAccumulator:
       with self._beside():
         self._table = CountTable(self._guard.container, hidden)
       self._steps = self._build(shapes)
-
-  @property
-  def container(self) -> str:
-    """The container of the accumulator; "" is the default one."""
-    return self._guard.container
-
-  @property
-  def device(self) -> str:
-    """Where it lives; "" where TensorFlow chooses."""
-    return self._guard.device
 
   def try_set_global_step(self, step) -> tf.Operation:
     """Builds an operation that sets the time step; gradients with older local steps are dropped."""

@@ -161,6 +161,20 @@ class Guard:
       return tf.constant(True)
 
 
+class Guarded:
+  """What is told of every named thing with a guard, which it keeps as `_guard`."""
+
+  @property
+  def container(self) -> str:
+    """The container that it lives in; "" is the default one."""
+    return self._guard.container
+
+  @property
+  def device(self) -> str:
+    """Where it lives; "" where TensorFlow chooses."""
+    return self._guard.device
+
+
 def lock_name(kind: str, container: str, name: str) -> str:
   """The shared name of the mutex of a thing, in the control container."""
   return "%s:%s:%s" % (kind, container, name)

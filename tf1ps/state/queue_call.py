@@ -8,7 +8,7 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded
+from tf1ps.cluster import bounded, probe
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import refused_runs, worker_service
 from tf1ps.state import guard as guard_lib
@@ -147,10 +147,8 @@ class QueueCall:
 def _make_in_another_session(op, device, target):
   """Makes the queue of an operation by a session and a graph of its own."""
   # The server itself must be among the devices; other tasks need not be there.
-  here = worker_service.get_status(target[len("grpc://"):], _ANEW_WITHIN)[0].name
-  spec = tf.DeviceSpec.from_string(here)
-  config = tf.ConfigProto(device_filters=sorted(filter(None, {
-    "/job:%s/task:%d" % (spec.job, spec.task), device})))
+  own = worker_service.get_status(target[len("grpc://"):], _ANEW_WITHIN)[0]
+  config = tf.ConfigProto(device_filters=sorted(filter(None, {probe.task_name(own), device})))
   with tf.Graph().as_default() as graph:
     made, = tf.import_graph_def(
       tf.GraphDef(node=[op.node_def], versions=op.graph.graph_def_versions),

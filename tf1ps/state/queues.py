@@ -33,7 +33,7 @@ class QueueSpec(NamedTuple):
   min_after_dequeue: int  # elements that stay until it is closed; 0 but for RandomShuffleQueue
 
 
-class _LosslessQueue(waiting.WaitingQueue):
+class _LosslessQueue(guard.Guarded, waiting.WaitingQueue):
   """What the four kinds share. Stands before TensorFlow's class among the bases."""
 
   def _make(self, make, kind, capacity, min_after_dequeue, shared_name, device, container):
@@ -62,16 +62,6 @@ class _LosslessQueue(waiting.WaitingQueue):
       dtypes=[tf.as_dtype(dtype).name for dtype in self.dtypes],
       shapes=[None if shape.ndims is None else shape.as_list() for shape in self.shapes],
       names=list(self.names) if self.names else None)
-
-  @property
-  def container(self) -> str:
-    """The container of the queue; "" is the default one."""
-    return self._guard.container
-
-  @property
-  def device(self) -> str:
-    """Where the queue lives; "" where TensorFlow chooses."""
-    return self._guard.device
 
   def enqueue(self, vals, name=None):
     """Builds TensorFlow's operation. Like all of these, it also tells resets of the queue."""
