@@ -252,7 +252,8 @@ def test_a_fork_server_that_is_killed_ends_the_job(tmp_path):
     os.kill(int(sample_tasks.read_when_there(tmp_path / "parent")), signal.SIGKILL)
   threading.Thread(target=kill_parent).start()
   code, lines = run([stay("ps 0", tmp_path),
-                     LocalTask("worker 0", sample_tasks.tell_parent, (str(tmp_path / "parent"),))],
+                     LocalTask("worker 0", sample_tasks.tell_parent,
+                               (str(tmp_path / "parent"), str(tmp_path / "ps 0")))],
                     1, 1, None)
   assert code == 1
   assert re.match(r"tf1ps-local: failed: The fork server \(process \d+\), which .*, is gone\., ",

@@ -149,7 +149,9 @@ def write_and_leave(path):
   write_whole(path, "")
 
 
-def tell_parent(path):
+def tell_parent(path, other):
+  """Writes its parent's process id to a file, once the other task has written its own."""
+  read_when_there(other)
   write_whole(path, os.getppid())
   threading.Event().wait(LIMIT)
 
