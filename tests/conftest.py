@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -17,7 +18,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MARK = "TF1PS_TEST_SESSION"
-GRACE = 5  # seconds that a process may still take to end after the last test
+GRACE = 20  # seconds that a process may still take to end after the last test
 
 os.environ[MARK] = uuid.uuid4().hex
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -67,6 +68,17 @@ def nothing_left_behind():
       pass
   assert not found, "the tests left processes behind (killed now):\n" + "\n".join(
       "{}: {}".format(*item) for item in sorted(found.items()))
+
+
+@pytest.fixture(autouse=True)
+def no_server_is_known():
+  """Has this process forget a server that a test made, so that tests may run in any order.
+
+  A process with a server of ours puts what is shared by its name onto that server's ps.
+  """
+  yield
+  if "tf1ps.cluster.server" in sys.modules:
+    sys.modules["tf1ps.cluster.server"]._records.clear()
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,17 @@ from __future__ import annotations
 import glob
 import multiprocessing.connection
 import os
+import random
 import signal
+import socket
 import threading
 import time
 
 from tf1ps.launch import fork_server, ports, tasks
 
 LIMIT = 60.0  # seconds; for whatever takes one or two on a machine that has nothing else to do
+_BLOCK = 200  # ports that a process of tests takes for itself at a time
+_blocks = []  # the sockets by which other processes of tests know that a block is taken
 
 
 class Task(object):
@@ -41,10 +45,10 @@ class Task(object):
     with self._news:
       return "\n".join(self.lines)
 
-  def wait_for(self, text, limit=LIMIT):
-    """Waits for a line with this text; returns the line."""
+  def wait_for(self, text, limit=LIMIT, since=0):
+    """Waits for a line with this text behind the first `since` ones; returns the line."""
     until = time.monotonic() + limit
-    position = 0
+    position = since
     with self._news:
       while True:
         for line in self.lines[position:]:
@@ -62,7 +66,7 @@ class Task(object):
     while True:
       self._forks.take()
       if self._process.exit_code is not None:
-        self._reader_done.wait(5.0)
+        self._reader_done.wait(20.0)
         return self._process.exit_code
       left = until - time.monotonic()
       if left <= 0:
@@ -162,5 +166,28 @@ def wait_until(condition, limit=LIMIT, what="the condition"):
 
 
 def addresses(count):
-  """Returns so many free addresses of this machine."""
-  return ["127.0.0.1:%d" % port for port in ports.choose_ports(count)]
+  """Returns so many free addresses of this machine, each of them once, and to one process."""
+  return ["127.0.0.1:%d" % port for port in ports.choose_ports(count, _ports)]
+
+
+def _ports_of_this_process():
+  """Draws blocks of ports that no other process of tests on this machine draws, until its end.
+
+  A port that is free now may be another test's a moment later, and one that a test has left alone
+  so that nobody listens there would be somebody's: so each is given away once.
+  """
+  low, high = ports.candidate_range(*ports.ephemeral_range())
+  blocks = list(range(low, high + 2 - _BLOCK, _BLOCK))
+  random.SystemRandom().shuffle(blocks)
+  for first in blocks:
+    taken = socket.socket(socket.AF_UNIX)
+    try:
+      taken.bind("\0tf1ps tests: ports from %d" % first)  # a name, and no file
+    except OSError:
+      taken.close()
+      continue
+    _blocks.append(taken)
+    yield from range(first, first + _BLOCK)
+
+
+_ports = _ports_of_this_process()

@@ -13,6 +13,7 @@ from tf1ps.cluster import server as server_lib
 from tf1ps.state import control, membership
 
 _servers = []
+_records = []  # of the server
 
 
 def record(container, lost_after=1.0):
@@ -21,8 +22,10 @@ def record(container, lost_after=1.0):
     _servers.append(tf1ps.Server(
       {"worker": harness.addresses(3)}, job_name="worker", task_index=0))
     atexit.register(_servers.clear)  # 1.15's destructor needs what the end of Python takes away
-  return server_lib.record_of(_servers[0].target)._replace(
-    container=container, lost_after=lost_after)
+    _records.append(server_lib.record_of(_servers[0].target))
+  # Other tests of this process know of no server: see conftest.py.
+  server_lib._records.setdefault(_servers[0].target, _records[0])
+  return _records[0]._replace(container=container, lost_after=lost_after)
 
 
 def table(of):
