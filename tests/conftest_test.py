@@ -10,11 +10,14 @@ import pytest
 import tests.conftest
 
 STARTS_A_PROCESS = """
-import subprocess, sys
+import os, subprocess, sys
 
 def test_that_starts_a_process():
   process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep({})"],
                              start_new_session=True)
+  environ = "/proc/%d/environ" % process.pid
+  while os.environ["TF1PS_TEST_SESSION"].encode() not in open(environ, "rb").read():
+    pass  # a process shows its environment a moment after it has begun
   print("pid=%d" % process.pid)
 """
 
@@ -22,8 +25,8 @@ def test_that_starts_a_process():
 def run_pytest(folder, seconds, grace):
   """Runs one test that leaves a process of so many seconds behind; returns how that run ended."""
   source = pathlib.Path(tests.conftest.__file__).read_text()
-  assert source.count("GRACE = 5 ") == 1
-  (folder / "conftest.py").write_text(source.replace("GRACE = 5 ", "GRACE = {} ".format(grace)))
+  assert source.count("GRACE = 20 ") == 1
+  (folder / "conftest.py").write_text(source.replace("GRACE = 20 ", "GRACE = {} ".format(grace)))
   (folder / "leaves_test.py").write_text(STARTS_A_PROCESS.format(seconds))
   return subprocess.run(
       [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "leaves_test.py"],
