@@ -8,7 +8,7 @@ import signal
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks, harness
+from tests import cluster_tasks, harness, session_tasks
 from tests.state import after_table, queue_tasks
 from tests.state.after_table import CANCEL, CLOSE, KILLED, RESET, SESSION, STOCK_RESET, TIMEOUT
 from tf1ps.cluster.view import Cluster, Task
@@ -54,8 +54,8 @@ def case(kind, ps):
   make.container = "table.%d" % next(_numbers)
   make.where = "grpc://" + ps.address, ps.name, make.kind, make.container
   yield make
-  for waiting in made:
-    waiting.session.close()
+  for waiting in made:  # which may have a run on the ps that never ends
+    session_tasks.end_of(waiting.session.close, 5.0)
 
 
 def waiting_calls(case, group):
@@ -155,7 +155,7 @@ def test_after_a_stock_reset(start, kind):
   found = {}
   for (call, process, task), client in zip(runs, clients):
     harness.wait_until(
-      lambda: not process.is_running or "ended:" in client.output, 20, call)  # noqa: B023
+      lambda: not process.is_running or "ended:" in client.output, what=call)  # noqa: B023
     if not process.is_running or "UnavailableError" in client.output:
       assert process.wait() in (-signal.SIGSEGV, -signal.SIGABRT)
       found[call] = after_table.DIES, after_table.GONE
