@@ -119,12 +119,17 @@ def test_a_job_with_a_chief_and_an_evaluator(start, tmp_path):
     return start(name, commands.program_tasks.run_program, name, argv, tmp_path,
                  TF_CONFIG=tf_config(cluster, job, 0))
 
+  # The chief's third step ends when the worker has made steps as well.
   trained = [LINE, "--steps=40", "--step_seconds=0.02", "--checkpoint_dir=c", "--job_name"]
+  held = ["--block_at=3", "--block_until=%s" % (tmp_path / "go on")]
   evaluator = begin("tf1ps-evaluator", "evaluator", LINE, "--checkpoint_dir=c")
   evaluator.wait_for("this task: /job:evaluator/task:0")  # it sees the run begin
   tasks = [begin("tf1ps-ps", "ps", "--ps_hosts=" + ps_host),
-           begin("tf1ps-worker", "chief", *trained, "chief"),
-           begin("tf1ps-worker", "worker", *trained, "worker")]
+           begin("tf1ps-worker", "chief", *trained, "chief", *held),
+           begin("tf1ps-worker", "worker", *trained, "worker", *held)]
+  for task in tasks[1:]:
+    task.wait_for("holds step 3")
+  (tmp_path / "go on").write_text("")
   for task in tasks + [evaluator]:
     assert task.wait() == 0, task.output
   _, chief, worker = tasks

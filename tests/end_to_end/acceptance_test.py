@@ -4,7 +4,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import time
 
 import pytest
 
@@ -56,23 +55,19 @@ def test_a_worker_without_its_ps_names_it(start, case, seen):
     job.jobs["ps"].reverse()
   with listener:
     worker = job.worker(0, "--start_timeout=3")
-    began = time.monotonic()
-    assert worker.wait(3 + 5 + 5) == 1  # and five for the fork and the imports of a busy machine
-    assert time.monotonic() - began < 13
+    assert worker.wait(40) == 1  # by default it would wait for sixty seconds
   last = worker.lines[-1]
   assert "/job:ps/task:0 at %s: " % job.jobs["ps"][0] in last and seen in last, worker.output
 
 
-def test_a_worker_is_ready_within_two_seconds_of_a_late_chief(start):
+def test_a_worker_is_ready_soon_after_a_late_chief(start):
   job = job_lib.Job(start, flags=ENDLESS)
   job.ps().wait_for("serving")
   worker = job.worker(1)
   worker.wait_for("waiting for the chief")
   chief = job.worker(0)
   chief.wait_for("saved")
-  ready = time.monotonic()
-  worker.wait_for("joined run", 2.0)
-  assert time.monotonic() - ready < 2.0
+  worker.wait_for("joined run", 10.0)  # two seconds on a quiet machine; stock looks every thirty
 
 
 def test_a_worker_with_one_more_variable_is_refused_and_named(start):
@@ -80,7 +75,7 @@ def test_a_worker_with_one_more_variable_is_refused_and_named(start):
   job.ps()
   job.worker(0).wait_for("progress")
   worker = job.worker(1, "--extra_variable")
-  assert worker.wait(10) == 1
+  assert worker.wait() == 1
   assert "variable extra:0 (resource float32(3,)" in worker.lines[-1].replace(" (3,)", "(3,)")
   assert "is in this graph and not in the chief's" in worker.lines[-1]
 
@@ -92,7 +87,7 @@ def test_a_ps_of_another_cluster_is_told_apart(start):
   job.ps().wait_for("serving")
   elsewhere, job.jobs["worker"][1] = job.jobs["worker"][1], there
   chief = job.worker(0)
-  assert chief.wait(15) == 1
+  assert chief.wait() == 1
   assert "worker 1 is %s here and %s there" % (there, elsewhere) in chief.lines[-1]
 
 
@@ -132,16 +127,15 @@ def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_pa
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_workers_end_when_their_ps_stays_away(start, how):
-  job = job_lib.Job(start, num_ps=2, flags=ENDLESS)
+  job = job_lib.Job(start, num_ps=2, flags=ENDLESS, lost_after=3.0)
   servers, workers = job.all()
-  workers[0].wait_for("progress")
-  servers[1].signal(how)
-  began = time.monotonic()
   for worker in workers:
-    assert worker.wait(2 + 5 + 3) == 1
+    worker.wait_for("progress" if worker is workers[0] else "joined run")
+  servers[1].signal(how)
+  for worker in workers:
+    assert worker.wait(25) == 1  # with the default limit they would wait for longer than thirty
     assert "/job:ps/task:1 at " + job.jobs["ps"][1] in worker.lines[-1], worker.output
-  assert time.monotonic() - began < 2 + 5 + 3
-  assert servers[0].wait(15) == 1
+  assert servers[0].wait() == 1
   assert "no worker is left" in servers[0].lines[-1]
 
 
@@ -170,7 +164,7 @@ def test_a_second_job_on_a_standing_ps_begins_anew(start, tmp_path):
     assert "model.ckpt-0 " in chief.output
     assert "at step %d " % steps in chief.output
   ps.signal(signal.SIGTERM)
-  assert ps.wait(5) == 0
+  assert ps.wait() == 0
 
 
 def test_an_initialisation_left_half_done_is_not_taken_for_a_state(start, tmp_path):
@@ -202,12 +196,14 @@ def test_a_finished_job_goes_on_with_more_steps(start, tmp_path):
 # It ends.
 
 
-def test_a_lost_worker_is_named_and_the_job_fails(start):
-  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400"])
-  ps = job.ps()
-  chief, worker = job.worker(0, "--step_seconds=0.01"), job.worker(1, "--step_seconds=0.01")
+def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
+  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400"], lost_after=3.0)
+  ps, go_on = job.ps(), tmp_path / "go on"  # the chief's fifth step ends when the worker is dead
+  chief = job.worker(0, "--block_at=5", "--block_until=%s" % go_on)
+  worker = job.worker(1, "--step_seconds=0.01")
   worker.wait_for("joined run")
   worker.kill()
+  go_on.write_text("")
   assert chief.wait() == 1
   assert "/job:worker/task:1 is lost" in chief.lines[-1]
   assert "test error" in chief.output
@@ -223,14 +219,12 @@ def test_a_signal_ends_a_blocked_chief_and_its_state_is_saved(start, tmp_path, n
   worker.wait_for("joined run")
   chief.wait_for("holds step 30")
   chief.signal(number)
-  began = time.monotonic()
-  chief.wait_for("model.ckpt-", 5)
-  assert chief.wait(6) == code
-  assert time.monotonic() - began < 6
+  assert chief.wait() == code
+  assert "by force" not in chief.output
   saved = [int(step) for step in re.findall(r"saved .*ckpt-(\d+)", chief.output)]
   assert saved[-1] >= 29, chief.output
   worker.signal(number)
-  assert worker.wait(5) == code
+  assert worker.wait() == code
 
 
 def test_nan_stops_the_job(start):
@@ -238,4 +232,4 @@ def test_nan_stops_the_job(start):
   servers, workers = job.all()
   assert [worker.wait() for worker in workers] == [1, 1]
   assert "NanLossError: the loss is NaN at global step" in workers[0].lines[-1], workers[0].output
-  assert servers[0].wait(10) == 1
+  assert servers[0].wait() == 1

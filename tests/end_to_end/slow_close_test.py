@@ -17,5 +17,5 @@ def test_a_pipeline_that_is_busy_at_the_end_holds_nobody_up(start):
   chief.wait_for("reads ahead")
   began = time.monotonic()
   assert job_lib.codes(chief, ps) == [0, 0]
-  assert time.monotonic() - began < 12.0
+  assert time.monotonic() - began < 30.0
   assert "nobody heard" not in chief.output and "not have been released" not in chief.output

@@ -1,5 +1,7 @@
 """A program that fits y = 3 x + 2 on 400 records; flags make its steps slow, or spoil it."""
+import os
 import threading
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -10,6 +12,7 @@ from tf1ps import training
 flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
 flags.DEFINE_integer("slow_index", -1, "Only this worker is slow; -1: all.")
 flags.DEFINE_integer("block_at", -1, "This worker's step that never ends; -1: none.")
+flags.DEFINE_string("block_until", "", "Or that ends when this file is there.")
 flags.DEFINE_integer("nan_at", -1, "The step whose loss is NaN; -1: none.")
 flags.DEFINE_boolean("hang_in_initialiser", False, "An initialiser of a variable never ends.")
 flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
@@ -36,10 +39,12 @@ def _slow(features, index):
   def hold(x):
     steps[0] += 1
     if FLAGS.slow_index in (-1, index):
-      seconds = 3600.0 if steps[0] == FLAGS.block_at else FLAGS.step_seconds
       if steps[0] == FLAGS.block_at:
         print("holds step %d" % steps[0], flush=True)
-      threading.Event().wait(seconds)
+        until = time.monotonic() + 3600.0
+        while not os.path.exists(FLAGS.block_until) and time.monotonic() < until:
+          threading.Event().wait(0.02)
+      threading.Event().wait(FLAGS.step_seconds)
     if FLAGS.fail_in == "step" and steps[0] == 5:
       raise ValueError("a bad record")
     return x * np.float32("nan") if steps[0] == FLAGS.nan_at else x

@@ -1,5 +1,7 @@
 """A program that fits y = 3 x + 2 with `--width` copies of w: a shape of each job's own."""
+import os
 import threading
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -9,6 +11,8 @@ from tf1ps import training
 
 flags.DEFINE_integer("width", 1, "How many copies of w there are.")
 flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
+flags.DEFINE_integer("block_at", -1, "The step of each worker that ends with `block_until`.")
+flags.DEFINE_string("block_until", "", "The file that ends it.")
 
 FLAGS = flags.FLAGS
 
@@ -20,14 +24,25 @@ def input_fn(mode, shard):
   features, labels = tf.data.make_one_shot_iterator(dataset.batch(shard.batch_size)).get_next()
   if mode == "train":
     shape = features.shape
-    features = tf.numpy_function(_hold, [features], tf.float32)
+    features = tf.numpy_function(_Hold(), [features], tf.float32)
     features.set_shape(shape)
   return features, labels
 
 
-def _hold(x):
-  threading.Event().wait(FLAGS.step_seconds)
-  return x
+class _Hold:
+  """Takes the time of a step."""
+
+  def __init__(self):
+    self._steps = 0
+
+  def __call__(self, x):
+    self._steps += 1
+    until = time.monotonic() + 60.0
+    while (self._steps == FLAGS.block_at and not os.path.exists(FLAGS.block_until)
+           and time.monotonic() < until):
+      threading.Event().wait(0.02)
+    threading.Event().wait(FLAGS.step_seconds)
+    return x
 
 
 def model_fn(features, labels, mode):

@@ -21,7 +21,8 @@ PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "l
 class Job(object):
   """The tasks of one job, at addresses of their own."""
 
-  def __init__(self, start, num_ps=1, num_workers=2, flags=(), **trainer_options):
+  def __init__(self, start, num_ps=1, num_workers=2, flags=(), lost_after=15.0,
+               **trainer_options):
     """Chooses the addresses.
 
     Args:
@@ -29,13 +30,15 @@ class Job(object):
       num_ps: how many ps.
       num_workers: how many workers.
       flags: of every worker.
+      lost_after: of every task; so long that on a busy machine nobody is lost by mistake.
       **trainer_options: of every legacy trainer, see `legacy_trainer.Options`.
     """
     addresses = harness.addresses(num_ps + num_workers)
     self.jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}
     self._start = start
     self._flags = list(flags)
-    self._options = legacy_trainer.Options(**trainer_options)
+    self._limits = ["--lost_after=%g" % lost_after, "--start_timeout=60"]
+    self._options = legacy_trainer.Options(lost_after=lost_after, **trainer_options)
 
   def ps(self, index=0, *flags):
     """Starts tf1ps-ps; returns its `harness.Task`."""
@@ -62,9 +65,8 @@ class Job(object):
 
   def _program(self, job, run, index, flags):
     hosts = ["--%s_hosts=%s" % (name, ",".join(there)) for name, there in self.jobs.items()]
-    limits = ["--lost_after=2", "--start_timeout=10"]
     return self._start("%s %d" % (job, index), run,
-                       [*hosts, "--task_index=%d" % index, *limits, *flags], False)
+                       [*hosts, "--task_index=%d" % index, *self._limits, *flags], False)
 
 
 class Step(NamedTuple):

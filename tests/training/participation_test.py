@@ -18,7 +18,7 @@ def make(request):
   """Makes a chief's part; each is as new as one of another process, and ended with the test."""
   made = []
 
-  def one(directory=None, lost_after=1.0):
+  def one(directory=None, lost_after=20.0):
     of = local_server.record(re.sub("[^a-z]", "-", request.node.name), lost_after)
     part = participation.Participation(of, directory and str(directory))
     made.append(part)

@@ -25,22 +25,23 @@ def session_time(task):
 
 
 def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
-  job = Job(start, steps=100, step_seconds=0.01)
+  job = Job(start, steps=100)
   ps, worker = job.trainer_ps(), job.trainer(1)
   worker.wait_for("waiting for the chief /job:worker/task:0 at %s to initialise (it has not come)"
                   % job.jobs["worker"][0])
-  chief = job.trainer(0)
-  assert -1.0 < session_time(worker) - session_time(chief) < 2.0
+  chief = job.trainer(0, step_seconds=0.1)  # so that there are steps for the worker to make
+  # Two seconds at most on a quiet machine; stock looks every thirty.
+  assert -5.0 < session_time(worker) - session_time(chief) < 10.0
   assert codes(chief, worker, ps) == [0, 0, 0]
   numbers = sorted(step.number for task in (chief, worker) for step in steps(task))
   assert numbers[0] == 1 and 100 <= numbers[-1] < 103 and steps(worker)
 
 
 def test_a_worker_with_another_graph_is_refused_and_may_come_again(start):
-  job = Job(start, steps=250, step_seconds=0.02)
-  ps, chief, worker = job.trainer_ps(), job.trainer(0), job.trainer(1, extra="surplus")
-  began = time.monotonic()
-  assert worker.wait(10) == 1 and time.monotonic() - began < 10
+  job = Job(start, steps=250)
+  ps, chief = job.trainer_ps(), job.trainer(0, step_seconds=0.1)  # until the worker comes again
+  worker = job.trainer(1, extra="surplus")
+  assert worker.wait() == 1
   worker.wait_for(
     "GraphMismatchError: the graph of /job:worker/task:1 differs from that of /job:worker/task:0, "
     "the chief: variable surplus:0 (resource float32(3,) on /job:ps/task:0) is in this graph and "
@@ -55,7 +56,7 @@ def test_a_task_that_was_told_another_cluster_is_refused(start):
   wrong = job.jobs["worker"][0]
   job.jobs["worker"][0] = harness.addresses(1)[0]
   worker = job.trainer(1)
-  assert worker.wait(10) == 1
+  assert worker.wait() == 1
   worker.wait_for(
     "ClusterMismatchError: /job:ps/task:0 at %s was started with a different cluster than "
     "/job:worker/task:1: worker 0 is %s here and %s there" % (
@@ -68,7 +69,7 @@ def test_a_ps_that_is_not_there_is_named_within_the_limit(start):
   for task in (job.trainer(0), job.trainer(1)):
     assert task.wait() == 1
     task.wait_for("/job:ps/task:0 at %s: refused" % job.jobs["ps"][0])
-  assert time.monotonic() - began < 6.0
+  assert time.monotonic() - began < 30.0  # sixty by default
 
 
 @pytest.mark.parametrize("with_directory", [True, False])
@@ -100,12 +101,14 @@ def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
   second = begin("second", initial=10.0, step_seconds=0.02, save_steps=20)
   wait_for_step(second, 25)
   second.kill()
+  saved = checkpoints.global_step_of(checkpoints.latest(str(tmp_path / "second")))
+  assert saved >= 20
   # What a job left that has not ended is as little another job's as what one left that has.
   third = begin("third", initial=20.0, steps=5)
   assert third.wait() == 0 and steps(third)[0][:3] == (1, 21, 21)
   # And the second goes on from its checkpoint, not from the third's state.
-  again = begin("second", initial=10.0, steps=25)
-  assert again.wait() == 0 and steps(again)[0][:3] == (21, 31, 31)
+  again = begin("second", initial=10.0, steps=saved + 5)
+  assert again.wait() == 0 and steps(again)[0][:3] == (saved + 1, saved + 11, saved + 11)
   without = job.trainer(initial=30.0, steps=5)
   assert without.wait() == 0 and steps(without)[0][:3] == (1, 31, 31)
   ps.signal(signal.SIGTERM)
@@ -116,8 +119,9 @@ def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
 @pytest.mark.parametrize("with_directory", [True, False])
 def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_directory):
   directory = str(tmp_path) if with_directory else None
-  job = Job(start, steps=450, step_seconds=0.01, checkpoint_dir=directory, lost_after=5.0)
-  ps, first, worker = job.trainer_ps(), job.trainer(0), job.trainer(1)
+  job = Job(start, steps=300, checkpoint_dir=directory)
+  ps, first = job.trainer_ps(), job.trainer(0, step_seconds=0.02)
+  worker = job.trainer(1, step_seconds=0.08)  # slow, so that the second chief finds it at work
   wait_for_step(worker, 60)
   first.kill()
   at_kill = steps(worker)[-1].number
@@ -130,14 +134,14 @@ def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_dire
   assert "initialising" not in second.output and "recovered" not in worker.output
   last = max(steps(second) + steps(worker))
   # A kill may cut a step in two: what was added to one of the variables already is not lost.
-  assert 450 <= last.number < 453 and abs(last.even - last.number) <= 2  # stock's StopAtStepHook
+  assert 300 <= last.number < 303 and abs(last.even - last.number) <= 2  # stock's StopAtStepHook
   if with_directory:
     assert checkpoints.global_step_of(checkpoints.latest(directory)) == last.number
 
 
 def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path):
-  job = Job(start, num_ps=2, steps=250, step_seconds=0.01, checkpoint_dir=str(tmp_path),
-            save_steps=20, lost_after=8.0)
+  job = Job(start, num_ps=2, steps=400, step_seconds=0.01, checkpoint_dir=str(tmp_path),
+            save_steps=20)
   ps = [job.trainer_ps(0), job.trainer_ps(1)]
   workers = [job.trainer(0), job.trainer(1)]
   before = 0
@@ -146,7 +150,7 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
     ps[index].kill()
     ps[index] = job.trainer_ps(index)
     for worker in workers:
-      worker.wait_for("recovered: session %d of this task" % session, limit=20)
+      worker.wait_for("recovered: session %d of this task" % session)
     (restored,) = find(workers[0], r"restored .*/model.ckpt-(\d+)")
     (lost,) = find(workers[0], r"the servers have lost state; what came after .*"
                                r"/model.ckpt-(\d+) is lost")
@@ -157,11 +161,11 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
     # Both ps were filled from one checkpoint, which the other worker's step may have cut in two.
     assert all(abs(step.even - step.number) <= 3 and abs(step.odd - step.number) <= 3
                for step in steps(worker)), worker.output
-  assert 250 <= max(steps(workers[0]) + steps(workers[1])).number < 253
+  assert 400 <= max(steps(workers[0]) + steps(workers[1])).number < 403
 
 
 def test_a_damaged_checkpoint_met_in_a_recovery_is_no_clean_end(start, tmp_path):
-  job = Job(start, num_workers=1, step_seconds=0.02, checkpoint_dir=str(tmp_path), lost_after=8.0)
+  job = Job(start, num_workers=1, step_seconds=0.02, checkpoint_dir=str(tmp_path))
   ps, chief = job.trainer_ps(), job.trainer()
   wait_for_step(chief, 5)
   for path in tmp_path.glob("model.ckpt-0.data-*"):
@@ -175,13 +179,13 @@ def test_a_damaged_checkpoint_met_in_a_recovery_is_no_clean_end(start, tmp_path)
 
 
 def test_a_ps_that_stands_still(start):
-  job = Job(start, step_seconds=0.01, lost_after=3.0)
+  job = Job(start, step_seconds=0.01, lost_after=5.0)
   ps, chief = job.trainer_ps(), job.trainer(0)
   # As users start it: here the interpreter's own end must not hang either.
   process = subprocess.Popen(
     [sys.executable, "-c", "from tests.training import legacy_trainer as t; "
      "t.train(%r, 1, t.Options(*%r))" % (job.jobs, tuple(
-       legacy_trainer.Options(step_seconds=0.01, lost_after=3.0, start_timeout=60.0)))],
+       legacy_trainer.Options(step_seconds=0.01, lost_after=5.0)))],
     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
   try:
     for line in process.stdout:
@@ -195,10 +199,8 @@ def test_a_ps_that_stands_still(start):
     numbers = [step.number for step in steps(chief)]
     assert numbers == sorted(set(numbers)) and "recovered" not in chief.output
     ps.signal(signal.SIGSTOP)
-    began = time.monotonic()
-    assert chief.wait() == 1
-    output, _ = process.communicate(timeout=20)
-    assert time.monotonic() - began < 3.0 + 5.0
+    assert chief.wait(30) == 1
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     for text in (chief.output, output):
       assert "TaskLostError: lost /job:ps/task:0 at %s: silent" % job.jobs["ps"][0] in text

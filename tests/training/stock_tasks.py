@@ -28,7 +28,7 @@ def train(workers, index, go_file, done_file):
   if index == 0:
     harness.wait_until(lambda: os.path.exists(go_file))
   for _ in range(2):
-    with tf1ps.MonitoredTrainingSession(server.target, index == 0, start_timeout=20) as session:
+    with tf1ps.MonitoredTrainingSession(server.target, index == 0, start_timeout=60) as session:
       say("ready")
       session.run(model.train_op)
   if index == 0:  # whose server keeps the variables
