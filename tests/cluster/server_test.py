@@ -61,7 +61,7 @@ def test_a_port_that_a_socket_has(start, start_at_once):
     taken.listen(1)
     address = "127.0.0.1:%d" % taken.getsockname()[1]
     task = start("ps", server_tasks.try_port, address, start_at_once)
-    assert task.wait(20) == 0
+    assert task.wait() == 0
     assert ("/job:ps/task:0 cannot listen at %s: another process has that port" % address
             in task.lines)
 
@@ -83,7 +83,7 @@ def test_a_server_is_known_by_its_target(start, how):
   options = dict(container="jobs/a", job_workers=[2], standing=True, start_timeout=7.5,
                  lost_after=3.0, config=tf.ConfigProto(inter_op_parallelism_threads=3))
   task = start("ps", server_tasks.describe, how, jobs, "ps", 0, options)
-  assert task.wait(20) == 0, task.output
+  assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
       jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0]
 
@@ -91,14 +91,14 @@ def test_a_server_is_known_by_its_target(start, how):
 def test_the_defaults(start):
   address, = harness.addresses(1)
   task = start("ps", server_tasks.describe, "dict", {"ps": {"0": address}}, None, None, {})
-  assert task.wait(20) == 0, task.output
+  assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
       {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0]
 
 
 def test_a_local_server_knows_the_port_that_the_system_chose(start):
   task = start("local", server_tasks.describe, "local", {}, None, None, {})
-  assert task.wait(20) == 0, task.output
+  assert task.wait() == 0, task.output
   jobs, name = json.loads(task.lines[-1])[:2]
   assert name == "/job:localhost/task:0"
   host, port = jobs["localhost"]["0"].split(":")
@@ -138,10 +138,10 @@ def test_join_ends_by_a_signal(start, number, standing):
   task = joined(start, two_jobs(), standing=standing)
   task.signal(number)
   if standing:
-    assert task.wait(5) == 0
+    assert task.wait() == 0
     assert task.lines[-1] == "ended: told to stop"
   else:
-    assert task.wait(5) == 128 + number
+    assert task.wait() == 128 + number
 
 
 def test_a_worker_that_serves_ends_by_a_signal_too(start):
@@ -149,7 +149,7 @@ def test_a_worker_that_serves_ends_by_a_signal_too(start):
   joined(start, jobs)
   task = joined(start, jobs, "worker")
   task.signal(signal.SIGINT)
-  assert task.wait(5) == 130
+  assert task.wait() == 130
 
 
 def test_join_returns_when_the_job_has_ended(start):
@@ -157,7 +157,7 @@ def test_join_returns_when_the_job_has_ended(start):
   task = joined(start, jobs, lost_after=1.5)
   mark_run(jobs)
   mark_run(jobs, ended=True)
-  assert task.wait(10) == 0
+  assert task.wait() == 0
   assert task.lines[-1] == "ended: the chief released this task: the job has ended"
 
 
@@ -165,13 +165,13 @@ def test_join_raises_when_the_job_has_failed(start):
   jobs = two_jobs()
   task = joined(start, jobs)
   mark_run(jobs, ended=True, failed=True)
-  assert task.wait(10) == 1
+  assert task.wait() == 1
   assert task.lines[-1] == "lost: the chief released this task: the job has failed"
 
 
 def test_join_raises_when_nobody_comes(start):
   task = joined(start, two_jobs(), start_timeout=0.5)
-  assert task.wait(10) == 1
+  assert task.wait() == 1
   assert task.lines[-1] == "lost: no worker came within 0.5 s (--start_timeout)"
 
 
@@ -179,7 +179,7 @@ def test_in_another_thread_signals_are_the_main_threads_affair(start):
   task = start("ps", server_tasks.join_in_a_thread, two_jobs())
   task.wait_for("up")
   task.signal(signal.SIGINT)
-  assert task.wait_for("main interrupted", 5) == "main interrupted, joined: True"
+  assert task.wait_for("main interrupted") == "main interrupted, joined: True"
 
 
 @pytest.mark.parametrize("function", [server_tasks.join_stock, server_tasks.join_without_waiter])
@@ -191,7 +191,7 @@ def test_stocks_join_hears_no_interrupt(start, function):
   with pytest.raises(AssertionError, match="has not ended"):
     task.wait(0.7)
   task.signal(signal.SIGTERM)
-  assert task.wait(5) == -signal.SIGTERM
+  assert task.wait() == -signal.SIGTERM
 
 
 def test_a_program_that_joins_leaves_the_interpreter():
@@ -202,7 +202,7 @@ def test_a_program_that_joins_leaves_the_interpreter():
     try:
       assert process.stdout.readline() == b"joins ''\n"
       process.send_signal(signal.SIGTERM)
-      assert process.wait(10) == 143
+      assert process.wait(60) == 143
     finally:
       process.kill()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import os
 import signal
 import threading
 import time
@@ -35,7 +36,7 @@ class Blocked:
     for _ in range(threads):
       self._threads.append(threading.Thread(target=self._run, args=(take,), daemon=True))
       self._threads[-1].start()
-    harness.wait_until(lambda: len(begun) >= threads, 10)
+    harness.wait_until(lambda: len(begun) >= threads)
 
   def _run(self, take):
     try:
@@ -46,7 +47,7 @@ class Blocked:
 
   def join(self):
     for thread in self._threads:
-      thread.join(10)
+      thread.join(60)
       assert not thread.is_alive()
     return self.errors
 
@@ -61,7 +62,7 @@ def test_abort_frees_every_blocked_caller_at_once(threads, via_callable):
   errors = blocked.join()
   assert [type(error) for error in errors] == [KeyError] * threads
   assert len(set(map(id, errors))) == threads  # an error of each caller's own
-  assert max(blocked.freed_at) - aborted_at < 0.5
+  assert max(blocked.freed_at) - aborted_at < 20.0
   assert blocked.session.is_aborted and not blocked.session.is_running
   with pytest.raises(KeyError, match="gone"):
     blocked.session.run(blocked.put)
@@ -70,7 +71,7 @@ def test_abort_frees_every_blocked_caller_at_once(threads, via_callable):
     blocked.session.run(blocked.put)
   began = time.monotonic()
   blocked.session.close()
-  assert time.monotonic() - began < 0.5
+  assert time.monotonic() - began < 20.0
   with pytest.raises(KeyError, match="gone"):
     blocked.session.run(blocked.put)
 
@@ -83,7 +84,7 @@ def test_abort_frees_the_main_thread():
     began = time.monotonic()
     with pytest.raises(tf.errors.AbortedError):
       session.run(take)
-    assert time.monotonic() - began < 0.7
+    assert time.monotonic() - began < 20.0
 
 
 def test_close_ends_a_blocked_run_as_stocks_does():
@@ -97,33 +98,41 @@ class Interrupted(Exception):
 
 
 @contextlib.contextmanager
-def interrupt_soon(seconds):
-  """Raises Interrupted in the main thread, from a signal's handler."""
+def interrupt_when(condition):
+  """Raises Interrupted in the main thread, from a signal's handler, once condition() is true."""
   def handler(*unused):
     raise Interrupted
 
+  def wait_and_send():
+    harness.wait_until(condition)
+    os.kill(os.getpid(), signal.SIGALRM)
+
   before = signal.signal(signal.SIGALRM, handler)
-  signal.setitimer(signal.ITIMER_REAL, seconds)
+  sender = threading.Thread(target=wait_and_send)
+  sender.start()
   try:
     yield
   finally:
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    sender.join()
     signal.signal(signal.SIGALRM, before)
 
 
 def test_after_a_wait_that_an_exception_ended_nobody_gets_its_result():
   with tf.Graph().as_default(), session_lib.BoundedSession() as session:
-    queue = tf.FIFOQueue(10, tf.int32)
-    take, put = queue.dequeue(), queue.enqueue(77)
-    for _ in range(2):
-      with pytest.raises(Interrupted), interrupt_soon(0.1):
+    queue, begun = tf.FIFOQueue(10, tf.int32), []
+    with tf.control_dependencies([tf.py_func(lambda: begun.append(True), [], [])]):
+      take = queue.dequeue()
+    put = queue.enqueue(77)
+    for number in (1, 2):
+      with pytest.raises(Interrupted), interrupt_when(
+          lambda: len(begun) == number):  # noqa: B023
         session.run(take)
       assert not session.is_running
     assert [session.run(tf.constant(i)) for i in range(3)] == [0, 1, 2]
     session.run(put)
     session.run(put)
     assert [session.run(tf.constant(i)) for i in range(20)] == list(range(20))
-    harness.wait_until(lambda: session.run(queue.size()) == 0, 10)
+    harness.wait_until(lambda: session.run(queue.size()) == 0)
     session.run(put)
     assert session.run(take) == 77
 
@@ -143,6 +152,6 @@ def test_the_helpers_end_with_their_callers_and_with_the_session():
     thread = threading.Thread(target=session.run, args=(one,))
     thread.start()
     thread.join()
-  harness.wait_until(lambda: helpers_beside(known) == 1, 10)
+  harness.wait_until(lambda: helpers_beside(known) == 1)
   del session
-  harness.wait_until(lambda: helpers_beside(known) == 0, 10)
+  harness.wait_until(lambda: helpers_beside(known) == 0)

@@ -22,12 +22,10 @@ def blocked(start, function, *args):
 @BOTH
 def test_a_signal_frees_a_blocked_main_thread(start, number):
   task = blocked(start, signal_tasks.leave_when_told, 30.0)
-  began = time.monotonic()
   task.signal(number)
-  task.wait_for("signal %d True" % number, 5)
-  assert time.monotonic() - began < 0.5
-  task.wait_for("cancelled", 5)
-  assert task.wait_for("handlers", 5) == "handlers True True -1"
+  task.wait_for("signal %d True" % number, 20)  # ten seconds before it would leave by force
+  task.wait_for("cancelled")
+  assert task.wait_for("handlers") == "handlers True True -1"
   assert task.wait() == 100 + number
 
 
@@ -36,8 +34,8 @@ def test_the_process_leaves_by_force_at_the_limit(start, number):
   task = blocked(start, signal_tasks.stay_blocked, 0.6)
   began = time.monotonic()
   task.signal(number)
-  assert task.wait(10) == 128 + number
-  assert 0.5 < time.monotonic() - began < 1.6
+  assert task.wait() == 128 + number
+  assert 0.5 < time.monotonic() - began < 20.0
   assert "signal %d" % number in task.lines
   assert "still here 1 s after signal %d: leaving by force" % number in task.lines
   assert "session_tasks.py" in task.output and "in wait" in task.output  # the stacks
@@ -48,11 +46,9 @@ def test_the_process_leaves_by_force_at_the_limit(start, number):
 def test_a_second_signal_ends_it_at_once(start, first, second):
   task = blocked(start, signal_tasks.stay_blocked, 60.0)
   task.signal(first)
-  task.wait_for("signal %d" % first, 5)
-  began = time.monotonic()
+  task.wait_for("signal %d" % first)
   task.signal(second)
-  assert task.wait(10) == 128 + first
-  assert time.monotonic() - began < 1.0
+  assert task.wait(30) == 128 + first  # by force it would leave after sixty seconds
   assert task.lines[-1] == "a second signal: leaving at once"
 
 
@@ -60,16 +56,16 @@ def test_the_end_by_force_can_be_put_off(start):
   task = blocked(start, signal_tasks.stay_blocked, 0.2, 0.9)
   began = time.monotonic()
   task.signal(signal.SIGTERM)
-  assert task.wait(10) == 128 + signal.SIGTERM
-  assert 1.0 < time.monotonic() - began < 2.1
-  task.wait_for("still here 1 s after", 1)
+  assert task.wait() == 128 + signal.SIGTERM
+  assert 1.0 < time.monotonic() - began < 20.0
+  task.wait_for("still here 1 s after")
 
 
 def test_the_end_by_force_stays_due_after_stop(start):
   task = start("task", signal_tasks.linger_after_stop, 0.7)
   task.wait_for("ready")
   task.signal(signal.SIGTERM)
-  assert task.wait(10) == 128 + signal.SIGTERM
+  assert task.wait() == 128 + signal.SIGTERM
   assert "blocked" in task.lines and "leaving by force" in task.output
 
 
@@ -77,9 +73,9 @@ def test_it_can_be_entered_again_and_handlers_of_the_program_stay(start):
   task = start("task", signal_tasks.with_a_handler_of_its_own)
   task.wait_for("ready")
   task.signal(signal.SIGTERM)
-  assert task.wait_for("own 15", 5) == "own 15 None"
+  assert task.wait_for("own 15") == "own 15 None"
   task.signal(signal.SIGINT)
-  assert task.wait_for("watch 2", 5) == "watch 2 2"
+  assert task.wait_for("watch 2") == "watch 2 2"
   assert task.wait() == 0, task.output
   assert task.lines[-1] == "kept True True"
 
@@ -87,9 +83,9 @@ def test_it_can_be_entered_again_and_handlers_of_the_program_stay(start):
 def test_signals_of_another_kind_are_not_its_own(start):
   task = start("task", signal_tasks.flood)
   task.wait_for("ready")
-  harness.wait_until(lambda: task.signal(signal.SIGUSR1) or "heard 0" in task.lines, 10)
+  harness.wait_until(lambda: task.signal(signal.SIGUSR1) or "heard 0" in task.lines)
   task.signal(signal.SIGINT)
-  task.wait_for("heard 2", 5)
+  task.wait_for("heard 2")
   assert task.wait() == 0
 
 
@@ -106,7 +102,7 @@ def test_outside_of_the_main_thread_nothing_happens():
 
   thread = threading.Thread(target=enter)
   thread.start()
-  thread.join(10)
+  thread.join(60)
   assert threads == ["left"]
 
 

@@ -36,7 +36,7 @@ class Rounds:
   def wait_for(self, states, count=1):
     """Waits for so many more rounds with these states."""
     before = len(self.states)
-    harness.wait_until(lambda: self.states[before:].count(states) >= count, 10)
+    harness.wait_until(lambda: self.states[before:].count(states) >= count)
 
 
 @pytest.fixture
@@ -55,11 +55,11 @@ def ps(start):
 
 
 def test_a_task_that_was_restarted_is_gone(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 60.0)
   ps.process.kill()
   ps.again()
   rounds.watch.start()
-  assert rounds.called.wait(10)
+  assert rounds.called.wait(60)
   (what, one), = rounds.calls
   assert (what, one.task, one.state) == ("gone", ps.task, "up")
   assert str(one) == "/job:ps/task:0 at %s: it was started again" % ps.task.address
@@ -67,12 +67,12 @@ def test_a_task_that_was_restarted_is_gone(ps, monkeypatch):
 
 
 def test_a_task_that_refuses_is_gone(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 60.0)
   rounds.watch.start()
   rounds.wait_for(["up"], 2)
   assert not rounds.calls
   ps.process.kill()
-  assert rounds.called.wait(10)
+  assert rounds.called.wait(60)
   (what, one), = rounds.calls
   assert (what, one.task, one.state) == ("gone", ps.task, "refused")
   assert rounds.states[-1] == ["refused"]
@@ -81,7 +81,7 @@ def test_a_task_that_refuses_is_gone(ps, monkeypatch):
 
 
 def test_one_refusal_does_not_count(ps, monkeypatch):
-  up = probe.probe(ps.task)
+  up = probe.probe(ps.task, 20.0)
   refused = up._replace(state="refused")
   rounds = Rounds(monkeypatch, [up], 60.0)
   assert [rounds.watch._judge(one) for one in (refused, up, refused, refused)] == [
@@ -90,24 +90,24 @@ def test_one_refusal_does_not_count(ps, monkeypatch):
 
 
 def test_a_silent_task_is_lost_after_the_limit(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task)], 1.5)
+  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 1.5)
   rounds.watch.start()
   rounds.wait_for(["up"])
   ps.process.signal(signal.SIGSTOP)
   began = time.monotonic()
-  assert rounds.called.wait(10)
+  assert rounds.called.wait(60)
   took = time.monotonic() - began
   (what, one, silence), = rounds.calls
   assert (what, one.task, one.state) == ("lost", ps.task, "silent")
-  assert 1.4 < took < 3.5 and 1.5 <= silence < 3.6
+  assert 1.4 < took < 20.0 and 1.5 <= silence < 20.0
   rounds.watch.stop()
 
 
 def test_a_silent_task_that_comes_back_is_not_lost(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task)], 1.8)
+  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 3.0)
   rounds.watch.start()
   rounds.wait_for(["up"])
-  for _ in range(2):  # together longer than the limit
+  for _ in range(3):  # together longer than the limit
     ps.process.signal(signal.SIGSTOP)
     rounds.wait_for(["silent"])
     ps.process.signal(signal.SIGCONT)
@@ -122,18 +122,18 @@ def test_one_call_for_several_tasks(start, monkeypatch):
   for process in processes:
     process.wait_for("up")
   tasks = [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
-  rounds = Rounds(monkeypatch, readiness.probe_all(tasks, 5.0), 60.0)
+  rounds = Rounds(monkeypatch, readiness.probe_all(tasks, 20.0), 60.0)
   rounds.watch.start()
   rounds.wait_for(["up", "up"])
   for process in processes:
     process.kill()
-  assert rounds.called.wait(10)
-  rounds.watch._thread.join(10)
+  assert rounds.called.wait(60)
+  rounds.watch._thread.join(60)
   assert not rounds.watch._thread.is_alive() and len(rounds.calls) == 1
 
 
 def test_nothing_is_said_after_stop(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 60.0)
   rounds.watch.start()
   rounds.wait_for(["up"])
   rounds.watch.stop()
@@ -144,10 +144,10 @@ def test_nothing_is_said_after_stop(ps, monkeypatch):
 
 
 def test_it_can_be_stopped_from_its_own_call(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task)._replace(incarnation=1)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)._replace(incarnation=1)], 60.0)
   rounds.watch._on_gone = lambda one: (rounds.watch.stop(), rounds.called.set())
   rounds.watch.start()
-  assert rounds.called.wait(10)
+  assert rounds.called.wait(60)
 
 
 def test_a_watch_that_stood_still_itself_gives_time(ps, start):
@@ -162,7 +162,7 @@ def test_a_watch_that_stood_still_itself_gives_time(ps, start):
   watcher.signal(signal.SIGCONT)
   with pytest.raises(AssertionError, match="^no '/job:ps/task:0' within 0.8 s"):
     watcher.wait_for("/job:ps/task:0", 0.8)
-  assert watcher.wait_for("/job:ps/task:0", 5).startswith("lost /job:ps/task:0")
+  assert watcher.wait_for("/job:ps/task:0").startswith("lost /job:ps/task:0")
 
 
 def test_without_tasks_there_is_nothing_to_watch():

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -52,7 +51,7 @@ def test_a_killed_launcher_leaves_nothing(tmp_path):
       os.kill(pid, signal.SIGSTOP)
       assert sample_tasks.wait_until(lambda pid=pid: sample_tasks.is_stopped(pid))
     process.kill()
-    assert sample_tasks.wait_until(lambda: all_gone(pids), 10)
+    assert sample_tasks.wait_until(lambda: all_gone(pids))
 
 
 @pytest.mark.parametrize("killed", ["launcher first", "both at once"])
@@ -67,7 +66,7 @@ def test_a_killed_launcher_leaves_nothing_even_with_a_stopped_fork_server(tmp_pa
     process.kill()
     if killed == "both at once":
       os.kill(pids[2], signal.SIGKILL)
-    assert sample_tasks.wait_until(lambda: all_gone(pids), 10)
+    assert sample_tasks.wait_until(lambda: all_gone(pids))
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
@@ -83,8 +82,8 @@ def test_a_launcher_ends_during_the_imports(tmp_path, number, code):
   with process:
     server, = read_pids(tmp_path, "server")
     process.send_signal(number)
-    assert process.wait(10) == code
-    assert sample_tasks.wait_until(lambda: all_gone([server]), 10)
+    assert process.wait(60) == code
+    assert sample_tasks.wait_until(lambda: all_gone([server]))
 
 
 @pytest.mark.parametrize("number, heard", [
@@ -92,15 +91,18 @@ def test_a_launcher_ends_during_the_imports(tmp_path, number, code):
     (signal.SIGHUP, signal.SIGTERM)])
 def test_a_signal_reaches_workers_first_and_ps_last(tmp_path, number, heard):
   names = ["ps 0", "worker 0", "worker 1", "evaluator 0"]
-  with launcher(*["%s:note_signal:%s,0.3" % (name, tmp_path / name) for name in names]) as process:
+  tasks = ["%s:note_signal:%s,0.2" % (name, tmp_path / name) for name in names]
+  # A worker leaves when the other one has heard as well: one after the other they never would.
+  for number_of, other in ((1, 2), (2, 1)):
+    tasks[number_of] += ",0,%s" % (tmp_path / names[other])
+  with launcher(*tasks) as process:
     read_pids(tmp_path, *[name + ".pid" for name in names])
     os.killpg(process.pid, number)  # As a terminal does: the launcher's group, and no task.
-    assert process.wait(10) == 128 + number
+    assert process.wait(60) == 128 + number
     last = process.stdout.read().splitlines()[-1]
   notes = {name: [float(word) for word in (tmp_path / name).read_text().split()] for name in names}
   assert all(note[0] == heard for note in notes.values())
   workers_left = max(notes["worker 0"][2], notes["worker 1"][2])
-  assert abs(notes["worker 0"][1] - notes["worker 1"][1]) < 0.3
   assert workers_left <= min(notes["ps 0"][1], notes["evaluator 0"][1])
   assert re.match(r"tf1ps-local: ended by %s, \d+\.\d s$" % signal.Signals(number).name, last)
 
@@ -116,7 +118,7 @@ def test_tasks_that_end_by_the_launchers_signal_did_not_fail(tmp_path):
     assert sample_tasks.wait_until(lambda: all_gone(pids))
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)
-    assert process.wait(10) == 143
+    assert process.wait(60) == 143
 
 
 def test_a_second_signal_kills_all_at_once(tmp_path):
@@ -126,10 +128,8 @@ def test_a_second_signal_kills_all_at_once(tmp_path):
     process.send_signal(signal.SIGINT)
     while "ending the workers" not in process.stdout.readline():
       pass
-    begin = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 130
-    assert time.monotonic() - begin < 3
+    assert process.wait(12) == 130  # workers that are deaf have fifteen seconds
     assert process.stdout.read().splitlines()[0] == (
         "tf1ps-local: a second signal: killing what is left")
     assert all_gone(pids)
@@ -142,7 +142,7 @@ def test_two_launchers_do_not_disturb_each_other(tmp_path):
                   "worker 0:wait_for:%s" % (tmp_path / "end")) as second:
       first_pid, = read_pids(tmp_path, "one")
       os.kill(first_pid, signal.SIGKILL)
-      assert first.wait(10) == 1
+      assert first.wait(60) == 1
       assert second.poll() is None
       (tmp_path / "end").write_text("")
-      assert second.wait(10) == 0
+      assert second.wait(60) == 0

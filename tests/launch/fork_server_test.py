@@ -26,7 +26,7 @@ def test_preloads_once_and_quietly(tmp_path, capfd, monkeypatch):
     processes = [server.start_task(LocalTask("worker %d" % i, loud_module.leave)) for i in (0, 1)]
     assert [sample_tasks.wait_exit(server, process) for process in processes] == [6, 6]
     assert [sample_tasks.read_output(process) for process in processes] == [b"", b""]
-    assert server.ready and 0 <= server.import_seconds < 20
+    assert server.ready and 0 <= server.import_seconds < 60
     assert set(server.ended) == set(processes)
   assert (tmp_path / "notes").read_text() == "once "
   assert capfd.readouterr() == ("", "")
@@ -92,7 +92,7 @@ def test_close_leaves_nothing(tmp_path, stop_server):
     if stop_server:
       os.kill(server.pid, signal.SIGSTOP)
     begin = time.monotonic()
-  assert time.monotonic() - begin < 4
+  assert time.monotonic() - begin < fork_server._CLOSE_LIMIT  # then it would kill the server
   assert sample_tasks.wait_until(lambda: not any(map(sample_tasks.lives, pids)))
   for process in processes:
     os.close(process.output)

@@ -11,7 +11,7 @@ from tf1ps.launch import interrupts
 
 
 def wait_and_take(caught):
-  assert multiprocessing.connection.wait([caught], 10) == [caught]
+  assert multiprocessing.connection.wait([caught], 60) == [caught]
   caught.take()
 
 
@@ -48,7 +48,7 @@ def test_nohup_stays_in_force(ignored, received):
   try:
     with interrupts.Interrupts() as caught:
       os.kill(os.getpid(), signal.SIGHUP)
-      multiprocessing.connection.wait([caught], 0.05 if ignored else 10)
+      multiprocessing.connection.wait([caught], 0.05 if ignored else 60)
       caught.take()
       assert caught.received == received
   finally:

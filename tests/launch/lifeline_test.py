@@ -59,7 +59,7 @@ def test_a_closed_pipe_kills_the_group():
     child = int(process.stdout.readline())
     assert process.poll() is None
     os.close(write_end)
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(60) == -signal.SIGKILL
     assert sample_tasks.wait_until(lambda: not sample_tasks.lives(child))
     assert other.poll() is None
     other.kill()
@@ -68,7 +68,7 @@ def test_a_closed_pipe_kills_the_group():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel's part: Linux only")
 def test_a_stopped_process_dies_with_its_parent():
-  process = subprocess.run([sys.executable, "-c", DIE], stdout=subprocess.PIPE, timeout=20)
+  process = subprocess.run([sys.executable, "-c", DIE], stdout=subprocess.PIPE, timeout=60)
   assert process.returncode == -signal.SIGKILL
   child = int(process.stdout)
   assert sample_tasks.wait_until(lambda: not sample_tasks.lives(child))
@@ -78,6 +78,6 @@ def test_a_stopped_process_dies_with_its_parent():
 def test_a_parent_that_is_gone_already_counts():
   # Both hold the pipe: its end says that both have ended.
   output = subprocess.run([sys.executable, "-c", TOO_LATE], stdout=subprocess.PIPE,
-                          timeout=20).stdout.decode().split()
+                          timeout=60).stdout.decode().split()
   assert len(output) == 1  # It did not come to say that it lives.
   assert sample_tasks.wait_until(lambda: not sample_tasks.lives(int(output[0])))

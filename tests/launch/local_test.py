@@ -67,7 +67,7 @@ def test_a_task_that_is_killed_ends_the_others(tmp_path, killed):
   begin = time.monotonic()
   code, lines = run([stay(name, tmp_path) for name in names], 1, 2, tmp_path, evaluator=True)
   assert code == 1
-  assert time.monotonic() - begin < 10
+  assert time.monotonic() - begin < 60  # those that stay would stay for ninety
   described = "%s was killed by SIGKILL (%s)" % (
       killed, tmp_path / (killed.replace(" ", "-") + ".log"))
   assert lines[1:-1] == ["tf1ps-local: %s: ending the others" % described]
@@ -129,10 +129,10 @@ def test_the_limits_after_a_failure_stay_below_ten_seconds():
 def test_a_ps_that_does_not_leave_is_a_failure(tmp_path):
   code, lines = run([stay("ps 0", tmp_path), LocalTask("ps 1", sample_tasks.answer),
                      LocalTask("worker 0", sample_tasks.wait_for, (str(tmp_path / "ps 0"),))],
-                    2, 1, None, grace=0.2)
+                    2, 1, None, grace=1.0)
   assert code == 1
   assert lines[-1].startswith(
-      "tf1ps-local: failed: ps 0 did not leave within 0.2 s after the last worker, ")
+      "tf1ps-local: failed: ps 0 did not leave within 1 s after the last worker, ")
   assert not sample_tasks.lives(int((tmp_path / "ps 0").read_text()))
 
 

@@ -32,7 +32,7 @@ class Pipes(object):
   def end(self):
     for end in self.ends:
       os.close(end)
-    self.output.close(10)
+    self.output.close(60)
 
 
 @pytest.fixture
@@ -122,10 +122,12 @@ def test_a_second_start_continues_the_file(tmp_path):
 def test_a_pipe_that_somebody_holds_open_ends_within_the_limit(pipes, tmp_path):
   os.close(pipes.ends.pop())
   os.write(pipes.ends[0], b"complete\npartial")
-  assert pipes.output.wait_end("worker 1", 10)
+  assert pipes.output.wait_end("worker 1", 60)
   assert not pipes.output.wait_end("worker 0", 0.1)
-  pipes.output.close(0.1)
-  pipes.output.close(0.1)
+  assert sample_tasks.wait_until(lambda: pipes.lines)
+  pipes.output.close(0.5)
+  pipes.output.close(0.5)
+  assert pipes.output.wait_end("worker 0", 60)
   assert pipes.output.wait_end("worker 0", 0)
   assert pipes.lines == ["[worker 0] complete", "[worker 0] partial"]
   assert log_of(tmp_path, 0) == b"complete\npartial"
@@ -137,7 +139,7 @@ def test_a_slow_screen_gets_all_lines():
   os.write(pipes.ends[0], b"line\n" * 100)
   for end in pipes.ends:
     os.close(end)
-  pipes.output.close(0.2)
+  pipes.output.close(2.0)
   assert len(pipes.lines) == 100
 
 
@@ -147,7 +149,7 @@ def test_a_task_that_never_stops_writing_is_left_behind():
     assert sample_tasks.wait_until(lambda: pipes.lines)
     begin = time.monotonic()
     pipes.output.close(0.05)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     process.kill()
   for end in pipes.ends:
     os.close(end)

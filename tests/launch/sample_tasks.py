@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 
-LIMIT = 60.0  # seconds; a task that a test forgot ends by itself
+LIMIT = 90.0  # seconds; a task that a test forgot ends by itself
 
 
-def wait_until(condition, limit=20.0):
+def wait_until(condition, limit=60.0):
   """Waits for a condition; returns its value, a false one after `limit` seconds."""
   pause = threading.Event()
   end = time.monotonic() + limit
@@ -126,8 +126,11 @@ def leave_by_when(kind, path):
   leave_by(kind)
 
 
-def note_signal(path, seconds, code=0):
-  """Waits for a signal; then takes some seconds to leave; notes signal, begin and end of that."""
+def note_signal(path, seconds, code=0, other=None):
+  """Waits for a signal; then takes some seconds to leave; notes signal, begin and end of that.
+
+  Where it is given the path of another task that does the same, it leaves when both have heard.
+  """
   heard = threading.Event()
   numbers = []
   for number in (signal.SIGINT, signal.SIGTERM):
@@ -135,9 +138,12 @@ def note_signal(path, seconds, code=0):
   write_whole(path + ".pid", os.getpid())
   wait_until(heard.is_set, LIMIT)
   begin = time.monotonic()
+  write_whole(path + ".heard", numbers[0])
   threading.Event().wait(seconds)
+  if other is not None:
+    read_when_there(other + ".heard")
   write_whole(path, "%d %r %r" % (numbers[0], begin, time.monotonic()))
-  return code
+  return int(code)
 
 
 def wait_for(path, code=0):
@@ -196,7 +202,7 @@ def serve(job, index, spec, path):
 # What looks at tasks from outside.
 
 
-def wait_exit(server, process, limit=20.0):
+def wait_exit(server, process, limit=60.0):
   """Takes news of a fork server until a task has ended; returns its exit code."""
   def ended():
     server.take()
@@ -211,7 +217,7 @@ def read_output(process):
     return output.read()
 
 
-def read_when_there(path, limit=20.0):
+def read_when_there(path, limit=60.0):
   """Returns the text of a file, once it is there."""
   assert wait_until(lambda: os.path.exists(str(path)), limit), "no %s" % path
   with open(str(path)) as text:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -83,25 +84,26 @@ def let_pass(seconds):
 
 
 def test_a_ps_that_is_released_lingers_and_leaves(job):
-  ps = job.serve(linger=ending.LINGER)
+  assert ending.LINGER == 1.5
+  ps = job.serve(linger=4.0)  # the same, with time to spare
   job.mark_run()
   began = time.monotonic()
   job.mark_run(ended=True)
-  let_pass(0.8)
+  let_pass(0.6)  # two looks
   job.report(0, membership.DONE)  # nobody's last call breaks
-  assert probe.probe(job.ps[0]).is_up
-  assert ps.wait(10) == 0
-  assert ending.LINGER <= time.monotonic() - began < ending.LINGER + 2.0
+  assert probe.probe(job.ps[0], 20.0).is_up
+  assert ps.wait() == 0
+  assert 4.0 <= time.monotonic() - began < 30.0
   assert ps.lines[-1] == "ended: the chief released this task: the job has ended"
 
 
 def test_each_ps_is_released_by_its_own_record(job):
   servers = [job.serve(index=i, start_timeout=60.0) for i in range(2)]
   job.mark_run(1, ended=True)
-  assert servers[1].wait(10) == 0
+  assert servers[1].wait() == 0
   assert servers[0].is_running
   job.mark_run(0, ended=True)
-  assert servers[0].wait(10) == 0
+  assert servers[0].wait() == 0
 
 
 def test_only_the_run_in_its_own_container_releases_it(job):
@@ -111,7 +113,7 @@ def test_only_the_run_in_its_own_container_releases_it(job):
   let_pass(0.6)  # two looks
   assert ps.is_running
   job.mark_run(container="jobs/a", ended=True)
-  assert ps.wait(10) == 0
+  assert ps.wait() == 0
 
 
 def test_it_tells_its_cluster_and_beats(job):
@@ -126,9 +128,9 @@ def test_it_tells_its_cluster_and_beats(job):
 
 def test_without_a_worker_it_leaves_at_its_start_limit(job):
   ps, worker = job.serve(start_timeout=1.2), job.serve("worker", 1, start_timeout=0.6)
-  assert worker.wait(10) == 1  # one that only serves has a limit too, and is none to wait for
+  assert worker.wait() == 1  # one that only serves has a limit too, and is none to wait for
   assert worker.lines[-1] == "lost: no worker came within 0.6 s (--start_timeout)"
-  assert ps.wait(10) == 1
+  assert ps.wait() == 1
   assert ps.lines[-1] == "lost: no worker came within 1.2 s (--start_timeout)"
 
 
@@ -141,8 +143,9 @@ def test_it_leaves_when_all_workers_are_lost(job):
   began = time.monotonic()
   for worker in workers:
     worker.stop()
-  assert ps.wait(15) == 1
-  assert 1.8 < time.monotonic() - began < 5.0  # until they are lost, and once more for their return
+  assert ps.wait() == 1
+  # Until they are lost, but for the age of their last beats; and once more for their return.
+  assert 1.2 < time.monotonic() - began < 30.0
   said = ps.lines[-1].split("; ")
   assert said[0].startswith("lost: no worker is left: /job:worker/task:0 lost, silent for ")
   assert said[0].endswith(" s at step -1")
@@ -153,21 +156,21 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
   ps = job.serve(lost_after=0.8)
   job.report(0, membership.DONE)
   job.report(1, membership.FAILED, "ValueError: no")
-  assert ps.wait(10) == 1
+  assert ps.wait() == 1
   assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:0 done; "
                           "/job:worker/task:1 failed (ValueError: no)")
 
 
 def test_a_chief_that_failed_may_come_back(job):
-  ps = job.serve(lost_after=2.0)
+  ps = job.serve(lost_after=3.0)
   job.report(0, membership.FAILED, "killed", role="chief")
-  let_pass(1.0)
-  again = job.worker(0, 2.0, role="chief")
+  let_pass(0.6)  # two looks
+  again = job.worker(0, 3.0, role="chief")
   assert again.previous.state == membership.FAILED
-  let_pass(1.5)
+  let_pass(3.0)
   assert ps.is_running
   job.mark_run(ended=True)
-  assert ps.wait(10) == 0
+  assert ps.wait() == 0
 
 
 def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
@@ -176,18 +179,18 @@ def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
   harness.wait_until(lambda: len(membership.members_of(job.records(), "")) == 3)
   servers[0].kill()
   began = time.monotonic()
-  assert servers[1].wait(15) == 1
-  assert 0.7 < time.monotonic() - began < 4.0
-  assert servers[1].lines[-1] == (
-      "lost: %s, which keeps the heartbeats, has not answered for 1 s: refused (nothing listens on "
-      "that port)" % PS_0)
+  assert servers[1].wait() == 1
+  assert 0.7 < time.monotonic() - began < 30.0
+  assert re.match(
+      r"lost: %s, which keeps the heartbeats, has not answered for \d+ s: refused \(nothing "
+      r"listens on that port\)$" % PS_0, servers[1].lines[-1])
 
 
 def test_another_ps_waits_for_the_one_with_the_heartbeats(job):
   second = job.serve(index=1, lost_after=0.5, start_timeout=1.6)
-  assert second.wait(15) == 1
-  assert second.lines[-1].startswith(
-      "lost: %s, which keeps the heartbeats, has not answered for 2 s: refused" % PS_0)
+  assert second.wait() == 1
+  assert re.match(r"lost: %s, which keeps the heartbeats, has not answered for \d+ s: refused"
+                  % PS_0, second.lines[-1])
 
 
 def test_a_standing_ps_stays_whatever_comes(job):
@@ -199,7 +202,7 @@ def test_a_standing_ps_stays_whatever_comes(job):
   assert ps.is_running
   assert control.CLUSTER in job.records()
   ps.signal(signal.SIGTERM)
-  assert ps.wait(10) == 0
+  assert ps.wait() == 0
 
 
 def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
@@ -207,10 +210,10 @@ def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
   job.mark_run(ended=True, failed=True)
   job.report(0, membership.FAILED, "of an earlier job")
   harness.wait_until(lambda: membership.members_of(job.records(), "")[-1].age > 0.3)
-  worker = job.serve("worker", 1, lost_after=0.8)
-  let_pass(1.6)
+  worker = job.serve("worker", 1, lost_after=1.5)
+  let_pass(2.5)
   assert worker.is_running
   job.mark_run(id="s")
   job.mark_run(id="s", ended=True)
-  assert worker.wait(10) == 0
+  assert worker.wait() == 0
   assert worker.lines[-1] == "ended: the chief released this task: the job has ended"

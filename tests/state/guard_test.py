@@ -13,7 +13,8 @@ from tf1ps.cluster.view import Task
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, guard
 
-SOON = tf.RunOptions(timeout_in_ms=500)
+SOON = tf.RunOptions(timeout_in_ms=500)  # for what would wait for ever
+IN_TIME = tf.RunOptions(timeout_in_ms=30000)  # for what is done at once
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,14 @@ def one():
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_what_a_step_reads_and_writes_is_indivisible(masters, ps, guarded):
+  if guarded:
+    assert count_together(masters, ps, guarded) == 400
+  else:  # as a rule it loses many the first time; but a busy machine may run one after the other
+    assert any(count_together(masters, ps, guarded) < 400 for _ in range(10))
+
+
+def count_together(masters, ps, guarded):
+  """Counts to 200 by each of two masters at the same time; returns the sum."""
   def count(target, ready):
     with tf.Graph().as_default() as graph:
       with tf.device(ps.name), tf.container("jobs/a"):
@@ -66,7 +75,7 @@ def test_what_a_step_reads_and_writes_is_indivisible(masters, ps, guarded):
     with session_lib.BoundedSession(target, graph) as session:
       if target == masters[0]:
         session.run(counter.initializer)
-      ready.wait(20)
+      ready.wait(60)
       for _ in range(200):
         session.run(results)
       ready.wait(60)
@@ -80,7 +89,7 @@ def test_what_a_step_reads_and_writes_is_indivisible(masters, ps, guarded):
   for thread in threads:
     thread.join()
   assert totals[0] == totals[1]
-  assert totals[0] == 400 if guarded else totals[0] < 400
+  return totals[0]
 
 
 def _add_one(counter, value):
@@ -93,7 +102,7 @@ def test_inputs_are_computed_before_the_lock_is_taken():
 
   def wait():
     began.set()
-    assert go_on.wait(20)
+    assert go_on.wait(60)
     return np.int32(3)
 
   with tf.Graph().as_default():
@@ -104,8 +113,8 @@ def test_inputs_are_computed_before_the_lock_is_taken():
       results = []
       thread = threading.Thread(target=lambda: results.append(session.run(slow)))
       thread.start()
-      assert began.wait(20)
-      assert session.run(quick, options=SOON) == [1]
+      assert began.wait(60)
+      assert session.run(quick, options=IN_TIME) == [1]
       go_on.set()
       thread.join()
       assert results == [[4]]
@@ -124,7 +133,7 @@ def test_a_step_that_fails_frees_the_lock():
       for _ in range(3):
         with pytest.raises(tf.errors.InvalidArgumentError, match="on purpose"):
           session.run(failing)
-        assert session.run(good, options=SOON) == [1]
+        assert session.run(good, options=IN_TIME) == [1]
 
 
 @pytest.mark.parametrize("how", ["py_func", "ps"])
@@ -145,7 +154,7 @@ def test_a_client_that_is_killed_in_a_step_frees_the_lock(forks, start, how):
     with pytest.raises(tf.errors.DeadlineExceededError):
       session.run(step, options=SOON)
     holder.kill()
-    assert session.run(step, options=tf.RunOptions(timeout_in_ms=5000)) == [1]
+    assert session.run(step, options=IN_TIME) == [1]
 
 
 def test_another_thing_under_the_name_is_refused_with_what_lives_there(masters, ps):
@@ -253,4 +262,4 @@ def test_the_lock_is_free_after_each_result():
     first = made.step(lambda: [tf.constant(1), tf.constant(2)])[0]
     with tf.Session() as session:
       for _ in range(20):
-        assert session.run(first, options=SOON) == 1
+        assert session.run(first, options=IN_TIME) == 1

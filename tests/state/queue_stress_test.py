@@ -38,11 +38,11 @@ def test_who_comes_too_late_does_not_block(start):
   for taker in takers:
     taker.start()
   for number in range(300):
-    queue.put(sessions[0], [number] * 4, many=True, timeout=20)
-  harness.wait_until(lambda: len(took) == 300, 20)
+    queue.put(sessions[0], [number] * 4, many=True, timeout=60)
+  harness.wait_until(lambda: len(took) == 300)
   over.set()
   for taker in takers:
-    taker.join(10)
+    taker.join(60)
   # One that had looked before another took would now wait in the ps for what never comes.
   assert not any(taker.is_alive() for taker in takers)
   assert sorted(took) == [[number] * 4 for number in range(300)]

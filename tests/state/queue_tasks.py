@@ -180,7 +180,7 @@ class Waiting:
   def wait_for(self, ending):
     """Waits until these calls have ended."""
     for name in ending:
-      harness.wait_until(lambda: name in self.outcomes, 20, "the end of " + name)  # noqa: B023
+      harness.wait_until(lambda: name in self.outcomes, what="the end of " + name)  # noqa: B023
 
   def settle(self, runs=100):
     """Gives the server the time of so many runs."""

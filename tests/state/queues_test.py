@@ -92,7 +92,7 @@ class Calling:
     return self
 
   def __exit__(self, *error):
-    self._thread.join(20)
+    self._thread.join(60)
     assert not self._thread.is_alive()
 
 
@@ -285,7 +285,7 @@ def test_a_batch_is_put_whole_or_not_at_all(client, kind):
   began = time.monotonic()
   with pytest.raises(queue_errors.QueueFull):
     one.put(8, 9, 10, timeout=0.05)
-  assert 0.05 <= time.monotonic() - began < 1.0
+  assert 0.05 <= time.monotonic() - began < 20.0
   assert one.run(one.queue.size) == 8
   one.put(8, 9)
   assert one.get(10) == list(range(10))
@@ -468,7 +468,7 @@ def test_an_error_says_all_that_there_is_to_say(client):
     "capacity 10, open" % where, str(raised.value))
   status = raised.value.status
   assert status[:7] == ("FIFOQueue numbers", one.queue.device, "get(4)", 4, 3, 10, False)
-  assert 0.02 <= status.elapsed < 1.0
+  assert 0.02 <= status.elapsed < 20.0
   with pytest.raises(queue_errors.QueueFull) as raised:
     one.put(*range(8), timeout=0)
   assert re.fullmatch(

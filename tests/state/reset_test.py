@@ -274,8 +274,8 @@ def test_a_task_that_stands_still_or_is_gone_keeps_nobody(pair):
     session.run(states[there].fill)
     began = time.monotonic()
     with pytest.raises(reset.ResetError) as raised:
-      reset.reset(cluster, ["jobs/a"], timeout=1.0)
-    assert time.monotonic() - began < 12.0
+      reset.reset(cluster, ["jobs/a"], timeout=2.0)
+    assert time.monotonic() - began < 40.0
     assert states[there].found(session)["ref"] == "FailedPreconditionError"
     session.close()
     assert [bool(r.error) for r in raised.value.results] == [i == gone for i in range(2)]
@@ -307,7 +307,7 @@ def test_the_target_of_a_server_that_knows_its_cluster(start):
   worker = start("worker", reset_tasks.reset_own, jobs, ["jobs/a", "default"])
   assert worker.wait_for("cleared") == (
     "cleared [['/job:ps/task:0', ['jobs/a', 'ps']], ['/job:worker/task:0', ['jobs/a', 'worker']]]")
-  results = harness.wait_until(lambda: _reset_at("grpc://" + jobs["ps"][0]), 10)
+  results = harness.wait_until(lambda: _reset_at("grpc://" + jobs["ps"][0]))
   assert [r.task.name for r in results] == ["/job:ps/task:0", "/job:worker/task:0"]
   with pytest.raises(ValueError, match="/job:worker/task:0 at grpc://%s does not tell its cluster, "
                      "since it is no ps that was started by tf1ps" % jobs["worker"][0]):
@@ -368,7 +368,7 @@ def test_stock_reset_under_a_blocked_dequeue(pair, start, master):
     if not master:
       assert blocked.wait_for("told:") == "told: CancelledError"
     blocked.kill()
-    assert probe.probe(cluster.ps[0]).is_up
+    assert probe.probe(cluster.ps[0], 20.0).is_up
   else:
     if master:
       assert stock.wait_for("ended:") == "ended: ok"
@@ -390,7 +390,7 @@ def test_a_queue_of_ours_that_only_stock_operations_use_is_closed_too(pair, mast
   blocked.start()
   wait_until_blocked(cluster.ps[0], "jobs/a", "stock")
   assert [r.queues for r in reset.reset(cluster, ["jobs/a"])] == [["jobs/a/stock"], []]
-  blocked.join(20.0)
+  blocked.join(60.0)
   assert outcome == ["OutOfRangeError"]
   session.close()
   assert servers[0].is_running
@@ -427,16 +427,16 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, nam
   resetting = threading.Thread(
     target=lambda: results.append(reset.reset(cluster, [name])), daemon=True)
   resetting.start()
-  resetting.join(20.0 if is_held else 1.0)
+  resetting.join(60.0 if is_held else 1.0)
   if is_held:
     assert [result.queues for result in results[0]] == [["%s/q" % real], []]
   else:
     assert not results
   sessions[1].run(go_on)
-  stepping.join(20.0)
+  stepping.join(60.0)
   if not is_held:
     assert [part.tolist() for part in outcome[0]] == [2, [1, 1]]
-    resetting.join(20.0)
+    resetting.join(60.0)
     assert [result.queues for result in results[0]] == [["%s/q" % real], []]
   for session in sessions:
     with pytest.raises(queue_errors.QueueReset):
@@ -449,7 +449,7 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, nam
 @pytest.mark.timeout(240)
 def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
   masters = [clean.ps[0], clean.ps[1]]
-  incarnations = [probe.probe(task).incarnation for task in clean.tasks()]
+  incarnations = [probe.probe(task, 20.0).incarnation for task in clean.tasks()]
   clients = [start("client %d" % i, reset_tasks.use, target_of(masters[i % 2]), "jobs/a")
              for i in range(4)]
   callers = [WaitingCaller(task) for task in masters]
@@ -466,14 +466,14 @@ def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
       assert caller.end() == ("QueueReset", "OutOfRangeError")
       assert "container jobs/a was reset: queue empty and what was in it are gone" in caller.text
     for client, before in zip(clients, told):
-      harness.wait_until(functools.partial(_goes_on, client, before), 20,
+      harness.wait_until(functools.partial(_goes_on, client, before), 60,
                          functools.partial("that {0.name} goes on:\n{0.output}\n".format, client))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
   for client in clients:
     assert client.is_running
     assert all("container jobs/a was reset: queue q and what was in it are gone" in line
                for line in client.lines if line.startswith("reset:"))
-  assert [probe.probe(task).incarnation for task in clean.tasks()] == incarnations
+  assert [probe.probe(task, 20.0).incarnation for task in clean.tasks()] == incarnations
 
 
 def _goes_on(client, before):
@@ -509,7 +509,7 @@ class WaitingCaller:
   def end(self):
     """The types of the errors that ended both."""
     for thread in self._threads:
-      thread.join(20)
+      thread.join(60)
       assert not thread.is_alive()
     self._session.close()
     self.text = str(self._outcomes[0])

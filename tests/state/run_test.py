@@ -45,7 +45,7 @@ def test_what_is_written_is_found_in_its_container(table):
 
 def test_a_record_from_before_some_time_is_left_out(table):
   run.write(table, "old", RECORD)
-  harness.wait_until(lambda: run.find(table.read(), "old", max_age=0.2) is None, 10)
+  harness.wait_until(lambda: run.find(table.read(), "old", max_age=0.2) is None)
   assert run.find(table.read(), "old", max_age=60.0) == RECORD
   assert run.find(table.read(), "old") == RECORD
 
