@@ -6,6 +6,7 @@ still carries the mark gets a few seconds to end, is then killed, and fails the 
 """
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import signal
@@ -50,6 +51,12 @@ def left_behind():
     if not ("from multiprocessing." in command and parent == os.getpid()):
       found[int(folder.name)] = command.strip()
   return found
+
+
+def pytest_collection_finish():
+  """Has Python's collector pass over what was imported (see preload.py): it takes a while."""
+  gc.collect()
+  gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

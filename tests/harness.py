@@ -103,7 +103,8 @@ class Forks(object):
   """Starts processes from one that has everything imported."""
 
   def __init__(self):
-    self._server = fork_server.ForkServer(["tensorflow.compat.v1", "tf1ps.cli.preload"])
+    self._server = fork_server.ForkServer(
+      ["tensorflow.compat.v1", "tf1ps.cli.preload", "tests.preload"])
     self._lock = threading.RLock()
 
   def start(self, name, function, *args, **env):
