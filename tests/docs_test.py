@@ -49,13 +49,11 @@ def block_with(document, first_line):
   return found
 
 
-def launcher(arguments, folder):
+def launcher(start, arguments, folder):
   """Runs tf1ps-local to its end; returns its output."""
-  done = subprocess.run(
-    [sys.executable, str(ROOT / "bin" / "tf1ps_local.py")] + arguments, cwd=str(folder),
-    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=100)
-  assert done.returncode == 0, done.stdout
-  return done.stdout
+  task = start("tf1ps-local", program_tasks.run_program, "tf1ps-local", arguments, folder)
+  assert task.wait(100) == 0, task.output
+  return task.output
 
 
 def make(target, folder):
@@ -83,9 +81,9 @@ def linear(tmp_path):
   return tmp_path
 
 
-def test_readme_on_one_machine(linear):
+def test_readme_on_one_machine(start, linear):
   arguments, = [a for a in of_program("README.md", "tf1ps-local") if "linear.py" in a[0]]
-  assert "test error 0." in launcher(arguments, linear)
+  assert "test error 0." in launcher(start, arguments, linear)
 
 
 def test_readme_on_several_machines(start, linear):
@@ -133,7 +131,7 @@ def test_build_by_hand_in_three_shells(start):
   assert any("test accuracy 0.9" in task.output for task in tasks)
 
 
-def test_build_with_mnist(tmp_path):
+def test_build_with_mnist(start, tmp_path):
   (tmp_path / "mnist").mkdir()
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   for part in ("train", "t10k"):
@@ -143,13 +141,13 @@ def test_build_with_mnist(tmp_path):
       with gzip.open(str(tmp_path / "mnist" / (part + "-%s-ubyte.gz" % kind)), "wb") as file:
         file.write(head + values.tobytes())
   arguments, = [a for a in of_program("BUILD.md", "tf1ps-local") if "--data_dir=mnist" in a]
-  assert "test accuracy 0." in launcher(arguments, tmp_path)
+  assert "test accuracy 0." in launcher(start, arguments, tmp_path)
 
 
 def test_docs_predict_and_export(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
-  launcher(["--program=examples/digits.py", "--num_workers=1", "--steps=20",
-            "--checkpoint_dir=checkpoints"], tmp_path)
+  launcher(start, ["--program=examples/digits.py", "--num_workers=1", "--steps=20",
+                   "--checkpoint_dir=checkpoints"], tmp_path)
   for arguments in of_program("docs/programs.md", "tf1ps-predict"):
     end_well([start("predict", program_tasks.run_program, "tf1ps-predict", arguments, tmp_path)])
   assert (tmp_path / "digits.csv").read_text().count("\n") == 361
@@ -206,7 +204,7 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
 
 # What runs each command that a document shows.
 COVERED = [
-  (r"make (train|test|test-legacy|lint|wheel)\b", ".ci/run"),
+  (r"make (train|test|test-legacy|test-slow|test-slow-legacy|lint|wheel)\b", ".ci/run"),
   (r"make (help|clean)$", "test_make_*"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
@@ -241,7 +239,7 @@ def test_queues_two_programs(tmp_path):
     [sys.executable, "shared.py", role], cwd=str(tmp_path), env=env, stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT, universal_newlines=True) for role in ("ps", "trainer", "loader")}
   try:
-    said = {role: roles[role].communicate(timeout=60)[0] for role in ("loader", "trainer")}
+    said = {role: roles[role].communicate(timeout=100)[0] for role in ("loader", "trainer")}
   finally:
     for process in roles.values():
       process.kill()

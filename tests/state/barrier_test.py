@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import copy
 import json
 import signal
 import threading
@@ -12,9 +12,9 @@ import tensorflow.compat.v1 as tf
 from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
 from tf1ps.compat import worker_service
-from tf1ps.state import barrier, queue_errors
+from tf1ps.state import barrier, containers, queue_errors
 
-_numbers = itertools.count()
+_built = {}  # (graph, barrier) by index and options: to build one takes longer than most tests
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,14 @@ def ps(forks):
 class Member:
   """A barrier and a session, as a process has them."""
 
-  def __init__(self, ps, name, num_tasks, index, **options):
-    self.graph = tf.Graph()
-    with self.graph.as_default():
-      self.barrier = barrier.Barrier(name, num_tasks, index, device=ps.name, **options)
+  def __init__(self, ps, num_tasks, index, **options):
+    key = repr((num_tasks, index, sorted(options.items())))
+    if key not in _built:
+      with tf.Graph().as_default() as graph:
+        _built[key] = graph, barrier.Barrier("barrier", num_tasks, index, device=ps.name, **options)
+    self.graph, built = _built[key]
+    self.barrier = copy.copy(built)  # as another process has it, which knows nothing yet
+    self.barrier._heard, self.barrier._came = {i: {} for i in built._heard}, {}
     self.target = "grpc://" + ps.address
     self.session = tf.Session(self.target, graph=self.graph)
 
@@ -48,11 +52,12 @@ class Member:
 
 @pytest.fixture
 def member(ps):
-  """Makes members of a barrier of the test's own; closes their sessions."""
-  name, made = "barrier%d" % next(_numbers), []
+  """Makes members of a barrier that nobody has come to; closes their sessions."""
+  worker_service.cleanup_all(ps.address, ["ps", "b.1", "b.2", containers.CONTROL], 20.0)
+  made = []
 
   def make(index, num_tasks=3, **options):
-    made.append(Member(ps, name, num_tasks, index, **options))
+    made.append(Member(ps, num_tasks, index, **options))
     return made[-1]
 
   yield make
