@@ -5,17 +5,21 @@ VENV = .venv
 LEGACY_VENV = .venv-legacy
 DIST = dist
 PYTHONS = 3.13 3.12 3.11 3.10
-# The tests of clusters wait more than they compute: two at a time take little more than half as long.
-TEST_PROCESSES = 2
+# The tests of clusters wait as long as they compute: three at a time keep two cores busy. Each
+# process takes neighbours, which share their servers, and then from whoever has most left.
+TEST_PROCESSES = 3
+PYTEST = -m pytest -n $(TEST_PROCESSES) --dist worksteal
 PROGRAM = examples/digits.py
 TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 
-.PHONY: help train test test-legacy lint wheel clean train-flags
+.PHONY: help train test test-legacy test-slow test-slow-legacy lint wheel clean train-flags
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
 	@echo "make test         run the tests (ARGS='-k name' for some of them)"
 	@echo "make test-legacy  run the same tests on TensorFlow 1.15 (needs a Python 3.7)"
+	@echo "make test-slow    run the few tests that take long, which those leave out"
+	@echo "make test-slow-legacy  and on TensorFlow 1.15"
 	@echo "make lint         check style, and that everything is Python 3.7"
 	@echo "make wheel        build the wheel into $(DIST)/"
 	@echo "make clean        remove the environments, builds and caches"
@@ -26,10 +30,16 @@ train: $(VENV)/installed
 	$(VENV)/bin/tf1ps-local --program=$(PROGRAM) $(TRAIN_FLAGS)
 
 test: $(VENV)/installed
-	$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) $(ARGS)
+	$(VENV)/bin/python $(PYTEST) -m "not slow" $(ARGS)
 
 test-legacy: $(LEGACY_VENV)/installed
-	$(LEGACY_VENV)/bin/python -m pytest -n $(TEST_PROCESSES) $(ARGS)
+	$(LEGACY_VENV)/bin/python $(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/installed
+	$(VENV)/bin/python $(PYTEST) -m slow $(ARGS)
+
+test-slow-legacy: $(LEGACY_VENV)/installed
+	$(LEGACY_VENV)/bin/python $(PYTEST) -m slow $(ARGS)
 
 # A Python 3.7, where there is one, has the last word on what is Python 3.7.
 lint: $(VENV)/installed
