@@ -6,6 +6,7 @@ still carries the mark gets a few seconds to end, is then killed, and fails the 
 """
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import pathlib
@@ -75,6 +76,16 @@ def nothing_left_behind():
       pass
   assert not found, "the tests left processes behind (killed now):\n" + "\n".join(
       "{}: {}".format(*item) for item in sorted(found.items()))
+
+
+@pytest.fixture(autouse=True)
+def slow_tests_are_not_looked_at(request):
+  """Switches off, for tests with limits of their own, the stacks that come before the common one.
+
+  To print those of threads that run may end the process: it is for a test that hangs.
+  """
+  if request.node.get_closest_marker("slow"):
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True)

@@ -446,7 +446,7 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, nam
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
   masters = [clean.ps[0], clean.ps[1]]
   incarnations = [probe.probe(task, 20.0).incarnation for task in clean.tasks()]
