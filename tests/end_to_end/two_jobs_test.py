@@ -41,16 +41,20 @@ def error_of(chief):
 
 def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   jobs = TwoJobs(start)
-  # All stand in the middle until both jobs have come so far: none is over before the reset.
-  common = ["--steps=600", "--step_seconds=0.01", "--save_checkpoint_steps=50", "--block_at=120",
-            "--block_until=%s" % (tmp_path / "go")]
-  one = jobs.start_workers(0, tmp_path / "one", "--width=1", "--learning_rate=0.1", *common)
-  other = jobs.start_workers(2, tmp_path / "two", "--width=5", "--learning_rate=0.03", *common)
+  # All stand in the middle until both jobs have come so far, and the other one until the reset,
+  # which wants every task of the cluster, is over.
+  common = ["--steps=600", "--step_seconds=0.01", "--save_checkpoint_steps=50", "--block_at=120"]
+  go_on = [tmp_path / "one goes on", tmp_path / "the other goes on"]
+  one = jobs.start_workers(0, tmp_path / "one", "--width=1", "--learning_rate=0.1",
+                           "--block_until=%s" % go_on[0], *common)
+  other = jobs.start_workers(2, tmp_path / "two", "--width=5", "--learning_rate=0.03",
+                             "--block_until=%s" % go_on[1], *common)
   wait_for_checkpoints(one[0])
   wait_for_checkpoints(other[0])
-  (tmp_path / "go").write_text("")
+  go_on[0].write_text("")
   container, = job_lib.find(one[0], r"container (one-[0-9a-f]{8})")
   reset.reset(from_spec.from_cluster_spec(jobs.jobs, "ps", 0), [container])
+  go_on[1].write_text("")
   one[0].wait_for("container %s was reset" % container)
   assert job_lib.codes(*one, *other) == [0, 0, 0, 0]
   assert "recovered" in one[0].output and "recovered" in one[1].output

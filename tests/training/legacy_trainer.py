@@ -5,7 +5,9 @@ each ps gets one where there are two, begin at `initial` and grow by 1 in each s
 """
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import sys
 import threading
 import time
@@ -22,6 +24,7 @@ class Options(NamedTuple):
   steps: int = 10**6  # the last global step
   initial: float = 0.0  # what the variables begin at
   step_seconds: float = 0.0  # how long a step takes, at least
+  go_on: Optional[str] = None  # a file: no step after the fiftieth ends before it is there
   checkpoint_dir: Optional[str] = None
   save_steps: Optional[int] = None  # global steps between checkpoints; None: at the ends only
   block_in_init: bool = False  # whether the initialisation never ends
@@ -77,7 +80,8 @@ def build(options):
   odd = tf.get_variable("odd", [], initializer=initial, use_resource=True)
   if options.extra:
     tf.get_variable(options.extra, [3], use_resource=True)
-  one = tf.numpy_function(lambda: hold(options.step_seconds), [], tf.float32)
+  steps = itertools.count(1)
+  one = tf.numpy_function(lambda: hold(options, next(steps)), [], tf.float32)
   one.set_shape([])
   with tf.control_dependencies([one]):
     update = tf.group(even.assign_add(one), odd.assign_add(one), step.assign_add(1))
@@ -92,6 +96,8 @@ def init_fn(options):
     threading.Event().wait()
 
 
-def hold(seconds):
-  threading.Event().wait(seconds)
+def hold(options, step):
+  threading.Event().wait(options.step_seconds)
+  while options.go_on and step > 50 and not os.path.exists(options.go_on):
+    threading.Event().wait(0.02)
   return np.float32(1.0)
