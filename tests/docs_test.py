@@ -211,6 +211,7 @@ COVERED = [
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),
+  (r"tf1ps-local --program=examples/digits.py --update=sync", "test_docs_synchronous_updates"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(standing|container)|tf1ps-reset ",
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
@@ -249,3 +250,21 @@ def test_queues_two_programs(tmp_path):
   assert [roles[role].returncode for role in said] == [0, 0], said
   last = said["trainer"].splitlines()[-4:]
   assert last == ["[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"]
+
+
+def test_docs_synchronous_updates(start, tmp_path):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  arguments, = of_program("docs/synchronous.md", "tf1ps-local")
+  assert LEARNT.search(launcher(start, arguments, tmp_path))
+
+
+def test_synchronous_replicas_by_hand(start, tmp_path):
+  program = block_with("docs/synchronous.md", "# replicas.py")
+  for number, address in zip((2231, 2232, 2233), harness.addresses(3)):
+    program = program.replace("127.0.0.1:%d" % number, address)
+  (tmp_path / "replicas.py").write_text(program)
+  tasks = [start(" ".join(argv), program_tasks.run_file, "replicas.py", argv, tmp_path)
+           for argv in (["ps", "0"], ["worker", "0"], ["worker", "1"])]
+  end_well(tasks)
+  for worker in tasks[1:]:
+    assert "(1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)" in worker.output.replace("\n", "")

@@ -85,7 +85,10 @@ class Task(object):
   def kill(self):
     """Ends it at once, also a stopped one."""
     if self.is_running:
-      self.signal(signal.SIGKILL)
+      try:
+        self.signal(signal.SIGKILL)
+      except ProcessLookupError:
+        pass  # it has ended by itself meanwhile
     return self.wait()
 
   def _read(self):

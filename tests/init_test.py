@@ -10,8 +10,8 @@ import tf1ps
 from tf1ps import version
 
 NAMES = ["FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession", "PaddingFIFOQueue",
-         "PriorityQueue", "RandomShuffleQueue", "Server", "byte_size_load_fn",
-         "replica_device_setter"]
+         "PriorityQueue", "RandomShuffleQueue", "Server", "SyncReplicasOptimizer",
+         "byte_size_load_fn", "replica_device_setter"]
 PROGRAM = """
 import json, sys
 import tf1ps

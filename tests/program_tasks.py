@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import runpy
+import sys
 
 from tf1ps.cli import evaluator, local, predict, ps, reset, worker
 
@@ -13,3 +15,10 @@ def run_program(name, argv, folder):
   """Runs a program in a folder; returns its exit code."""
   os.chdir(str(folder))
   return _PROGRAMS[name].run(list(argv))
+
+
+def run_file(path, argv, folder):
+  """Runs a Python file in a folder, as `python path argv...` does."""
+  os.chdir(str(folder))
+  sys.argv = [path, *argv]
+  runpy.run_path(path, run_name="__main__")

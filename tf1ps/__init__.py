@@ -20,6 +20,7 @@ _NAMES = {
   "PaddingFIFOQueue": ("tf1ps.state.queues",),
   "PriorityQueue": ("tf1ps.state.queues",),
   "RandomShuffleQueue": ("tf1ps.state.queues",),
+  "SyncReplicasOptimizer": ("tf1ps.replication.sync_replicas_optimizer",),
   "MonitoredTrainingSession": ("tf1ps.training.monitored_session",),
 }
 

@@ -151,6 +151,18 @@ def define_training() -> None:
          "The optimizer, where the program has none of its own.")
   define(group, flags.DEFINE_float, "learning_rate", None,
          "Its learning rate; the optimizer's usual one by default.", above_zero=True)
+  define(group, flags.DEFINE_boolean, "scale_learning_rate", False,
+         "Multiply the learning rate by the gradients that make a synchronous update.")
+  define(group, flags.DEFINE_float, "clip_norm", None,
+         "The global norm that the gradient of an update is clipped to.", above_zero=True)
+  define(group, flags.DEFINE_enum, "update", "async", ["async", "sync"],
+         "Each worker updates for itself, or all together, by the mean of their gradients.")
+  define(group, flags.DEFINE_integer, "replicas_to_aggregate", None,
+         "The gradients that make a synchronous update; those workers that are more are spare: the "
+         "slowest are not waited for. By default all.", above_zero=True)
+  define(group, flags.DEFINE_enum, "on_uneven", "stop_all", ["stop_all", "pad", "shrink"],
+         "What the end of one worker's data means for synchronous updates: training ends for all; "
+         "it counts as one that comes with nothing; or the others go on without it.")
   define(group, flags.DEFINE_enum, "shard", None, ["files", "records", "none"],
          "What is divided among the workers; by default what the program asks its shard for.")
   define(group, flags.DEFINE_enum, "ps_strategy", "greedy", ["greedy", "round_robin"],

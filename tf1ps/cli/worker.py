@@ -74,8 +74,9 @@ def _train(program, launched: bool) -> int:
       reason, code = errors.line(error), exit_codes.EXIT_FAILED
   if outcome is not None:
     _print_summary(outcome, cluster)
-    reason = "%d steps, %d examples, %.1f s, %s" % (
-      outcome.steps, outcome.examples, outcome.seconds, reason)
+    late = ", %d more came too late" % outcome.late if outcome.late else ""
+    reason = "%d steps, %d examples%s, %.1f s, %s" % (
+      outcome.steps, outcome.examples, late, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
   return code
 

@@ -4,7 +4,9 @@ Every worker builds the same variables by the same names on the ps, and its own 
 else. The order of what happens to a batch:
 
 1. `input_fn` and the forward and backward pass run on the worker, on values read from the ps.
-2. The optimizer's update runs on the ps, one variable at a time, without waiting for other workers.
+2. With asynchronous updates the optimizer's update runs on the ps, one variable at a time, without
+   waiting for other workers. With synchronous ones the gradient waits there for those of the
+   others, and one of the workers makes the update (replication/sync_replicas_optimizer.py).
 3. The global step is raised.
 """
 
@@ -17,9 +19,17 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
+from tf1ps.replication import sync_hook, sync_replicas_optimizer, turns
 from tf1ps.training import model as model_lib
 from tf1ps.training import optimizers, variable_kind
 from tf1ps.training import program as program_lib
+
+
+class Synchronous(NamedTuple):
+  """How synchronous updates are made."""
+
+  aggregate: Optional[int] = None  # gradients of an update; None: one of each worker
+  on_uneven: str = turns.STOP_ALL  # what the end of one worker's data means
 
 
 class Replica(NamedTuple):
@@ -29,12 +39,15 @@ class Replica(NamedTuple):
   loss: tf.Tensor  # [], of the batch
   batch_examples: object  # the size of the batch, an int or a scalar int tensor
   shard: shard_lib.Shard  # this worker's share of the data
+  turn: Optional[turns.Turn] = None  # of a synchronous update
+  hook: Optional[sync_hook.SyncReplicasHook] = None  # of synchronous updates
 
 
 def build_replica(
   program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
   optimizer: str, learning_rate: Optional[float], container: str = "",
-  variables: str = variable_kind.RESOURCE, ps_strategy: str = "greedy"
+  variables: str = variable_kind.RESOURCE, ps_strategy: str = "greedy",
+  clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None
 ) -> Replica:
   """Builds a replica in the default graph.
 
@@ -47,11 +60,14 @@ def build_replica(
     container: the job's container; "" is the default one.
     variables: their kind, "resource" or "ref".
     ps_strategy: "greedy" (by bytes) or "round_robin".
+    clip_norm: the global norm that the gradient of an update is clipped to, or None.
+    synchronous: how synchronous updates are made; None: asynchronous ones.
 
   Returns:
     The replica.
 
   Raises:
+    ValueError: more gradients for an update than there are workers.
     shard.ShardError: the program trains on several workers and never asked its shard.
     model.ModelSpecError and others: what the program returned is no model.
   """
@@ -68,8 +84,38 @@ def build_replica(
     update = spec.optimizer or optimizers.make_optimizer(optimizer, learning_rate)
     # Moving averages of batch normalisation and the like are updated with the step.
     with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
-      train_op = update.minimize(spec.loss, global_step=global_step)
+      if synchronous is None:
+        train_op = _update_at_once(update, spec.loss, global_step, clip_norm)
+      else:
+        update = _synchronous(update, cluster, clip_norm, synchronous)
+        train_op = update.minimize(spec.loss, global_step=global_step)
     # Under this very name: tf.summary.scalar's would be "loss_1" beside an operation "loss".
     tf.add_to_collection(
       tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=spec.loss))
-    return Replica(train_op, spec.loss, program_lib.batch_size_of(features), shard)
+    replica = Replica(train_op, spec.loss, program_lib.batch_size_of(features), shard)
+    if synchronous is None:
+      return replica
+    return replica._replace(turn=update.turn, hook=update.make_session_run_hook(cluster.is_chief))
+
+
+def _update_at_once(optimizer, loss, global_step, clip_norm) -> tf.Operation:
+  """One asynchronous update."""
+  grads_and_vars = [(g, v) for g, v in optimizer.compute_gradients(loss) if g is not None]
+  if clip_norm is not None and grads_and_vars:
+    gradients, _ = tf.clip_by_global_norm([g for g, _ in grads_and_vars], clip_norm)
+    grads_and_vars = [(g, v) for g, (_, v) in zip(gradients, grads_and_vars)]
+  return optimizer.apply_gradients(grads_and_vars, global_step=global_step)
+
+
+def _synchronous(optimizer, cluster, clip_norm, synchronous):
+  """A program's optimizer, over the gradients of all workers."""
+  if isinstance(optimizer, sync_replicas_optimizer.SyncReplicasOptimizer):
+    raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --update=sync the "
+                     "program gives the optimizer inside of it")
+  count = cluster.num_replicas
+  aggregate = synchronous.aggregate or count
+  if aggregate > count:
+    raise ValueError("--replicas_to_aggregate=%d, but there are %d workers" % (aggregate, count))
+  return sync_replicas_optimizer.SyncReplicasOptimizer(
+    optimizer, aggregate, count, replica_index=cluster.replica_index,
+    on_uneven=synchronous.on_uneven, clip_norm=clip_norm)

@@ -7,6 +7,9 @@ includes it:
 1. by default when about `ASK_EVERY` seconds have passed, at the latest every `MAX_STEPS` steps;
 2. sooner where another hook has to know (`ask_within`): a stop hook looks more often near the end.
 
+Where each run can bring the step along for nothing, as that of a synchronous update does, the
+tracker never asks (`come_along`).
+
 The other hooks of this room take the step from the tracker, which stands before them in the list.
 """
 
@@ -41,6 +44,15 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._asked_at_time = 0.0
     self._within = None
     self._tensor = None
+    self._along = None
+
+  def come_along(self, tensor) -> None:
+    """Has every run bring the global step as of its end; every run must be one of training.
+
+    Args:
+      tensor: an int64 scalar.
+    """
+    self._along = tensor
 
   def add_listener(self, listener: Callable[[int, int], None]) -> None:
     """Has a callable called with the global step and the own steps after each answer."""
@@ -57,15 +69,22 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self.value = None  # the state may be older than what was last seen
     self.ask(session)
 
+  def before_run(self, run_context):
+    return None if self._along is None else tf.train.SessionRunArgs(self._along)
+
   def after_run(self, run_context, run_values):
     self.own_steps += 1
     self.asked = False
-    if self._is_due():
+    if self._along is not None:
+      self._note(int(run_values.results))
+    elif self._is_due():
       self.ask(run_context.session)
 
   def ask(self, session) -> int:
     """Asks for the global step now."""
-    value = int(session.run(self._tensor))
+    return self._note(int(session.run(self._tensor)))
+
+  def _note(self, value) -> int:
     steps = self.own_steps - self._asked_at_step
     if self.value is not None and steps > 0:
       self.rate = max(1.0, (value - self.value) / steps)

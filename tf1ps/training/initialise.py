@@ -7,6 +7,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.replication import turns
 from tf1ps.training import checkpoints
 
 _log = logging.getLogger("tf1ps")
@@ -23,6 +24,8 @@ class SessionCreationError(RuntimeError):
 def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
   """Restores a checkpoint, or else runs the scaffold's init_op and init_fn.
 
+  Then whatever knows how far the old values had come begins anew (`turns.WIPES`).
+
   Args:
     session: the session.
     scaffold: finalised.
@@ -37,10 +40,11 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Opti
     except _DAMAGES as error:
       raise checkpoints.explain(checkpoint, error) from error
     _log.info("restored %s", checkpoint)
-    return
-  session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
-  if scaffold.init_fn is not None:
-    scaffold.init_fn(session)
+  else:
+    session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
+    if scaffold.init_fn is not None:
+      scaffold.init_fn(session)
+  session.run(session.graph.get_collection(turns.WIPES))
 
 
 def initialise_locally(session, scaffold: tf.train.Scaffold) -> None:
@@ -52,6 +56,14 @@ def initialise_locally(session, scaffold: tf.train.Scaffold) -> None:
     raise SessionCreationError(
       "%d variables are not initialised, such as %s: the scaffold's init_op, the checkpoint or the "
       "local_init_op must initialise them" % (len(missing), ", ".join(missing[:5])))
+
+
+def is_torn(session) -> bool:
+  """Whether a synchronous update was cut off in the middle, so that the values are worth nothing.
+
+  It waits for updates that are being made.
+  """
+  return any(session.run(session.graph.get_collection(turns.TEARS)))
 
 
 def missing_variables(session, ready_op) -> list:

@@ -15,6 +15,7 @@ The same arguments, the same hooks, the same session object, with these differen
 
 from __future__ import annotations
 
+import logging
 from typing import Optional
 
 import tensorflow.compat.v1 as tf
@@ -32,6 +33,7 @@ from tf1ps.training import (
 from tf1ps.training import life as life_lib
 from tf1ps.training import participation as participation_lib
 
+_log = logging.getLogger("tf1ps")
 USE_DEFAULT = object()
 _CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
 
@@ -142,6 +144,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     """Creates the session; use `MonitoredTrainingSession`."""
     self.life = life
     self._left = False
+    self._leaving = [hook for hook in hooks if hasattr(hook, "leave")]
     life.enter()
     if life.part is not None:
       life.part.start()
@@ -173,6 +176,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     self._left = True
     try:
       if error is None:
+        self._leave_replicas()
         self.life.before_close(self.run_step_fn)
       self.life.hold_close()
       result = close()
@@ -181,6 +185,16 @@ class MonitoredSession(tf.train.MonitoredSession):
       raise
     self.life.after_close(error)
     return result
+
+
+  def _leave_replicas(self):
+    """Lets the others go on without this replica before it waits for them."""
+    session = self.life.creator.session
+    for hook in self._leaving:
+      try:
+        hook.leave(session)
+      except (tf.errors.OpError, RuntimeError) as error:
+        _log.warning("the other replicas were not told of the end: %s", error)
 
 
 def _participation(master, is_chief, checkpoint_dir, lost_after):

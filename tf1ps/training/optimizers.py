@@ -18,7 +18,7 @@ Each is TensorFlow's own, with TensorFlow's defaults for whatever stands not her
 from __future__ import annotations
 
 import math
-from typing import Union
+from typing import Optional, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -50,6 +50,12 @@ _OPTIMIZERS = {
 NAMES = tuple(_OPTIMIZERS)
 
 
+def learning_rate_of(name: str, learning_rate: Optional[float] = None) -> float:
+  """The learning rate that an optimizer of this name gets; raises ValueError for another name."""
+  _check_name(name)
+  return _OPTIMIZERS[name][1] if learning_rate is None else learning_rate
+
+
 def make_optimizer(name: str,
                    learning_rate: Union[None, float, tf.Tensor] = None) -> tf.train.Optimizer:
   """Makes an optimizer.
@@ -65,8 +71,7 @@ def make_optimizer(name: str,
   Raises:
     ValueError: another name (with the nearest right one), or a learning rate that is not positive.
   """
-  if name not in _OPTIMIZERS:
-    raise ValueError(f"there is no optimizer {name!r}: {checks.nearest(str(name), NAMES)}")
+  _check_name(name)
   make, default = _OPTIMIZERS[name]
   if learning_rate is None:
     learning_rate = default
@@ -75,3 +80,8 @@ def make_optimizer(name: str,
     if not (math.isfinite(learning_rate) and learning_rate > 0):
       raise ValueError(f"learning_rate must be above 0 and finite, got {learning_rate}")
   return make(learning_rate)
+
+
+def _check_name(name):
+  if name not in _OPTIMIZERS:
+    raise ValueError(f"there is no optimizer {name!r}: {checks.nearest(str(name), NAMES)}")

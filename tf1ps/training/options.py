@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
+from tf1ps.replication import turns
+
 
 class Options(NamedTuple):
   """What the flags say of training; the same in every worker of a job."""
@@ -15,6 +17,11 @@ class Options(NamedTuple):
   batch_size: int = 32  # of one worker
   optimizer: str = "adam"
   learning_rate: Optional[float] = None  # None: the optimizer's default
+  scale_learning_rate: bool = False  # whether it is multiplied by the gradients of an update
+  clip_norm: Optional[float] = None  # the global norm that an update's gradient is clipped to
+  update: str = "async"  # or "sync"
+  replicas_to_aggregate: Optional[int] = None  # gradients of a synchronous update; None: all
+  on_uneven: str = "stop_all"  # or "pad", "shrink": what the end of one worker's data means
   variables: str = "resource"  # or "ref"
   shard: Optional[str] = None  # "files", "records", "none"; None: as the program asks
   ps_strategy: str = "greedy"  # or "round_robin"
@@ -31,14 +38,20 @@ def check_options(options: Options) -> None:
   """Refuses options that cannot work together; raises ValueError."""
   for name in ("steps", "epochs", "examples", "batch_size", "learning_rate", "keep_checkpoints",
                "save_checkpoint_secs", "save_checkpoint_steps", "save_summaries_steps",
-               "start_timeout", "end_timeout"):
+               "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate"):
     value = getattr(options, name)
     if value is not None and not value > 0:
       raise ValueError("--%s must be above 0, got %r" % (name, value))
   if not (options.steps or options.epochs or options.examples):
     raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
   for name, known in (("variables", ("resource", "ref")),
-                      ("ps_strategy", ("greedy", "round_robin"))):
+                      ("ps_strategy", ("greedy", "round_robin")),
+                      ("update", ("async", "sync")), ("on_uneven", turns.ON_UNEVEN)):
     if getattr(options, name) not in known:
       raise ValueError("--%s must be one of %s, got %r" % (
         name, ", ".join(known), getattr(options, name)))
+  if options.update == "async":
+    for name in ("replicas_to_aggregate", "on_uneven", "scale_learning_rate"):
+      if getattr(options, name) != Options._field_defaults[name]:
+        raise ValueError("--%s=%s is about synchronous updates: give --update=sync too" % (
+          name, getattr(options, name)))

@@ -25,19 +25,25 @@ class ExampleCounter(tf.train.SessionRunHook):
 
   Attributes:
     examples: the count, over recoveries, and over a restart where the run remembers it.
+    late: examples of batches whose gradients came too late for an update.
+    late_steps: how many batches these were.
   """
 
-  def __init__(self, batch_examples, before=lambda: 0):
+  def __init__(self, batch_examples, before=lambda: 0, taken=None):
     """Creates the hook.
 
     Args:
       batch_examples: the size of a batch: an int, or a scalar int tensor.
       before: called when the first session is there; what an earlier process trained on.
+      taken: a bool scalar tensor: whether the batch's gradient is in an update; None: always.
     """
     self._batch = batch_examples
     self._before = before
+    self._taken = taken
     self._begun = False
     self.examples = 0
+    self.late = 0
+    self.late_steps = 0
 
   def after_create_session(self, session, coord):
     if not self._begun:
@@ -45,10 +51,18 @@ class ExampleCounter(tf.train.SessionRunHook):
       self.examples += self._before()
 
   def before_run(self, run_context):
-    return None if isinstance(self._batch, int) else tf.train.SessionRunArgs(self._batch)
+    asked = {name: value for name, value in (("size", self._batch), ("taken", self._taken))
+             if tf.is_tensor(value)}
+    return tf.train.SessionRunArgs(asked) if asked else None
 
   def after_run(self, run_context, run_values):
-    self.examples += self._batch if isinstance(self._batch, int) else int(run_values.results)
+    found = run_values.results or {}
+    size = int(found.get("size", self._batch))
+    if found.get("taken", True):
+      self.examples += size
+    else:
+      self.late += size
+      self.late_steps += 1
 
 
 class Progress(tf.train.SessionRunHook):

@@ -17,7 +17,7 @@ from typing import Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import control, membership, reset
+from tf1ps.state import control, guard, membership, reset
 
 _log = logging.getLogger("tf1ps")
 _POLL = 0.1  # seconds
@@ -76,8 +76,7 @@ class ResetWatch:
 
   def explain(self, error: BaseException) -> BaseException:
     """The AbortedError that an error of a run means where the container was reset."""
-    if self._known is None or not isinstance(
-        error, (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)):
+    if self._known is None or not _may_be_a_reset(error):
       return error
     try:
       found = self._last()
@@ -97,3 +96,11 @@ class ResetWatch:
       self._has_said = True
       _log.warning("%s: this session ends", text)
     return text
+
+
+def _may_be_a_reset(error) -> bool:
+  # OutOfRange: a queue that a run waited for was closed.
+  if isinstance(error, (tf.errors.FailedPreconditionError, tf.errors.NotFoundError,
+                        tf.errors.OutOfRangeError)):
+    return True
+  return isinstance(error, tf.errors.InvalidArgumentError) and guard.RESET in error.message

@@ -31,7 +31,7 @@ from tf1ps.cluster import session as session_lib
 from tf1ps.cluster import watch as watch_lib
 from tf1ps.compat import error_text
 from tf1ps.state import control
-from tf1ps.training import checkpoints, initialise
+from tf1ps.training import checkpoints, initialise, rejoining
 from tf1ps.training import participation as participation_lib
 from tf1ps.training import signature as signature_lib
 
@@ -151,7 +151,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
     self.session = session = session_lib.BoundedSession(
       part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop,
-      explain=part.resets.explain)
+      explain=lambda error: part.resets.explain(rejoining.explain(error)))
     part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()
@@ -174,7 +174,8 @@ class RunSessionCreator(tf.train.SessionCreator):
     latest = checkpoints.latest(self._checkpoint_dir) if self._checkpoint_dir else None
     if part.adopt(self._signature):
       session = self._open(seen)
-      if not initialise.missing_variables(session, self._scaffold.ready_for_local_init_op):
+      if not initialise.missing_variables(
+          session, self._scaffold.ready_for_local_init_op) and not initialise.is_torn(session):
         _log.info("the servers keep this run's live state: training goes on with it")
         return self._finish_as_chief(session)
       session.close()

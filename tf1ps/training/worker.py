@@ -26,6 +26,7 @@ from tf1ps.training import (
   checkpoints,
   global_step,
   monitored_session,
+  optimizers,
   saving,
   stopping,
 )
@@ -46,6 +47,7 @@ class Outcome(NamedTuple):
   examples: int  # trained on by this worker
   seconds: float  # from the first session to the end of the loop
   reason: str  # why it ended
+  late: int  # examples of its batches that came too late for a synchronous update
   evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
   members: List[membership.Member]  # of the job, as of the end; only the chief looks
 
@@ -130,16 +132,33 @@ class _Worker:
       mode="train", index=cluster.replica_index, count=cluster.num_replicas,
       batch_size=options.batch_size, epochs=options.epochs, policy=options.shard)
     self._replica = between_graph.build_replica(
-      program, cluster, self._shard, options.optimizer, options.learning_rate, record.container,
-      options.variables, options.ps_strategy)
+      program, cluster, self._shard, options.optimizer, self._learning_rate(), record.container,
+      options.variables, options.ps_strategy, options.clip_norm, self._synchronous())
     # Saved by the chief onto its own disk: the ps's may be another machine's.
     self._scaffold = tf.train.Scaffold(
       saver=tf.train.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
     self._tracker = global_step.GlobalStepTracker()
+    turn = self._replica.turn
+    if turn is not None:
+      self._tracker.come_along(turn.global_step)
     self._counter = progress_lib.ExampleCounter(
-      self._replica.batch_examples, lambda: part.examples_before)
+      self._replica.batch_examples, lambda: part.examples_before,
+      turn.taken if turn is not None else None)
     if part.is_chief:
       _log.info("%s", load_table.format_table(load_table.load_table()))
+
+  def _synchronous(self):
+    options = self._options
+    if options.update == "async":
+      return None
+    return between_graph.Synchronous(options.replicas_to_aggregate, options.on_uneven)
+
+  def _learning_rate(self):
+    options = self._options
+    if not options.scale_learning_rate:
+      return options.learning_rate
+    gradients = options.replicas_to_aggregate or self._part.cluster.num_replicas
+    return gradients * optimizers.learning_rate_of(options.optimizer, options.learning_rate)
 
   def train(self) -> Outcome:
     part, options = self._part, self._options
@@ -166,13 +185,15 @@ class _Worker:
             lambda step_context: self._tracker.ask(step_context.session))
           raise NanLossError(step, self._tracker.own_steps)
     self._problems = session.life.problems
-    if not self._tracker.own_steps and not any(
+    hook = self._replica.hook
+    if not self._tracker.own_steps and not (hook is not None and hook.was_ended) and not any(
         stop.is_reached for stop in stops.values()):
       raise ValueError("this worker's share of the data is empty: worker %d of %d got no batch" % (
         self._shard.index, self._shard.count))
     return Outcome(
       self._tracker.own_steps, self._tracker.value, self._counter.examples,
-      time.monotonic() - began, self._reason(stops), None, part.heartbeat.members())
+      time.monotonic() - began, self._reason(stops), self._counter.late, None,
+      part.heartbeat.members())
 
   def _hooks(self):
     options, part = self._options, self._part
@@ -188,6 +209,8 @@ class _Worker:
       stops["trained on its part of --examples=%d" % options.examples] = stopping.StopAtExamples(
         self._counter, stopping.part_of(options.examples, index, count))
     hooks = [self._counter, *stops.values()]
+    if self._replica.hook is not None:
+      hooks.append(self._replica.hook)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, self._replica.loss, options.steps))
@@ -198,6 +221,9 @@ class _Worker:
     for reason, stop in stops.items():
       if stop.is_reached:
         return reason
+    hook = self._replica.hook
+    if hook is not None and hook.was_ended:
+      return "another worker's data ended (--on_uneven=stop_all)"
     if options.epochs:
       return "went through its data --epochs=%d times" % options.epochs
     return "its data ended"

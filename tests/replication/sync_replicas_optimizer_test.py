@@ -1,0 +1,251 @@
+"""Synchronous replicas as real processes; what TensorFlow's own class does there stands beside."""
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import cluster_tasks, harness
+from tests.replication import sync_tasks
+from tf1ps.replication import sync_replicas_optimizer
+
+MODERN = sys.version_info >= (3, 8)  # TensorFlow 2
+NAMES = ("sgd", "momentum", "adam", "rmsprop", "adagrad", "decay")
+
+
+def reference(name):
+  """One session on whole batches: the variables after all steps."""
+  ids, targets = sync_tasks.data()
+  with tf.Graph().as_default(), tf.Session() as session:
+    fed = tf.placeholder(tf.int32, [None, 2]), tf.placeholder(tf.float32, [None])
+    step = tf.train.get_or_create_global_step()
+    loss = sync_tasks.loss_of(*fed, use_resource=True)
+    variables = tf.trainable_variables()
+    optimizer = sync_tasks.INNER[name]()
+    grads_and_vars = optimizer.compute_gradients(loss)
+    if name == "adagrad":
+      gradients, _ = tf.clip_by_global_norm([g for g, _ in grads_and_vars], 0.5)
+      grads_and_vars = list(zip(gradients, variables))
+    train = optimizer.apply_gradients(grads_and_vars, step)
+    if name == "momentum":
+      averages = tf.train.ExponentialMovingAverage(0.9)
+      with tf.control_dependencies([train]):
+        train = averages.apply(variables)
+      variables = variables + [averages.average(v) for v in variables]
+    session.run(tf.global_variables_initializer())
+    for i in range(sync_tasks.STEPS):
+      session.run(train, dict(zip(fed, (ids[i], targets[i]))))
+    return session.run(variables)
+
+
+@pytest.mark.parametrize("replicas, cases, control_flow_v2", [
+  (2, [(2, True, NAMES), (2, False, NAMES[1:2])], False),
+  (3, [(1, True, NAMES[1:3]), (3, True, NAMES[:3])], False),
+  pytest.param(2, [(2, True, NAMES[1:2])], True, marks=pytest.mark.skipif(
+    not MODERN, reason="TensorFlow 1 has one control flow unless told")),
+])
+def test_replicas_equal_one_process_on_their_batches_together(
+    start, replicas, cases, control_flow_v2):
+  jobs = {"ps": harness.addresses(2), "worker": harness.addresses(replicas)}
+  for i in range(2):
+    start("ps %d" % i, cluster_tasks.serve, jobs, "ps", i)
+  workers = [start("worker %d" % i, sync_tasks.train_equally, jobs, i, cases, control_flow_v2)
+             for i in range(replicas)]
+  expected = {name: reference(name) for name in NAMES}
+  assert [worker.wait() for worker in workers] == [0] * replicas, workers[0].output
+  found = [json.loads(line[len("found "):]) for line in workers[0].lines
+           if line.startswith("found ")]
+  assert [tuple(one["case"]) for one in found] == [case[:2] for case in cases]
+  for one, case in zip(found, cases):
+    assert one["steps"] == sync_tasks.STEPS
+    assert sorted(one["values"]) == sorted(case[2])
+    for name, values in one["values"].items():
+      for value, right in zip(values, expected[name]):
+        np.testing.assert_allclose(value, right, atol=1e-5, err_msg="%s of %s" % (name, case))
+
+
+class Replicas(object):
+  """A job of replicas that count; see `sync_tasks.count`."""
+
+  def __init__(self, start, workers=2):
+    self.jobs = {"ps": harness.addresses(1), "worker": harness.addresses(workers)}
+    self._start = start
+    start("ps", cluster_tasks.serve, self.jobs, "ps", 0)
+
+  def start(self, index, own_steps, kind="ours", options=(), gate=None, hold_at=-1):
+    """Starts one; replica 0 first: who comes before it has initialised waits for 30 s."""
+    task = self._start("%s worker %d" % (kind, index), sync_tasks.count, self.jobs, index, kind,
+                       dict(options), own_steps, gate and str(gate), hold_at)
+    if index == 0:
+      task.wait_for("ready")
+    return task
+
+
+def made(task):
+  """What a replica has said of its steps: [(own step, global step, totals...)]."""
+  return [tuple(float(part) for part in line[len("made "):].replace(":", "").split())
+          for line in list(task.lines) if line.startswith("made ")]
+
+
+def book(task):
+  """What a replica's hook knew at its end: the book, and how it came to leave."""
+  _, text = task.wait_for("book ").split(" ", 1)
+  text, end = text[:text.rindex("}") + 1], text[text.rindex("}") + 2:]
+  return json.loads(text), end
+
+
+def closed_after(task):
+  """How long its session took to close, in seconds; it has ended then."""
+  task.wait()
+  line, = [line for line in task.lines if line.startswith("closed after ")]
+  return float(line.split()[2])
+
+
+@pytest.mark.parametrize("kind", ["stock", "ours"])
+def test_a_chief_asleep_is_waited_for(start, tmp_path, kind):
+  replicas = Replicas(start)
+  gate = tmp_path / "gate"
+  chief = replicas.start(0, 6, kind, gate=gate, hold_at=0)
+  worker = replicas.start(1, 6, kind)
+  chief.wait_for("holds")
+  if kind == "stock":
+    worker.wait_for("made 2")  # tokens in advance let it go on by itself
+    assert made(worker)[0] == (1, 0, 0, 0)
+    return
+  with pytest.raises(AssertionError, match="no 'made 1' within"):
+    worker.wait_for("made 1", limit=2.0)
+  gate.write_text("")
+  assert [chief.wait(), worker.wait()] == [0, 0]
+  # Each update has half of each: one gradient of each replica.
+  assert made(chief) == made(worker) == [(k, k, k / 2, k / 2) for k in range(1, 7)]
+  found, _ = book(chief)
+  assert found["taken"] == [6, 6] and found["stale"] == [0, 0]
+
+
+def test_at_unequal_speed_each_update_has_one_gradient_of_each(start):
+  replicas = Replicas(start, workers=3)
+  tasks = [replicas.start(i, 40) for i in range(3)]
+  assert [task.wait() for task in tasks] == [0, 0, 0]
+  for task in tasks:
+    steps = np.array(made(task))
+    np.testing.assert_allclose(steps, np.stack(
+      [steps[:, 0], steps[:, 0]] + [steps[:, 0] / 3] * 3, axis=1), rtol=1e-5)
+
+
+def ends(tasks, limit=15.0):
+  """How stock replicas end: (steps, exit code or None, seconds that the close took or None)."""
+  found = []
+  for task in tasks:
+    try:
+      code = task.wait(limit)
+    except AssertionError:  # it waits for a token that nobody puts there
+      found.append((len(made(task)), None, None))
+      continue
+    found.append((len(made(task)), code, closed_after(task) if code == 0 else None))
+  for task in tasks:
+    task.kill()
+  return found
+
+
+def test_stock_does_not_outlive_its_chief(start):
+  replicas = Replicas(start)
+  (_, _, close), (steps, code, _) = ends([replicas.start(0, 5, "stock"),
+                                          replicas.start(1, 30, "stock")])
+  # It may wait for ever, end early with success, or keep the chief for stop_grace_period_secs.
+  assert close is None or close > 2.0 or (steps, code) != (30, 0)
+
+
+@pytest.mark.parametrize("on_uneven, steps", [("stop_all", 5), ("shrink", 30), ("pad", 30)])
+def test_a_chief_that_leaves_first(start, on_uneven, steps):
+  replicas = Replicas(start)
+  options = dict(on_uneven=on_uneven)
+  chief, worker = replicas.start(0, 5, "ours", options), replicas.start(1, 30, "ours", options)
+  assert [chief.wait(), worker.wait()] == [0, 0]
+  assert closed_after(chief) < 2.0  # TensorFlow's may take all of stop_grace_period_secs, 3 s here
+  assert made(worker) == [(k, k, min(k, 5) / 2, min(k, 5) / 2 + max(0, k - 5))
+                          for k in range(1, steps + 1)]
+  found, end = book(worker)
+  assert end == ("was ended" if on_uneven == "stop_all" else "has left")
+  assert found["taken"] == [5, steps]
+
+
+def test_a_second_job_on_the_same_ps_trains(start):
+  replicas = Replicas(start)
+  for _ in range(2):
+    tasks = [replicas.start(i, 5) for i in range(2)]
+    assert [task.wait() for task in tasks] == [0, 0]
+    assert made(tasks[0]) == made(tasks[1]) == [(k, k, k / 2, k / 2) for k in range(1, 6)]
+
+
+@pytest.mark.skipif(not MODERN, reason="TensorFlow 1 does not close the token queue")
+def test_stock_does_not_train_a_second_job(start):
+  replicas = Replicas(start)
+  ends([replicas.start(i, 5, "stock") for i in range(2)])
+  # The token queue is closed: who comes later ends without its steps, by success or by an error.
+  try:
+    found = ends([replicas.start(i, 5, "stock") for i in range(2)])
+  except AssertionError as error:
+    assert "FIFOQueue 'sync_token_q' is closed" in str(error)
+  else:
+    assert [end[:2] for end in found] != [(5, 0), (5, 0)]
+
+
+def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(start, tmp_path):
+  replicas = Replicas(start)
+  gates = [tmp_path / "fast", tmp_path / "slow"]
+  options = dict(replicas_to_aggregate=1, total_num_replicas=2, on_uneven="shrink")
+  fast, slow = [replicas.start(i, [6, 3][i], options=options, gate=gates[i], hold_at=0)
+                for i in range(2)]
+  for task in (fast, slow):
+    task.wait_for("holds")  # it has joined, and computes for turn 0
+  for task, gate in zip((fast, slow), gates):
+    gate.write_text("")
+    assert task.wait() == 0
+  # Its first gradient is for a turn that is over; then it goes on with the present one.
+  assert made(slow) == [(1, 6, 6, 0), (2, 7, 6, 1), (3, 8, 6, 2)]
+  found, _ = book(slow)
+  assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
+
+
+@pytest.mark.parametrize("arguments, message", [
+  (dict(replicas_to_aggregate=0), "replicas_to_aggregate must be .* 1 or more, got 0"),
+  (dict(replicas_to_aggregate=3, total_num_replicas=2), "it must be 2 or less"),
+  (dict(replicas_to_aggregate=2, replica_index=2), "replica_index must be 0 to 1, got 2"),
+  (dict(replicas_to_aggregate=2, replica_index=0, on_uneven="wait"), "stop_all, pad, shrink"),
+  (dict(replicas_to_aggregate=2, replica_index=0, clip_norm=0.0), "clip_norm must be above 0"),
+  (dict(replicas_to_aggregate=2), "which replica is this"),
+])
+def test_arguments_that_cannot_work_are_refused(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), **arguments)
+
+
+def test_it_is_used_like_tensorflows():
+  with tf.Graph().as_default():
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.MomentumOptimizer(0.5, 0.9), 1, replica_index=0)
+    with pytest.raises(ValueError, match="should be called after apply_gradients"):
+      optimizer.get_init_tokens_op()
+    with pytest.raises(ValueError, match="needs a global_step"):
+      optimizer.apply_gradients([])
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    step = tf.train.get_or_create_global_step()
+    train = optimizer.minimize(tf.square(w - 1.0), step)
+    assert optimizer.get_slot_names() == ["momentum"]
+    assert optimizer.get_slot(w, "momentum").shape == w.shape
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      with pytest.raises(tf.errors.InvalidArgumentError, match="replica 0 takes no part: run the"):
+        session.run(train)
+      session.run(optimizer.chief_init_op)
+      session.run(optimizer.get_init_tokens_op())
+      coordinator = tf.train.Coordinator()
+      runners = optimizer.get_chief_queue_runner().create_threads(session, coordinator, start=True)
+      session.run(train)
+      assert (session.run(w), session.run(step)) == (1.0, 1)
+      coordinator.request_stop()
+      coordinator.join(runners)

@@ -1,0 +1,106 @@
+"""Jobs with --update=sync, as a user starts them: uneven data, lost workers, ps that come back."""
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests import harness
+from tests.training.job import Job, codes, find, last_line
+
+LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(?:, \d+ more came too late)?, "
+        r"[\d.]+ s, (.*), exit code (\d)")
+UNEVEN = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "uneven.py")
+SYNC = ["--update=sync", "--batch_size=4"]
+
+
+@pytest.mark.parametrize("on_uneven, steps, own_steps", [
+  ("stop_all", 40, [40, 40, 40]), ("shrink", 100, [100, 70, 40]), ("pad", 100, [100, 70, 40])])
+def test_uneven_data_ends_as_the_user_chose(start, on_uneven, steps, own_steps):
+  job = Job(start, num_workers=3, flags=SYNC + [UNEVEN, "--shard=none", "--epochs=1",
+                                                "--on_uneven=" + on_uneven])
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 4
+  ends = [last_line(worker, LAST) for worker in workers]
+  assert [end[0] for end in ends] == own_steps
+  assert [end[1] for end in ends] == [4 * own for own in own_steps]
+  reasons = ["went through its data --epochs=1 times"] * 3
+  if on_uneven == "stop_all":
+    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all)"] * 2
+  assert [end[2] for end in ends] == reasons
+  assert find(workers[0], r"global step (\d+) in ") == [steps]
+  # The mean of gradients of 1 is 1, however many they are.
+  assert find(workers[0], r"test first (\d+)") == [steps]
+
+
+def test_steps_are_reached_by_all_together(start):
+  job = Job(start, num_ps=2, flags=["--update=sync", "--steps=60", "--clip_norm=1",
+                                    "--scale_learning_rate"])
+  ps, workers = job.all()
+  assert codes(*workers, *ps) == [0] * 4
+  assert [last_line(worker, LAST)[0] for worker in workers] == [60, 60]
+  assert find(workers[0], r"global step (\d+) in ") == [60]
+
+
+def test_the_others_go_on_without_a_lost_worker_which_comes_back(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, flags=["--update=sync", "--on_uneven=shrink", "--steps=40"])
+  ps = job.ps()
+  hold = ["--slow_index=0", "--block_at=20", "--block_until=%s" % gate]
+  chief = job.worker(0, *hold)
+  worker = job.worker(1, "--slow_index=1", "--block_at=10")
+  worker.wait_for("holds step 10")
+  worker.kill()
+  chief.wait_for("/job:worker/task:1 is lost: silent for")
+  chief.wait_for("holds step 20")
+  again = job.worker(1, "--slow_index=1", "--block_at=1", "--block_until=%s" % gate)
+  again.wait_for("holds step 1")  # it takes part again
+  gate.write_text("")
+  assert codes(chief, again, ps) == [0, 0, 0]
+  assert last_line(chief, LAST)[0] == 40
+  assert last_line(again, LAST)[0] == 21
+
+
+def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
+  job = Job(start, flags=["--update=sync", "--steps=1000000"])
+  ps, chief = job.ps(), job.worker(0)
+  worker = job.worker(1, "--slow_index=1", "--block_at=10")
+  worker.wait_for("holds step 10")
+  worker.kill()
+  assert codes(chief, ps) == [1, 1]
+  assert "ReplicaLostError: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
+  assert "1 replicas are left, and every update needs 2" in chief.lines[-1]
+
+
+def test_a_ps_that_comes_back_is_restored(start, tmp_path):
+  job = Job(start, flags=["--update=sync", "--steps=60", "--save_checkpoint_steps=10",
+                          "--checkpoint_dir=%s" % (tmp_path / "ck"), "--lost_after=10"])
+  gate = tmp_path / "gate"
+  ps = job.ps()
+  chief = job.worker(0, "--slow_index=0", "--block_at=26", "--block_until=%s" % gate)
+  worker = job.worker(1)
+  chief.wait_for("holds step 26")
+  ps.kill()
+  again = job.ps()
+  gate.write_text("")
+  assert codes(chief, worker, again) == [0, 0, 0]
+  assert find(chief, r"global step (\d+) in ") == [60]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
+  died = tmp_path / "died"
+  flags = SYNC + [UNEVEN, "--shard=none", "--steps=30", "--batches=10000,10000",
+                  "--checkpoint_dir=%s" % (tmp_path / "ck"), "--save_checkpoint_steps=5",
+                  "--lost_after=10", "--died=%s" % died, "--last=%d" % index]
+  job = Job(start, flags=flags)
+  ps = job.ps()
+  # Only one of them dies; the other one makes no update that it could die in.
+  workers = [job.worker(i, "--die_at=%d" % (12 if i == index else 10**6)) for i in range(2)]
+  harness.wait_until(died.exists, what="the death of worker %d" % index)
+  assert workers[index].wait() == -9
+  workers[index] = job.worker(index, "--die_at=1000000")
+  assert codes(*workers, ps) == [0, 0, 0]
+  assert find(workers[0], r"global step (\d+) in ") == [30]
+  # Each update is in both variables, or in neither.
+  assert find(workers[0], r"test first (\d+)") == find(workers[0], r"test .*second (\d+)") == [30]

@@ -1,0 +1,89 @@
+"""All gradients of one replica on their way into an update.
+
+Each variable's gradient has rows beside the variable (gradient_rows.py). A replica
+
+1. makes the rows where they are not there yet, when it joins;
+2. pushes its gradients into its own rows; where there are spare replicas, first looks whether they
+   are too late, and then sends nothing;
+3. takes the means, if it is the one that makes the update.
+"""
+
+from __future__ import annotations
+
+from typing import List
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import gradient_rows
+from tf1ps.replication import turns as turns_lib
+
+
+class GradientExchange:
+  """The rows of all variables of one optimizer."""
+
+  def __init__(self, grads_and_vars: list, turns: turns_lib.Turns, shared_name: str):
+    """Builds the rows in the default graph.
+
+    Args:
+      grads_and_vars: this replica's, without any None.
+      turns: of the optimizer.
+      shared_name: under which all replicas find the rows.
+    """
+    self._turns = turns
+    self._gradients = [gradient for gradient, _ in grads_and_vars]
+    self._rows = [self._make_rows(pair, shared_name) for pair in grads_and_vars]
+
+  def make_where_absent(self) -> List[tf.Operation]:
+    """Operations that make the rows where they are not there."""
+    made = []
+    for group in self._by_task():
+      with tf.get_default_graph().colocate_with(group[0][0].variable.op):
+        made.append(tf.cond(
+          tf.reduce_all([rows.is_made() for rows, _ in group]), lambda: tf.constant(True),
+          lambda group=group: _after([op for rows, _ in group for op in rows.make()])).op)
+    return made
+
+  def push(self) -> List[tf.Operation]:
+    """Operations that write this replica's rows."""
+    rules = self._turns.rules
+    if rules.aggregate == rules.replicas:
+      return [self._push()]
+    computed = [part for gradient in self._gradients for part in (
+      [gradient.values] if isinstance(gradient, tf.IndexedSlices) else [gradient])]
+    with tf.control_dependencies(computed):
+      is_late = self._turns.is_late()
+    return [tf.cond(is_late, lambda: tf.constant(False), lambda: _after([self._push()])).op]
+
+  def means(self, came: tf.Tensor) -> list:
+    """The means of the gradients of those who came, with the variables; see `DenseRows.mean`."""
+    return [(rows.mean(came), rows.variable) for rows in self._rows]
+
+  def _push(self):
+    pushed = []
+    for group in self._by_task():
+      first = group[0][0]
+      with tf.get_default_graph().colocate_with(first.variable.op):
+        joined = self._turns.check_joined(first.is_made())
+      with tf.control_dependencies([joined]):
+        pushed += [op for rows, gradient in group for op in rows.push(gradient, self._turns.index)]
+    return tf.group(*pushed)
+
+  def _make_rows(self, pair, shared_name):
+    gradient, variable = pair
+    name = "tf1ps.gradients:%s:%s" % (shared_name, variable.op.name)
+    common = (self._turns.rules.replicas, self._turns.container, name)
+    if isinstance(gradient, tf.IndexedSlices):
+      return gradient_rows.SparseRows(variable, gradient, *common)
+    return gradient_rows.DenseRows(variable, gradient.dtype, *common)
+
+  def _by_task(self):
+    """Pairs of rows and the gradients that they are for, task by task."""
+    found = {}
+    for rows, gradient in zip(self._rows, self._gradients):
+      found.setdefault(rows.variable.device, []).append((rows, gradient))
+    return found.values()
+
+
+def _after(operations) -> tf.Tensor:
+  with tf.control_dependencies(operations):
+    return tf.constant(True)

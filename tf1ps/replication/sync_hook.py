@@ -1,0 +1,199 @@
+"""The hook of `SyncReplicasOptimizer`: joins, watches the others, leaves.
+
+In each session it joins before the first step. Beside the loop, once a second, a thread
+
+1. looks whether the present turn waits for replicas that the heartbeats say are lost or have ended:
+   with on_uneven "shrink" they are dropped, so that the others go on; with enough spare replicas
+   nothing is lost; else the session ends with `ReplicaLostError`, which names them;
+2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
+   have taken the first.
+
+At the end of the loop the replica leaves. A replica that ends with an error says so by its
+heartbeat. Without a `tf1ps.Server` there are no heartbeats, and nobody is seen to be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Dict, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import server
+from tf1ps.compat import error_text
+from tf1ps.replication import turn_book
+from tf1ps.state import control, membership
+
+_log = logging.getLogger("tf1ps")
+_EVERY = 1.0  # seconds between two looks
+_LEAVE_LIMIT = 10000  # milliseconds
+
+
+class ReplicaLostError(RuntimeError):
+  """A replica that every update waits for is lost, or has ended."""
+
+
+class SyncReplicasHook(tf.train.SessionRunHook):
+  """Joins at the begin of each session and leaves at the end.
+
+  Attributes:
+    book: the `turn_book.BookView` as of the end; None before.
+    was_ended: whether another replica's end has ended training before this one left.
+  """
+
+  def __init__(self, optimizer, is_chief: bool):
+    """Creates the hook; use `SyncReplicasOptimizer.make_session_run_hook`.
+
+    Args:
+      optimizer: the `SyncReplicasOptimizer`.
+      is_chief: whether this replica is the chief.
+    """
+    self._optimizer = optimizer
+    self._is_chief = is_chief
+    self._watch: Optional[_Watch] = None
+    self._has_left = False
+    self.book: Optional[turn_book.BookView] = None
+    self.was_ended = False
+
+  def begin(self):
+    if self._optimizer.turns is None:
+      raise ValueError("SyncReplicasOptimizer.apply_gradients should be called before a session of "
+                       "its hook")
+
+  def after_create_session(self, session, coord):
+    self._stop()
+    optimizer = self._optimizer
+    session.run(optimizer.chief_init_op if self._is_chief else optimizer.local_step_init_op)
+    if self._has_left:  # this session only waits for the others
+      session.run(optimizer.leave_op)
+      return
+    self._watch = _Watch(optimizer, session, coord)
+
+  def leave(self, session):
+    """Leaves; does nothing the second time. A chief that waits for the others does it before."""
+    if self._has_left:
+      return
+    self._stop()
+    self.was_ended = turn_book.view(session.run(self._optimizer.look)).ended
+    session.run(self._optimizer.leave_op, options=tf.RunOptions(timeout_in_ms=_LEAVE_LIMIT))
+    self._has_left = True
+    self.book = turn_book.view(session.run(self._optimizer.look))
+
+  def end(self, session):
+    self.leave(session)
+
+  def _stop(self):
+    if self._watch is not None:
+      self._watch.stop()
+      self._watch = None
+
+
+class _Watch:
+  """Looks, once a second, whether the turn waits for somebody who will not come."""
+
+  def __init__(self, optimizer, session, coord):
+    self._optimizer = optimizer
+    self._session = session
+    self._coord = coord
+    self._record = server.latest_record()
+    self._names = _names(optimizer.rules.replicas, self._record)
+    self._has_said: List[int] = []
+    self._seen_turn = -1
+    self._stopped = threading.Event()
+    self._thread = threading.Thread(target=self._work, daemon=True, name="tf1ps: turns")
+    self._thread.start()
+
+  def stop(self):
+    self._stopped.set()
+    self._thread.join(5.0)
+
+  def _work(self):
+    heartbeats = _Heartbeats(self._record)
+    try:
+      while not self._stopped.wait(_EVERY) and not self._coord.should_stop():
+        try:
+          self._look(heartbeats)
+        except (tf.errors.InvalidArgumentError, tf.errors.AbortedError) as error:
+          if hasattr(self._session, "abort"):  # who waits for a token would never hear of it
+            self._session.abort(lambda error=error: error)
+        except (tf.errors.OpError, control.ControlError, RuntimeError) as error:
+          _log.debug("the replicas were not looked at: %s", error_text.first_line(error))
+    finally:
+      heartbeats.close()
+
+  def _look(self, heartbeats):
+    optimizer = self._optimizer
+    book = turn_book.view(self._session.run(optimizer.look))
+    if book.updating:
+      self._session.run(optimizer.nudge)  # under the lock, it fails if the update was cut off
+      return
+    stands = book.turn == self._seen_turn and not book.ended
+    self._seen_turn = book.turn
+    if not stands:
+      return
+    if not book.came[optimizer.turns.index] and getattr(self._session, "is_running", False):
+      self._session.run(optimizer.nudge)
+    awaited = [i for i in range(optimizer.rules.replicas)
+               if not (book.came[i] or book.padding[i] or book.gone[i])]
+    reasons = heartbeats.lost(awaited)
+    if reasons:
+      self._lose(book, reasons)
+
+  def _lose(self, book, reasons: Dict[int, str]):
+    optimizer = self._optimizer
+    rules = optimizer.rules
+    said = "; ".join("%s %s" % (self._names[i], reasons[i]) for i in sorted(reasons))
+    away = {i for i in range(rules.replicas) if book.gone[i] and not book.padding[i]}
+    left = rules.replicas - len(away.union(reasons))
+    if optimizer.leaver is not None and left > 0:
+      for i in sorted(reasons):
+        self._session.run(optimizer.leave_op, {optimizer.leaver: i})
+      _log.warning("%s: the other %d go on without it", said, left)
+    elif left >= rules.aggregate:
+      if sorted(reasons) != self._has_said:
+        _log.warning("%s: %d are left, and %d make an update", said, left, rules.aggregate)
+      self._has_said = sorted(reasons)
+    elif hasattr(self._session, "abort"):
+      text = ("%s: %d replicas are left, and every update needs %d: have it started again, or use "
+              "on_uneven=\"shrink\", or spare replicas" % (said, left, rules.aggregate))
+      self._session.abort(lambda: ReplicaLostError(text))
+
+
+class _Heartbeats:
+  """Who is lost, as the heartbeats of this process's job say."""
+
+  def __init__(self, record):
+    self._record = record
+    self._table = None
+    if record is not None:
+      cluster = record.cluster
+      self._table = control.ControlTable(record.target, cluster.task, cluster.control_task)
+
+  def lost(self, replicas: List[int]) -> Dict[int, str]:
+    """Those of some replicas who will not come, and why; raises control.ControlError."""
+    if self._table is None or not replicas:
+      return {}
+    tasks = self._record.cluster.replicas
+    members = {member.name: member for member in membership.members_of(
+      self._table.read(), self._record.container)}
+    found = {}
+    for i in replicas:
+      member = members.get(tasks[i].name) if i < len(tasks) else None
+      if member is None:
+        continue
+      if member.has_ended:
+        found[i] = "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
+      elif member.age > self._record.lost_after:
+        found[i] = "is lost: silent for %.0f s" % member.age
+    return found
+
+  def close(self):
+    if self._table is not None:
+      self._table.close()
+
+
+def _names(replicas, record) -> List[str]:
+  """What the replicas are called in a message."""
+  tasks = record.cluster.replicas if record is not None else []
+  return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]
