@@ -1,0 +1,113 @@
+"""Gradients of several towers become one: the mean or the sum, dense or sparse.
+
+What holds for both kinds, with n towers:
+
+1. The mean is the sum divided by n. A tower that does not use a variable (its gradient is None)
+   counts as one whose gradient is 0; a variable that no tower uses keeps None.
+2. A sparse gradient (`tf.IndexedSlices`, of an embedding) stays sparse: indices and rows of all
+   towers stand one after the other, each row divided by n, whoever else has it. So it is the same
+   mean as that of the dense gradients; TensorFlow's sparse accumulator divides each row by the
+   number of towers that have it.
+3. Where some towers give a dense gradient and others a sparse one of the same variable, all are
+   made dense.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import List, Optional, Sequence, Tuple, Union
+
+import tensorflow.compat.v1 as tf
+
+Gradient = Union[tf.Tensor, tf.IndexedSlices]
+GradsAndVars = List[Tuple[Optional[Gradient], tf.Variable]]
+
+REDUCTIONS = ("mean", "sum")
+
+
+def reduce_gradients(towers: Sequence[GradsAndVars], reduction: str = "mean",
+                     beside_variables: bool = False) -> GradsAndVars:
+  """Reduces the gradients of several towers to one for each variable.
+
+  Args:
+    towers: what `compute_gradients` returned for each tower: the same variables in the same order.
+    reduction: "mean" or "sum".
+    beside_variables: whether each is computed on its variable's device, where every tower's
+      gradient then travels; else in the scope of `tf.device` that the caller has set.
+
+  Returns:
+    A list of (gradient, variable), as `apply_gradients` takes it.
+
+  Raises:
+    ValueError: another reduction, no tower, or towers with different variables.
+  """
+  if reduction not in REDUCTIONS:
+    raise ValueError(f"reduction must be {' or '.join(REDUCTIONS)}, got {reduction!r}")
+  if not towers:
+    raise ValueError("there must be at least one tower's gradients, got none")
+  names = [[variable.name for _, variable in tower] for tower in towers]
+  for index, own in enumerate(names):
+    if own != names[0]:
+      raise ValueError(f"tower {index} has gradients for the variables {own} and tower 0 for "
+                       f"{names[0]}: they must be the same, in the same order")
+  reduced = []
+  for parts in zip(*towers):
+    variable = parts[0][1]
+    place = tf.device(variable.device) if beside_variables else contextlib.nullcontext()
+    with place, tf.name_scope("reduce"):
+      reduced.append((_reduce([gradient for gradient, _ in parts], reduction), variable))
+  return reduced
+
+
+def clip_gradients(grads_and_vars: GradsAndVars, clip_norm: float) -> GradsAndVars:
+  """Clips gradients by their global norm, as `tf.clip_by_global_norm` does.
+
+  The norm is that of what will be applied: the rows of a sparse gradient that have one index are
+  added first, where TensorFlow alone would take the norm of the rows as they come.
+
+  Args:
+    grads_and_vars: list of (gradient or None, variable).
+    clip_norm: the norm above which all gradients are scaled down to it, a positive number.
+
+  Returns:
+    A list of (gradient or None, variable).
+
+  Raises:
+    ValueError: `clip_norm` is not above 0.
+  """
+  if not isinstance(clip_norm, tf.Tensor) and not clip_norm > 0:
+    raise ValueError(f"clip_norm must be above 0, got {clip_norm!r}")
+  gradients = [_without_repeats(gradient) for gradient, _ in grads_and_vars]
+  clipped, _ = tf.clip_by_global_norm(gradients, clip_norm)
+  return [(gradient, variable) for gradient, (_, variable) in zip(clipped, grads_and_vars)]
+
+
+def mean_loss(losses: Sequence[tf.Tensor]) -> tf.Tensor:
+  """Returns the mean of the towers' losses, []."""
+  return tf.add_n(list(losses)) / len(losses) if len(losses) > 1 else tf.identity(losses[0])
+
+
+def _reduce(gradients, reduction):
+  """Returns the mean or sum of one variable's gradients; None where all are None."""
+  count = len(gradients)
+  gradients = [gradient for gradient in gradients if gradient is not None]
+  if not gradients:
+    return None
+  if count == 1:
+    return gradients[0]
+  divisor = count if reduction == "mean" else 1
+  if all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
+    return tf.IndexedSlices(
+      tf.concat([gradient.values for gradient in gradients], 0) / divisor,
+      tf.concat([tf.cast(gradient.indices, tf.int64) for gradient in gradients], 0),
+      gradients[0].dense_shape)
+  return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients]) / divisor
+
+
+def _without_repeats(gradient):
+  """Returns the gradient; one row an index where it is sparse."""
+  if not isinstance(gradient, tf.IndexedSlices):
+    return gradient
+  indices, positions = tf.unique(gradient.indices)
+  rows = tf.unsorted_segment_sum(gradient.values, positions, tf.shape(indices)[0])
+  return tf.IndexedSlices(rows, indices, gradient.dense_shape)
