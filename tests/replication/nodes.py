@@ -1,0 +1,95 @@
+"""A cluster for tests of replication: a ps and some workers, each with two CPU devices."""
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+
+import tensorflow.compat.v1 as tf
+
+from tests import harness
+from tests.cluster_tasks import say, stay
+from tf1ps.cluster.view import Task
+from tf1ps.replication import clones, collectives
+
+LEADER = "/job:worker/task:0"
+WORKERS = ["/job:worker/task:%d" % i for i in range(3)]
+
+_numbers = itertools.count()
+
+
+def serve(jobs, job, index):
+  """A server with two CPU devices, that may be in a group."""
+  config = collectives.group_config(LEADER, clones.with_cpu_devices(2))
+  tf.train.Server(tf.train.ClusterSpec(jobs), job, index, config=config)
+  say("up")
+  stay()
+
+
+class Nodes(object):
+  """The cluster.
+
+  Attributes:
+    workers: the workers' tasks.
+    servers: the workers' processes.
+  """
+
+  def __init__(self, forks, num_ps, num_workers):
+    addresses = harness.addresses(num_ps + num_workers)
+    self.jobs = {"worker": addresses[num_ps:]}
+    if num_ps:
+      self.jobs["ps"] = addresses[:num_ps]
+    self.workers = [Task("worker", i, address) for i, address in enumerate(self.jobs["worker"])]
+    self.all = [forks.start("%s %d" % (job, i), serve, self.jobs, job, i)
+                for job, tasks in sorted(self.jobs.items()) for i in range(len(tasks))]
+    self.servers = self.all[num_ps:]
+    for server in self.all:
+      server.wait_for("up")
+
+  def together(self, function, count):
+    """Calls function(index) in a thread for each worker, until one fails; returns the results."""
+    results, errors = [None] * count, []
+
+    def call(index):
+      try:
+        results[index] = function(index)
+      except BaseException as error:
+        errors.append(error)
+
+    threads = [threading.Thread(target=call, args=(i,), daemon=True) for i in range(count)]
+    for thread in threads:
+      thread.start()
+    harness.wait_until(lambda: errors or not any(thread.is_alive() for thread in threads))
+    if errors:
+      raise errors[0]
+    return results
+
+  @contextlib.contextmanager
+  def graph(self, container=None):
+    """A new default graph, with its variables in this container; None: one of its own."""
+    container = container or "graph%d" % next(_numbers)
+    with tf.Graph().as_default() as graph, graph.container(container):
+      yield graph
+
+  def target(self, index):
+    return "grpc://" + self.workers[index].address
+
+  def config(self, *filters):
+    return collectives.group_config(LEADER, tf.ConfigProto(device_filters=list(filters)))
+
+  def session(self, index=0, count=3):
+    """A session of the default graph on a worker, which sees the ps and so many workers."""
+    return tf.Session(self.target(index), config=self.config("/job:ps", *WORKERS[:count]))
+
+  def close(self):
+    for server in self.all:
+      server.kill()
+
+
+@contextlib.contextmanager
+def started(forks, num_ps=1, num_workers=3):
+  nodes = Nodes(forks, num_ps, num_workers)
+  try:
+    yield nodes
+  finally:
+    nodes.close()

@@ -1,0 +1,130 @@
+"""In-graph replication: one client builds one graph with a tower on each worker task, and runs it.
+
+The workers are servers that wait for work; variables live on the ps, and whoever holds the session
+trains. Synchronous, for each step:
+
+1. Every tower computes the gradients of its part of the batch, on its worker.
+2. Each variable's gradients travel to the variable's device, and their mean is taken there.
+3. One optimizer applies the means, after which the global step is raised: one step, n batches.
+
+Asynchronous, for each replica on its own, in a thread of the client's (replica_threads.py):
+
+1. The tower computes its gradients from the variables as they are then.
+2. Its own train op applies them, and raises the global step by one: n replicas of 100 steps raise
+   it by n times 100.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Callable, List, NamedTuple, Optional, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import gradients, towers
+
+
+class InGraph(NamedTuple):
+  """A synchronous in-graph model."""
+
+  train_op: tf.Operation  # one update from all towers, and the global step
+  loss: tf.Tensor  # [], the mean over the towers
+  grads_and_vars: gradients.GradsAndVars  # as applied: means, clipped where asked
+  towers: List[towers.Tower]  # in the order of the devices
+
+
+class AsyncReplica(NamedTuple):
+  """One replica of an asynchronous in-graph model."""
+
+  train_op: tf.Operation  # one update from this replica, and the global step
+  loss: tf.Tensor  # [], of this replica's batch
+  optimizer: tf.train.Optimizer  # its own, or one that all share
+  tower: towers.Tower  # with its index and its device
+
+
+def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
+                      optimizer: tf.train.Optimizer, global_step: Optional[tf.Variable] = None,
+                      clip_norm: Optional[float] = None,
+                      variables_device: towers.Device = None) -> InGraph:
+  """Builds towers and the one update that is made of all their gradients.
+
+  Args:
+    tower_fn: called with the tower's index; returns the mean loss over its part of the batch, [].
+      The parts should be equally large: each tower counts the same.
+    devices: device strings of the towers, such as "/job:worker/task:1".
+    optimizer: applies the mean gradients.
+    global_step: the step; None: the graph's, made where there is none.
+    clip_norm: where given, the mean gradients are clipped to this global norm.
+    variables_device: where variables live: a device string or a device function; None: what is
+      around decides.
+
+  Returns:
+    An `InGraph`.
+
+  Raises:
+    ValueError: as `towers.build_towers`; or `clip_norm` is not above 0.
+  """
+  global_step = _step(global_step, variables_device)
+  built = towers.build_towers(tower_fn, devices, optimizer, variables_device)
+  reduced = gradients.reduce_gradients(
+    [tower.grads_and_vars for tower in built], beside_variables=True)
+  if clip_norm is not None:
+    reduced = gradients.clip_gradients(reduced, clip_norm)
+  with _around(variables_device), tf.control_dependencies(built[0].update_ops):
+    train_op = optimizer.apply_gradients(reduced, global_step=global_step)
+  loss = gradients.mean_loss([tower.loss for tower in built])
+  return InGraph(train_op, loss, reduced, built)
+
+
+def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
+                       make_optimizer: Callable[[], tf.train.Optimizer],
+                       global_step: Optional[tf.Variable] = None,
+                       variables_device: towers.Device = None) -> List[AsyncReplica]:
+  """Builds replicas, each with an update of its own on the shared variables.
+
+  An optimizer object has slots: the momentum of its replica alone where `make_optimizer` makes one
+  each time; one momentum for all, as between graphs, and one set of slots in the checkpoint,
+  however many replicas there are, where it returns the same object each time. Updates of one
+  variable at the same moment may lose one another unless the optimizer has `use_locking=True`.
+
+  Args:
+    tower_fn: called with the replica's index; returns the mean loss over its batch, [].
+    devices: device strings of the replicas, such as "/job:worker/task:1".
+    make_optimizer: called for each replica.
+    global_step: the step; None: the graph's, made where there is none.
+    variables_device: where variables live: a device string or a device function; None: what is
+      around decides.
+
+  Returns:
+    The replicas, in the order of the devices.
+
+  Raises:
+    ValueError: as `towers.build_towers`.
+  """
+  global_step = _step(global_step, variables_device)
+  optimizers = [make_optimizer() for _ in towers.check_devices(devices)]
+  built = towers.build_towers(tower_fn, devices, optimizers[0], variables_device)
+  replicas = []
+  for tower, optimizer in zip(built, optimizers):
+    with _around(variables_device):
+      # Batch normalisation's moving averages follow the first replica.
+      with tf.control_dependencies(built[0].update_ops if tower.index == 0 else []):
+        applied = optimizer.apply_gradients(tower.grads_and_vars)
+      # Not by apply_gradients: without a lock, two threads may raise a ref variable by one.
+      with tf.control_dependencies([applied]), tf.colocate_with(global_step.op):
+        train_op = tf.assign_add(global_step, 1, use_locking=True).op
+    replicas.append(AsyncReplica(train_op, tower.loss, optimizer, tower))
+  return replicas
+
+
+def _step(global_step, variables_device):
+  """Returns the global step, made where the variables live if there is none."""
+  if global_step is not None:
+    return global_step
+  with _around(variables_device):
+    return tf.train.get_or_create_global_step()
+
+
+def _around(variables_device):
+  """The scope in which slots and updates are made; they follow their variables by colocation."""
+  return contextlib.nullcontext() if variables_device is None else tf.device(variables_device)
