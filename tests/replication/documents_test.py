@@ -1,0 +1,48 @@
+"""The programs in the pages about replication run as they stand."""
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import harness
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def program(document, first_line, folder):
+  """Writes the program that begins with this line, with free ports; returns its path."""
+  text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+  block, = re.findall(r"^```python\n(# %s.*?)^```" % re.escape(first_line), text,
+                      re.DOTALL | re.MULTILINE)
+  free = dict(zip(("2221", "2222", "2223", "2224"), harness.addresses(4)))
+  block = re.sub(r"127\.0\.0\.1:(\d+)", lambda found: free[found.group(1)], block)
+  path = folder / first_line
+  path.write_text(block)
+  return path
+
+
+@pytest.mark.parametrize("document, name, roles, last", [
+  ("in_graph.md", "in_graph.py", ["ps", "1", "2", "0"], {"0": ["w is 3.000 at step 50"]}),
+  ("all_reduce.md", "mirrored.py", ["0", "1"], {role: ["1.0", "1.5", "1.75", "1.875"]
+                                                for role in "01"}),
+])
+def test_a_page_s_program(document, name, roles, last, tmp_path):
+  path = program(document, name, tmp_path)
+  env = dict(os.environ, PYTHONPATH=str(ROOT))
+  processes = {role: subprocess.Popen(
+    [sys.executable, str(path), role], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    universal_newlines=True) for role in roles}
+  try:
+    said = {role: processes[role].communicate(timeout=100)[0] for role in last}
+  finally:
+    for process in processes.values():
+      process.kill()
+      process.communicate()
+  for role, lines in last.items():
+    assert processes[role].returncode == 0, said
+    assert said[role].splitlines()[-len(lines):] == lines
