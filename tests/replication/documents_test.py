@@ -1,15 +1,13 @@
 """The programs in the pages about replication run as they stand."""
 from __future__ import annotations
 
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests import harness
+from tests.replication import nodes as nodes_lib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -31,18 +29,9 @@ def program(document, first_line, folder):
   ("all_reduce.md", "mirrored.py", ["0", "1"], {role: ["1.0", "1.5", "1.75", "1.875"]
                                                 for role in "01"}),
 ])
-def test_a_page_s_program(document, name, roles, last, tmp_path):
+def test_a_page_s_program(start, document, name, roles, last, tmp_path):
   path = program(document, name, tmp_path)
-  env = dict(os.environ, PYTHONPATH=str(ROOT))
-  processes = {role: subprocess.Popen(
-    [sys.executable, str(path), role], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    universal_newlines=True) for role in roles}
-  try:
-    said = {role: processes[role].communicate(timeout=100)[0] for role in last}
-  finally:
-    for process in processes.values():
-      process.kill()
-      process.communicate()
+  tasks = {role: start(role, nodes_lib.run_page, str(path), role) for role in roles}
   for role, lines in last.items():
-    assert processes[role].returncode == 0, said
-    assert said[role].splitlines()[-len(lines):] == lines
+    assert tasks[role].wait() == 0, tasks[role].output
+    assert tasks[role].lines[-len(lines):] == lines

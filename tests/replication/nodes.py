@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import runpy
+import sys
 import threading
 
 import tensorflow.compat.v1 as tf
@@ -24,6 +26,12 @@ def serve(jobs, job, index):
   tf.train.Server(tf.train.ClusterSpec(jobs), job, index, config=config)
   say("up")
   stay()
+
+
+def run_page(path, role):
+  """The program of a page, in one of its roles."""
+  sys.argv = [path, role]
+  runpy.run_path(path, run_name="__main__")
 
 
 class Nodes(object):

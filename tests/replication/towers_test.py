@@ -104,6 +104,13 @@ def test_outer_scopes_stay():
   assert built[0].loss.op.name == "model/train/model/line/squared"
 
 
+def test_a_loss_without_a_known_shape_is_taken_for_a_scalar():
+  def tower(index):
+    return tf.get_variable("w", initializer=1.0) * tf.placeholder(tf.float32)
+
+  assert towers.build_towers(tower, LOCAL, SGD)[0].loss.shape.as_list() == []
+
+
 def own_variable(index):
   return tf.Variable(1.0, name="w") * 1.0
 

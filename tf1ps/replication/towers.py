@@ -122,6 +122,7 @@ def checked_loss(loss: tf.Tensor, index: int) -> tf.Tensor:
   if not loss.shape.is_compatible_with([]) or not loss.dtype.is_floating:
     raise ValueError(f"tower_fn must return the loss, a scalar of a floating type; tower {index}'s "
                      f"is {loss.dtype.name} with the shape {loss.shape}")
+  loss.set_shape([])
   return loss
 
 
