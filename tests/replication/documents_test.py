@@ -26,8 +26,8 @@ def program(document, first_line, folder):
 
 @pytest.mark.parametrize("document, name, roles, last", [
   ("in_graph.md", "in_graph.py", ["ps", "1", "2", "0"], {"0": ["w is 3.000 at step 50"]}),
-  ("all_reduce.md", "mirrored.py", ["0", "1"], {role: ["1.0", "1.5", "1.75", "1.875"]
-                                                for role in "01"}),
+  ("all_reduce.md", "mirrored.py", ["0", "1"], {
+    role: ["0.0", "1.0", "1.5", "1.75", "1.875"] for role in "01"}),
 ])
 def test_a_page_s_program(start, document, name, roles, last, tmp_path):
   path = program(document, name, tmp_path)

@@ -7,7 +7,7 @@ import threading
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness
+from tests import cluster_tasks, harness
 from tests.replication import nodes as nodes_lib
 from tf1ps.cluster import readiness
 from tf1ps.cluster import session as session_lib
@@ -21,51 +21,69 @@ def own_nodes(forks):
     yield started
 
 
-def train(nodes, index, ends, trains):
-  """Trains for ever as one of three tasks, with a watch over the others; notes how it ends."""
-  with nodes.graph() as graph:
-    model = all_reduce.build_mirrored(
-      lambda i: tf.square(tf.get_variable("w", initializer=0.0) - 1.0), [nodes_lib.WORKERS[index]],
-      lambda: tf.train.GradientDescentOptimizer(0.1), index, 3)
-    initialise = tf.global_variables_initializer()
-  session = session_lib.BoundedSession(
-    nodes.target(index), graph, nodes.config(nodes_lib.WORKERS[index]))
-  try:
-    others = [task for task in nodes.workers if task.index != index]
-    with peers.watch_peers(session, others, lost_after=0.5):
-      session.run(model.check_op)
-      session.run(initialise)
-      session.run(model.start_op)
-      while True:
-        session.run(model.train_op)
-        trains[index].set()
-  except Exception as error:
-    ends[index] = error
-  finally:
-    session.close()
+class Trainer(object):
+  """One of three tasks that train for ever, with a watch over the others; notes how it ends."""
+
+  def __init__(self, nodes, index):
+    self.error = None
+    self.trains = threading.Event()
+    with nodes.graph() as graph:
+      self._model = all_reduce.build_mirrored(
+        lambda i: tf.square(tf.get_variable("w", initializer=0.0) - 1.0),
+        [nodes_lib.WORKERS[index]], lambda: tf.train.GradientDescentOptimizer(0.1), index, 3)
+      self._initialise = tf.global_variables_initializer()
+    self.session = session_lib.BoundedSession(
+      nodes.target(index), graph, nodes.config(nodes_lib.WORKERS[index]))
+    self._others = [task for task in nodes.workers if task.index != index]
+    self.thread = threading.Thread(target=self._train, daemon=True)
+    self.thread.start()
+
+  def _train(self):
+    try:
+      with peers.watch_peers(self.session, self._others, lost_after=0.5):
+        self.session.run(self._model.check_op)
+        self.session.run(self._initialise)
+        self.session.run(self._model.start_op)
+        while True:
+          self.session.run(self._model.train_op)
+          self.trains.set()
+    except Exception as error:
+      self.error = error
+    finally:
+      self.session.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_others_are_told_who_is_gone(own_nodes, number):
-  nodes = own_nodes
-  ends, trains = {}, [threading.Event() for _ in range(3)]
-  threads = [threading.Thread(target=train, args=(nodes, i, ends, trains), daemon=True)
-             for i in range(3)]
-  for thread in threads:
-    thread.start()
-  harness.wait_until(lambda: all(event.is_set() for event in trains) or ends)
-  assert not ends
-  nodes.servers[2].signal(number)
-  harness.wait_until(lambda: 0 in ends and 1 in ends)
-  for index in (0, 1):
-    # On TensorFlow 2 who was just talking to a killed task hears of it at once.
-    assert isinstance(ends[index], (peers.PeerLostError, tf.errors.UnavailableError))
-    assert "/task:2" in str(ends[index])
-    threads[index].join(harness.LIMIT)
-    assert not threads[index].is_alive()
-  if number == signal.SIGSTOP:
-    assert [type(ends[index]) for index in (0, 1)] == [peers.PeerLostError] * 2
-    assert "lost /job:worker/task:2 at" in str(ends[0])
+  trainers = [Trainer(own_nodes, i) for i in range(3)]
+  try:
+    harness.wait_until(lambda: all(one.trains.is_set() for one in trainers)
+                       or any(one.error for one in trainers))
+    assert [one.error for one in trainers] == [None] * 3
+    own_nodes.servers[2].signal(number)
+    for one in trainers[:2]:
+      one.thread.join(harness.LIMIT)
+      assert isinstance(one.error, peers.PeerLostError)
+      assert "lost /job:worker/task:2 at" in str(one.error)
+  finally:
+    for one in trainers:
+      one.session.abort(lambda: KeyError("the test is over"))
+      one.thread.join(harness.LIMIT)
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["there", "gone"])
+def test_a_run_that_ended_before_the_watch_noticed(start, is_gone):
+  address, = harness.addresses(1)
+  server = start("local", cluster_tasks.serve, {"local": [address]}, "local", 0)
+  server.wait_for("up")
+  end = tf.errors.CancelledError(None, None, "somebody left")
+  with tf.Graph().as_default() as graph, session_lib.BoundedSession(graph=graph) as session:
+    with pytest.raises(peers.PeerLostError if is_gone else tf.errors.CancelledError) as raised:
+      with peers.watch_peers(session, [Task("local", 0, address)]):
+        if is_gone:
+          server.kill()
+        raise end
+  assert (raised.value.__cause__ if is_gone else raised.value) is end
 
 
 def test_who_is_not_there_is_named():

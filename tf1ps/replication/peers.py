@@ -2,9 +2,12 @@
 
 A step of an all-reduce waits for every task of its group, and an in-graph step for the workers that
 compute it. TensorFlow does not end such a wait where one of them dies: on 1.15 nobody hears of it,
-on 2.x one or two neighbours do. So, while the context lasts, the tasks are probed once a second,
-and where one is gone or lost the session's runs end, those in progress and all later ones, with an
-error that names it.
+on 2.x one or two neighbours do. So, while the context lasts:
+
+1. The tasks are probed once a second; where one is gone or lost the session's runs end, those in
+   progress and all later ones, with an error that names it.
+2. Where TensorFlow ends a run before that, because a task is gone or because another one that
+   noticed it has left, all are looked at, and whoever is not there any more is named.
 """
 
 from __future__ import annotations
@@ -12,8 +15,14 @@ from __future__ import annotations
 import contextlib
 from typing import Iterator, Sequence
 
+import tensorflow.compat.v1 as tf
+
 from tf1ps.cluster import readiness, view, watch
 from tf1ps.cluster import session as session_lib
+
+# What the steps of those that are left end with.
+_ENDED = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
+          tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
 
 
 class PeerLostError(RuntimeError):
@@ -33,7 +42,7 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
 
   Raises:
     readiness.TaskUnavailableError: one of them did not come up.
-    PeerLostError: is what `session.run` raises once one of them is gone.
+    PeerLostError: one of them is gone; `session.run` raises it, or leaving the context does.
   """
   seen = readiness.wait_for_tasks(list(tasks), timeout)
 
@@ -47,5 +56,21 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
   watcher.start()
   try:
     yield
+  except _ENDED as error:
+    gone = _missing(seen)
+    if not gone:
+      raise
+    raise PeerLostError("lost " + ", ".join(gone)) from error
   finally:
     watcher.stop()
+
+
+def _missing(seen):
+  """Looks at tasks again; returns a sentence for each that is not there, or was started again."""
+  missing = []
+  for before, now in zip(seen, readiness.probe_all([one.task for one in seen])):
+    if not now.is_up:
+      missing.append(str(now))
+    elif now.incarnation != before.incarnation:
+      missing.append(str(now._replace(detail="it was started again")))
+  return missing
