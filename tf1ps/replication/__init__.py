@@ -1,1 +1,1 @@
-"""How several replicas train one model: whose gradients make an update, and when."""
+"""How replicas, or parts, of a model work together: whose gradients make an update, and when."""

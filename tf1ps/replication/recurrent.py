@@ -1,0 +1,163 @@
+"""Recurrent layers, one on each device, which work at the same time.
+
+Layer k at time t needs layer k - 1 at time t and itself at t - 1. So while layer k is at t, layer
+k - 1 can be at t + 1 already, on its own device: with n devices and many time steps, n layers take
+the time of one, and what travels is one output a time step and layer.
+
+  unrolled   a piece of graph for each time step; their number must be known
+  looped     one piece, in a `tf.while_loop`; the number may be another one in each run
+
+TensorFlow runs each operation as soon as it has its inputs, so the graph only has to leave this
+order open. In a loop, its iterations overlap (`parallel_iterations` of them at most), and the
+operations that carry a state from one to the next must be where the state is: left to themselves
+they gather on one device, and each state travels there and back at each time step.
+
+`looped` needs TensorFlow 1's control flow (`tf.disable_v2_behavior()`): under TensorFlow 2's, 2.x
+refuses gradients that are colocated with a loop over several devices.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence
+
+import tensorflow.compat.v1 as tf
+
+_CARRIERS = frozenset(["Enter", "Merge", "Switch", "NextIteration", "Exit", "LoopCond"])
+
+
+class Recurrent(NamedTuple):
+  """Recurrent layers over time."""
+
+  outputs: tf.Tensor  # [time, batch, units of the last layer], on the last device
+  states: List  # of each layer after the last time step
+
+
+def unrolled(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
+             states: Optional[Sequence] = None) -> Recurrent:
+  """Builds recurrent layers with a piece of graph for each time step.
+
+  Args:
+    inputs: `[time, batch, depth]`, of a known time and depth.
+    cells: a cell a layer: `tf1ps.compat.recurrent_cells`, or what has the same three methods.
+    devices: a device for each layer.
+    states: of each layer before the first time step; None: zeros.
+
+  Returns:
+    A `Recurrent`.
+
+  Raises:
+    ValueError: another number of devices than of cells, or an unknown time or depth.
+  """
+  times = _static(inputs, 0, "time (or use looped)")
+  states = _begin(inputs, cells, devices, states)
+  with tf.device(devices[0]):
+    steps = tf.unstack(inputs, times)
+  outputs = []
+  for step in steps:
+    step, states = _layers(step, cells, devices, states)
+    outputs.append(step)
+  with tf.device(devices[-1]):
+    return Recurrent(tf.stack(outputs), states)
+
+
+def looped(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
+           states: Optional[Sequence] = None, parallel_iterations: int = 10) -> Recurrent:
+  """Builds recurrent layers in a while loop over time.
+
+  Args:
+    inputs: `[time, batch, depth]`, of a known depth.
+    cells: as for `unrolled`.
+    devices: as for `unrolled`.
+    states: as for `unrolled`.
+    parallel_iterations: how many time steps may be under way; at least the number of layers.
+
+  Returns:
+    A `Recurrent`.
+
+  Raises:
+    ValueError: as for `unrolled`, but the time may be unknown; too few parallel iterations;
+      TensorFlow 2's control flow.
+  """
+  if tf.control_flow_v2_enabled():
+    raise ValueError("looped needs TensorFlow 1's control flow: call tf.disable_v2_behavior() or "
+                     "tf.disable_control_flow_v2() first")
+  if parallel_iterations < len(cells):
+    raise ValueError("parallel_iterations is %d: below the number of layers, %d, they would wait "
+                     "for each other" % (parallel_iterations, len(cells)))
+  states = _begin(inputs, cells, devices, states)
+  with tf.device(devices[0]):
+    times = tf.shape(inputs)[0]
+    read = tf.TensorArray(inputs.dtype, times).unstack(inputs)
+    first = tf.constant(0)
+  with tf.device(devices[-1]):
+    written = tf.TensorArray(inputs.dtype, times)
+
+  def goes_on(time, *unused):
+    with tf.device(devices[0]):
+      return time < times
+
+  def body(time, states, written):
+    with tf.device(devices[0]):
+      step = read.read(time)
+      following = time + 1
+    step.set_shape(inputs.shape[1:])
+    step, states = _layers(step, cells, devices, states)
+    with tf.device(devices[-1]):
+      return following, states, written.write(time, step)
+
+  with tf.device(_with_input):
+    _, states, written = tf.while_loop(
+      goes_on, body, (first, states, written), parallel_iterations=parallel_iterations)
+  with tf.device(devices[-1]):
+    return Recurrent(written.stack(), list(states))
+
+
+def _layers(step, cells, devices, states):
+  """All layers at one time step; returns the last one's output, and their states."""
+  following = []
+  for cell, device, state in zip(cells, devices, states):
+    with tf.device(device):
+      step, state = cell(step, state)
+    following.append(state)
+  return step, following
+
+
+def _begin(inputs, cells, devices, states):
+  """Checks the arguments, has the cells make their variables, and returns the first states."""
+  if not cells or len(cells) != len(devices):
+    raise ValueError("each layer needs a device: got %d cells and %d devices" % (
+      len(cells), len(devices)))
+  if states is not None and len(states) != len(cells):
+    raise ValueError("each layer needs a state: got %d cells and %d states" % (
+      len(cells), len(states)))
+  depth, zeros = _static(inputs, 2, "depth"), []
+  for cell, device in zip(cells, devices):
+    with tf.device(device):
+      cell.build(depth)
+      if states is None:
+        batch = _known(inputs, 1)
+        zeros.append(cell.zero_state(tf.shape(inputs)[1] if batch is None else batch))
+    depth = cell.units
+  return zeros if states is None else list(states)
+
+
+def _known(inputs, axis):
+  size = inputs.shape.with_rank(3)[axis]
+  return getattr(size, "value", size)  # TensorFlow 1 wraps it
+
+
+def _static(inputs, axis, what):
+  size = _known(inputs, axis)
+  if size is None:
+    raise ValueError("the inputs must be [time, batch, depth] of a known %s, got the shape %s" % (
+      what, inputs.shape))
+  return size
+
+
+def _with_input(op):
+  """A device function: what carries a state from one iteration to the next is where that is.
+
+  The counter of the loop, a scalar, is left alone: gradients remember it beside whoever uses it.
+  """
+  is_state = op.type == "Identity" and not op.device and op.inputs[0].shape.ndims != 0
+  return op.inputs[0].device if is_state or op.type in _CARRIERS else op.device
