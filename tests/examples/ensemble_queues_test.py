@@ -20,7 +20,7 @@ def test_a_network_that_is_dead_and_comes_back(start):
 
   begin("ps")
   networks = [begin("net", "--index=%d" % index) for index in range(2)]
-  last = begin("aggregator", "--timeout=3")
+  last = begin("aggregator", "--timeout=4")
   for index, network in enumerate(networks):
     network.wait_for("net %d serves" % index)
   last.wait_for("waits for requests")
@@ -30,8 +30,6 @@ def test_a_network_that_is_dead_and_comes_back(start):
 
   networks.append(begin("net", "--index=2"))
   networks[2].wait_for("net 2 serves")
-  feed("--inputs=1")
-  last.wait_for("6.0] mean 4.0")
   harness.wait_until(lambda: feed("--inputs=1") or "net 2 is back" in last.output)
   feed("--inputs=3", "--last")
   for task in networks + [last]:

@@ -101,12 +101,14 @@ def test_one_that_is_dead_delays_one_answer_and_is_left_out_until_it_is_back(thr
   three.aggregate(timeout)
   number, _ = three.feed(2.0, 2.0)
   three.predict(0, 1)
-  first, second = three.answer(), three.answer()
+  first = three.answer()
+  three.aggregator._timeout = LONG  # so that a wait of the next answer could not be overlooked
+  second = three.answer()
+  three.aggregator._timeout = timeout
   assert (first.predictions.tolist(), first.combined) == ([2.0, 6.0], 4.0)
   assert first.timed_out == ["net 2"] and first.seconds >= timeout
   assert (second.predictions.tolist(), second.combined) == ([2.0, 6.0], 4.0)
-  # Both predictions were there before it looked: it has not waited.
-  assert second.timed_out == [] and second.seconds < first.seconds
+  assert second.timed_out == [] and second.seconds < LONG / 2
   assert three.aggregator.left_out == ["net 2"]
   assert "net 2 timed out: no prediction for request %d within 0.5 s" % number in caplog.text
 
@@ -247,10 +249,10 @@ def test_queues_that_are_full_and_the_end(make):
 
 
 def test_vectors_and_a_vote(make):
-  parts = make(networks=3, input_shape=[2], prediction_shape=[3], prediction_dtype=tf.int32)
+  parts = make(networks=2, input_shape=[2], prediction_shape=[3], prediction_dtype=tf.int32)
   parts.aggregate(combine=aggregator.vote)
   parts.feed([0.5, 1.5])
-  for network, classes in zip(parts.networks, ([1, 5, 9], [2, 5, 7], [2, 4, 8])):
+  for network, classes in zip(parts.networks, ([1, 5, 9], [2, 5, 7])):
 
     def predict(inputs, classes=classes):
       assert inputs.tolist() == [[0.5, 1.5]]
@@ -258,8 +260,8 @@ def test_vectors_and_a_vote(make):
 
     network.answer(parts.session, predict)
   answer = parts.answer()
-  assert answer.predictions.tolist() == [[1, 5, 9], [2, 5, 7], [2, 4, 8]]
-  assert answer.combined.tolist() == [2, 5, 7] and answer.combined.dtype == np.int32
+  assert answer.predictions.tolist() == [[1, 5, 9], [2, 5, 7]]
+  assert answer.combined.tolist() == [1, 5, 7] and answer.combined.dtype == np.int32
 
 
 def describe(**options):
@@ -318,7 +320,7 @@ def test_processes_of_which_one_stands_still_and_one_dies_and_comes_back(make, s
                  factors[index])
 
   def is_whole(answer):
-    return answer.networks == [0, 1, 2]
+    return answer.networks == [0, 1, 2] and parts.aggregator.left_out == []
 
   networks = [start_network(index) for index in range(3)]
   asking = Asking(parts, factors)
@@ -342,9 +344,9 @@ def test_processes_of_which_one_stands_still_and_one_dies_and_comes_back(make, s
     assert network.wait() == 0, network.output
 
 
-def test_every_part_is_a_process_of_its_own(make, start):
-  parts = make(networks=2).aggregate(quorum=2)
-  where = parts.target, parts.options
+def test_every_part_is_a_process_of_its_own(ps, start):
+  where = "grpc://" + ps.address, dict(
+    name="ensemble", networks=2, device=ps.name, container="ensemble.%d" % next(_numbers))
   networks = [start("net %d" % i, ensemble_tasks.serve, *(where + (i, 2.0 + 4.0 * i)))
               for i in range(2)]
   last = start("aggregator", ensemble_tasks.aggregate, *(where + (LONG,)))
