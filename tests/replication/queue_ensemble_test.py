@@ -117,7 +117,8 @@ def test_one_that_is_dead_delays_one_answer_and_is_left_out_until_it_is_back(thr
   three.feed(3.0)
   three.predict(0, 1)
   old = three.answer()
-  assert old.networks == [0, 1] and old.back == [] and three.aggregator.left_out == ["net 2"]
+  assert old.networks == [0, 1] and old.timed_out == old.back == []
+  assert three.aggregator.left_out == ["net 2"]
   answers = []
   # On a machine that stands still for half a second even a living one is late.
   while not answers or not answers[-1].back:
@@ -157,17 +158,22 @@ def test_predictions_that_come_before_their_turn_are_kept(three):
 
 
 def test_two_feeders_with_the_same_numbers(three):
-  three.aggregate()
+  three.aggregate(timeout=0.1)
   other = three.add_feeder()
   other._next = three.feeder._next
   for value in (1.0, 2.0):
     three.feed(value)
     other.feed(three.session, 10 * value)
-  three.predict(0, 1, 2)
+  three.predict(0, 1)
   answers = [three.answer() for _ in range(4)]
-  assert [answer.combined for answer in answers] == [3.0, 30.0, 6.0, 60.0]
+  assert [answer.combined for answer in answers] == [2.0, 20.0, 4.0, 40.0]
   assert answers[0].number == answers[1].number == answers[2].number - 1 == answers[3].number - 1
   assert answers[0].feeder == answers[2].feeder != answers[1].feeder == answers[3].feeder
+  three.predict(2)  # too late for both
+  three.feed(3.0)
+  three.predict(0, 1)
+  assert three.answer().predictions.tolist() == [3.0, 9.0]
+  assert three.aggregator._got == {}
 
 
 def test_an_aggregator_that_takes_the_place_of_another(three):
