@@ -53,6 +53,8 @@ class QueueEnsemble:
 
   Attributes:
     networks: how many networks there are.
+    input: the `tf.TensorSpec` of one request.
+    prediction: the `tf.TensorSpec` of one prediction.
   """
 
   def __init__(self, name: str, networks: int, input_shape: Sequence[int] = (),
