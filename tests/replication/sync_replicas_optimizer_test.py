@@ -27,8 +27,9 @@ def reference(name):
     optimizer = sync_tasks.INNER[name]()
     grads_and_vars = optimizer.compute_gradients(loss)
     if name == "adagrad":
-      gradients, _ = tf.clip_by_global_norm([g for g, _ in grads_and_vars], 0.5)
-      grads_and_vars = list(zip(gradients, variables))
+      # The norm of what is applied: rows that the batch has twice are one row.
+      dense = [tf.convert_to_tensor(gradient) for gradient, _ in grads_and_vars]
+      grads_and_vars = list(zip(tf.clip_by_global_norm(dense, 0.5)[0], variables))
     train = optimizer.apply_gradients(grads_and_vars, step)
     if name == "momentum":
       averages = tf.train.ExponentialMovingAverage(0.9)

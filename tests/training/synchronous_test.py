@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import pathlib
+import re
+import time
 
 import pytest
 
@@ -104,3 +106,27 @@ def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
   assert find(workers[0], r"global step (\d+) in ") == [30]
   # Each update is in both variables, or in neither.
   assert find(workers[0], r"test first (\d+)") == find(workers[0], r"test .*second (\d+)") == [30]
+
+
+def test_a_worker_that_never_comes_is_named(start):
+  job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=3"])
+  ps, chief = job.ps(), job.worker(0)
+  assert codes(chief, ps) == [1, 1]
+  assert re.search(r"/job:worker/task:1 has not come within \d+ s: 1 replicas are left, and every "
+                   r"update needs 2", chief.lines[-1])
+
+
+def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):
+  job = Job(start, flags=["--update=sync", "--steps=10"])
+  ps = job.ps(0, "--standing")
+  workers = [job.worker(i) for i in range(2)]
+  assert codes(*workers) == [0, 0]
+  chief = job.worker(0)
+  chief.wait_for("saved")
+  began = time.monotonic()
+  # Its watch sees that the first job's worker has ended, and that this one's has not come yet.
+  harness.wait_until(lambda: time.monotonic() - began > 4.0)
+  assert codes(chief, job.worker(1)) == [0, 0]
+  assert find(chief, r"global step (\d+) in ") == [10]
+  ps.signal()
+  assert ps.wait() == 0

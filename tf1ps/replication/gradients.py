@@ -108,6 +108,7 @@ def _without_repeats(gradient):
   """Returns the gradient; one row an index where it is sparse."""
   if not isinstance(gradient, tf.IndexedSlices):
     return gradient
-  indices, positions = tf.unique(gradient.indices)
-  rows = tf.unsorted_segment_sum(gradient.values, positions, tf.shape(indices)[0])
+  with tf.get_default_graph().colocate_with(gradient.values.op):
+    indices, positions = tf.unique(gradient.indices)
+    rows = tf.unsorted_segment_sum(gradient.values, positions, tf.shape(indices)[0])
   return tf.IndexedSlices(rows, indices, gradient.dense_shape)

@@ -2,9 +2,10 @@
 
 In each session it joins before the first step. Beside the loop, once a second, a thread
 
-1. looks whether the present turn waits for replicas that the heartbeats say are lost or have ended:
-   with on_uneven "shrink" they are dropped, so that the others go on; with enough spare replicas
-   nothing is lost; else the session ends with `ReplicaLostError`, which names them;
+1. looks whether the present turn waits for replicas that the heartbeats say are lost or have ended,
+   or that have not come within `start_timeout`. With on_uneven "shrink" they are dropped, so that
+   the others go on; with enough spare replicas nothing is lost; else the session ends with
+   `ReplicaLostError`, which names them;
 2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
    have taken the first.
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
@@ -42,13 +44,18 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     was_ended: whether another replica's end has ended training before this one left.
   """
 
-  def __init__(self, optimizer, is_chief: bool):
+  def __init__(self, optimizer, is_chief: bool, start_timeout: float = 60.0):
     """Creates the hook; use `SyncReplicasOptimizer.make_session_run_hook`.
 
     Args:
       optimizer: the `SyncReplicasOptimizer`.
       is_chief: whether this replica is the chief.
+      start_timeout: seconds that the others may take to come.
     """
+    if not start_timeout > 0:
+      raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
+        start_timeout,))
+    self._start_timeout = start_timeout
     self._optimizer = optimizer
     self._is_chief = is_chief
     self._watch: Optional[_Watch] = None
@@ -68,7 +75,7 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     if self._has_left:  # this session only waits for the others
       session.run(optimizer.leave_op)
       return
-    self._watch = _Watch(optimizer, session, coord)
+    self._watch = _Watch(optimizer, session, coord, self._start_timeout)
 
   def leave(self, session):
     """Leaves; does nothing the second time. A chief that waits for the others does it before."""
@@ -92,7 +99,8 @@ class SyncReplicasHook(tf.train.SessionRunHook):
 class _Watch:
   """Looks, once a second, whether the turn waits for somebody who will not come."""
 
-  def __init__(self, optimizer, session, coord):
+  def __init__(self, optimizer, session, coord, start_timeout):
+    self._start_timeout = start_timeout
     self._optimizer = optimizer
     self._session = session
     self._coord = coord
@@ -109,7 +117,7 @@ class _Watch:
     self._thread.join(5.0)
 
   def _work(self):
-    heartbeats = _Heartbeats(self._record)
+    heartbeats = _Heartbeats(self._record, self._start_timeout)
     try:
       while not self._stopped.wait(_EVERY) and not self._coord.should_stop():
         try:
@@ -163,8 +171,10 @@ class _Watch:
 class _Heartbeats:
   """Who is lost, as the heartbeats of this process's job say."""
 
-  def __init__(self, record):
+  def __init__(self, record, start_timeout):
     self._record = record
+    self._start_timeout = start_timeout
+    self._began = time.monotonic()
     self._table = None
     if record is not None:
       cluster = record.cluster
@@ -174,19 +184,30 @@ class _Heartbeats:
     """Those of some replicas who will not come, and why; raises control.ControlError."""
     if self._table is None or not replicas:
       return {}
-    tasks = self._record.cluster.replicas
+    cluster = self._record.cluster
     members = {member.name: member for member in membership.members_of(
       self._table.read(), self._record.container)}
+    own = members.get(cluster.task.name)
+    if own is None or not own.run:
+      return {}
     found = {}
     for i in replicas:
-      member = members.get(tasks[i].name) if i < len(tasks) else None
-      if member is None:
-        continue
-      if member.has_ended:
-        found[i] = "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
-      elif member.age > self._record.lost_after:
-        found[i] = "is lost: silent for %.0f s" % member.age
+      member = members.get(cluster.replicas[i].name) if i < cluster.num_replicas else None
+      reason = self._reason(member, own.run)
+      if reason:
+        found[i] = reason
     return found
+
+  def _reason(self, member, run) -> str:
+    """Why a replica will not come; "" where it may."""
+    if member is None or member.run not in ("", run):  # what it left in an earlier run says nothing
+      waited = time.monotonic() - self._began
+      return "has not come within %.0f s" % waited if waited > self._start_timeout else ""
+    if member.has_ended:
+      return "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
+    if member.age > self._record.lost_after:
+      return "is lost: silent for %.0f s" % member.age
+    return ""
 
   def close(self):
     if self._table is not None:

@@ -21,7 +21,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
-from tf1ps.replication import gradient_exchange, sync_hook, turns
+from tf1ps.replication import gradient_exchange, gradients, sync_hook, turns
 
 
 class SyncReplicasOptimizer(tf.train.Optimizer):
@@ -153,14 +153,15 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     self._check_built("get_init_tokens_op")
     return tf.no_op(name="no_tokens")
 
-  def make_session_run_hook(self, is_chief, num_tokens=-1):
+  def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=60.0):
     """Returns the hook that joins, watches the other replicas, and leaves at the end.
 
     Args:
       is_chief: whether this replica is the chief.
       num_tokens: ignored: there are no tokens in advance.
+      start_timeout: seconds that the others may take to come.
     """
-    return sync_hook.SyncReplicasHook(self, is_chief)
+    return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
 
   # Parts.
 
@@ -190,8 +191,7 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     grads_and_vars = self._exchange.means(came)
     with tf.device(_task_of(self._global_step)):
       if self._clip_norm is not None:
-        gradients, _ = tf.clip_by_global_norm([g for g, _ in grads_and_vars], self._clip_norm)
-        grads_and_vars = [(g, v) for g, (_, v) in zip(gradients, grads_and_vars)]
+        grads_and_vars = gradients.clip_gradients(grads_and_vars, self._clip_norm)
       done = [self._opt.apply_gradients(grads_and_vars, self._global_step)]
       if self._averages is not None:
         with tf.control_dependencies(done):

@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
-from tf1ps.replication import sync_hook, sync_replicas_optimizer, turns
+from tf1ps.replication import gradients, sync_hook, sync_replicas_optimizer, turns
 from tf1ps.training import model as model_lib
 from tf1ps.training import optimizers, variable_kind
 from tf1ps.training import program as program_lib
@@ -30,6 +30,7 @@ class Synchronous(NamedTuple):
 
   aggregate: Optional[int] = None  # gradients of an update; None: one of each worker
   on_uneven: str = turns.STOP_ALL  # what the end of one worker's data means
+  start_timeout: float = 60.0  # seconds that the other workers may take to come
 
 
 class Replica(NamedTuple):
@@ -95,15 +96,16 @@ def build_replica(
     replica = Replica(train_op, spec.loss, program_lib.batch_size_of(features), shard)
     if synchronous is None:
       return replica
-    return replica._replace(turn=update.turn, hook=update.make_session_run_hook(cluster.is_chief))
+    hook = update.make_session_run_hook(
+      cluster.is_chief, start_timeout=synchronous.start_timeout)
+    return replica._replace(turn=update.turn, hook=hook)
 
 
 def _update_at_once(optimizer, loss, global_step, clip_norm) -> tf.Operation:
   """One asynchronous update."""
   grads_and_vars = [(g, v) for g, v in optimizer.compute_gradients(loss) if g is not None]
   if clip_norm is not None and grads_and_vars:
-    gradients, _ = tf.clip_by_global_norm([g for g, _ in grads_and_vars], clip_norm)
-    grads_and_vars = [(g, v) for g, (_, v) in zip(gradients, grads_and_vars)]
+    grads_and_vars = gradients.clip_gradients(grads_and_vars, clip_norm)
   return optimizer.apply_gradients(grads_and_vars, global_step=global_step)
 
 

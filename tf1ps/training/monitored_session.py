@@ -190,7 +190,7 @@ class MonitoredSession(tf.train.MonitoredSession):
   def _leave_replicas(self):
     """Lets the others go on without this replica before it waits for them."""
     session = self.life.creator.session
-    for hook in self._leaving:
+    for hook in self._leaving if session is not None else ():
       try:
         hook.leave(session)
       except (tf.errors.OpError, RuntimeError) as error:

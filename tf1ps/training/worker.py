@@ -151,7 +151,8 @@ class _Worker:
     options = self._options
     if options.update == "async":
       return None
-    return between_graph.Synchronous(options.replicas_to_aggregate, options.on_uneven)
+    return between_graph.Synchronous(
+      options.replicas_to_aggregate, options.on_uneven, options.start_timeout)
 
   def _learning_rate(self):
     options = self._options
