@@ -10,6 +10,7 @@ from tests.cli import commands
 from tf1ps.cluster import exposure
 
 LINE = commands.LINE
+STALENESS = r", staleness [\d.]+ \(\d+ at most\)"
 
 
 def tf_config(cluster, job, index):
@@ -101,8 +102,9 @@ def test_a_job_whose_chief_is_worker_0(start):
   assert re.match(r"ps 0: the chief released this task: the job has ended, \d+\.\d s, exit code 0$",
                   ps.lines[-1])
   for task, who in zip(workers, ("worker 0 (chief)", "worker 1")):
-    assert re.match(re.escape(who) + r": 10 steps, 160 examples, \d+\.\d s, trained on its part of "
-                    r"--examples=320, exit code 0$", task.lines[-1])
+    assert re.match(re.escape(who) + r": 10 steps, 160 examples" + STALENESS +
+                    r", \d+\.\d s, trained on its part of --examples=320, exit code 0$",
+                    task.lines[-1])
   assert re.match(r"global step 20 in \d+\.\d s; examples by worker: worker 0: 160, worker 1: 160$",
                   workers[0].lines[-3])
   assert re.match(r"test error \d\.\d{4}, test loss \d+\.\d{4} at step 20 \(400 examples, "
@@ -137,8 +139,8 @@ def test_a_job_with_a_chief_and_an_evaluator(start, tmp_path):
   assert evaluator.lines[3] == (
     "this task: /job:evaluator/task:0 (chief is /job:chief/task:0), from TF_CONFIG")
   for task, who in (chief, "chief 0 (chief)"), (worker, "worker 0"):
-    match = re.match(re.escape(who) + r": (\d+) steps, (\d+) examples, \d+\.\d s, reached "
-                     r"--steps=40, exit code 0$", task.lines[-1])
+    match = re.match(re.escape(who) + r": (\d+) steps, (\d+) examples" + STALENESS +
+                     r", \d+\.\d s, reached --steps=40, exit code 0$", task.lines[-1])
     steps, examples = map(int, match.groups())
     assert 0 < steps < 42 and examples == 32 * steps
   step = int(re.match(r"global step (4[01]) in \d+\.\d s; examples by worker: chief 0: \d+, "

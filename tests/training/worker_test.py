@@ -8,7 +8,8 @@ from tests.training.job import Job, codes, find, last_line
 from tf1ps.cluster.view import Task
 from tf1ps.state import control, membership
 
-LAST = r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples, [\d.]+ s, (.*), exit code (\d)"
+LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
+        r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
 
 
 def test_three_workers_stop_together(start):

@@ -75,8 +75,9 @@ def _train(program, launched: bool) -> int:
   if outcome is not None:
     _print_summary(outcome, cluster)
     late = ", %d more came too late" % outcome.late if outcome.late else ""
-    reason = "%d steps, %d examples%s, %.1f s, %s" % (
-      outcome.steps, outcome.examples, late, outcome.seconds, reason)
+    ages = ", %s" % outcome.ages if outcome.ages is not None and outcome.steps else ""
+    reason = "%d steps, %d examples%s%s, %.1f s, %s" % (
+      outcome.steps, outcome.examples, late, ages, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
   return code
 

@@ -19,9 +19,16 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
-from tf1ps.replication import gradients, sync_hook, sync_replicas_optimizer, turns
+from tf1ps.replication import (
+  gradients,
+  staleness,
+  sync_hook,
+  sync_replicas_optimizer,
+  turns,
+)
 from tf1ps.training import model as model_lib
 from tf1ps.training import optimizers, variable_kind
+from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
 
 
@@ -33,6 +40,22 @@ class Synchronous(NamedTuple):
   start_timeout: float = 60.0  # seconds that the other workers may take to come
 
 
+def synchronous_of(options: options_lib.Options) -> Optional[Synchronous]:
+  """How the flags have updates made; None: asynchronously."""
+  if options.update == "async":
+    return None
+  return Synchronous(options.replicas_to_aggregate, options.on_uneven, options.start_timeout)
+
+
+def learning_rate_of(options: options_lib.Options, cluster: spec_lib.Cluster) -> Optional[float]:
+  """The learning rate that the flags say, scaled where they ask for it; None: the default one."""
+  if not options.scale_learning_rate:
+    return options.learning_rate
+  gradients_of_update = options.replicas_to_aggregate or cluster.num_replicas
+  return gradients_of_update * optimizers.learning_rate_of(
+    options.optimizer, options.learning_rate)
+
+
 class Replica(NamedTuple):
   """The parts of a replica's graph that the training loop runs."""
 
@@ -40,6 +63,7 @@ class Replica(NamedTuple):
   loss: tf.Tensor  # [], of the batch
   batch_examples: object  # the size of the batch, an int or a scalar int tensor
   shard: shard_lib.Shard  # this worker's share of the data
+  age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
   turn: Optional[turns.Turn] = None  # of a synchronous update
   hook: Optional[sync_hook.SyncReplicasHook] = None  # of synchronous updates
 
@@ -95,7 +119,8 @@ def build_replica(
       tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=spec.loss))
     replica = Replica(train_op, spec.loss, program_lib.batch_size_of(features), shard)
     if synchronous is None:
-      return replica
+      return replica._replace(
+        age=staleness.age(global_step, staleness.begin(global_step), train_op))
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
     return replica._replace(turn=update.turn, hook=hook)

@@ -20,14 +20,15 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import server as server_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import load_table
+from tf1ps.replication import staleness
 from tf1ps.state import membership
 from tf1ps.training import (
   between_graph,
   checkpoints,
   global_step,
   monitored_session,
-  optimizers,
   saving,
+  staleness_recorder,
   stopping,
 )
 from tf1ps.training import evaluation as evaluation_lib
@@ -48,6 +49,7 @@ class Outcome(NamedTuple):
   seconds: float  # from the first session to the end of the loop
   reason: str  # why it ended
   late: int  # examples of its batches that came too late for a synchronous update
+  ages: Optional[staleness.Ages]  # of its gradients, where several workers update for themselves
   evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
   members: List[membership.Member]  # of the job, as of the end; only the chief looks
 
@@ -126,14 +128,16 @@ class _Worker:
     self._options = options
     self._directory = directory
     self._problems: List[str] = []
+    self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._target = record.target
     cluster = part.cluster
     self._shard = shard_lib.Shard(
       mode="train", index=cluster.replica_index, count=cluster.num_replicas,
       batch_size=options.batch_size, epochs=options.epochs, policy=options.shard)
     self._replica = between_graph.build_replica(
-      program, cluster, self._shard, options.optimizer, self._learning_rate(), record.container,
-      options.variables, options.ps_strategy, options.clip_norm, self._synchronous())
+      program, cluster, self._shard, options.optimizer,
+      between_graph.learning_rate_of(options, cluster), record.container, options.variables,
+      options.ps_strategy, options.clip_norm, between_graph.synchronous_of(options))
     # Saved by the chief onto its own disk: the ps's may be another machine's.
     self._scaffold = tf.train.Scaffold(
       saver=tf.train.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
@@ -146,20 +150,6 @@ class _Worker:
       turn.taken if turn is not None else None)
     if part.is_chief:
       _log.info("%s", load_table.format_table(load_table.load_table()))
-
-  def _synchronous(self):
-    options = self._options
-    if options.update == "async":
-      return None
-    return between_graph.Synchronous(
-      options.replicas_to_aggregate, options.on_uneven, options.start_timeout)
-
-  def _learning_rate(self):
-    options = self._options
-    if not options.scale_learning_rate:
-      return options.learning_rate
-    gradients = options.replicas_to_aggregate or self._part.cluster.num_replicas
-    return gradients * optimizers.learning_rate_of(options.optimizer, options.learning_rate)
 
   def train(self) -> Outcome:
     part, options = self._part, self._options
@@ -193,8 +183,8 @@ class _Worker:
         self._shard.index, self._shard.count))
     return Outcome(
       self._tracker.own_steps, self._tracker.value, self._counter.examples,
-      time.monotonic() - began, self._reason(stops), self._counter.late, None,
-      part.heartbeat.members())
+      time.monotonic() - began, self._reason(stops), self._counter.late,
+      self._recorder.ages if self._recorder is not None else None, None, part.heartbeat.members())
 
   def _hooks(self):
     options, part = self._options, self._part
@@ -212,6 +202,10 @@ class _Worker:
     hooks = [self._counter, *stops.values()]
     if self._replica.hook is not None:
       hooks.append(self._replica.hook)
+    if self._replica.age is not None and count > 1:
+      self._recorder = staleness_recorder.StalenessRecorder(
+        self._replica.age, self._tracker, options.checkpoint_dir if part.is_chief else None)
+      hooks.append(self._recorder)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, self._replica.loss, options.steps))
