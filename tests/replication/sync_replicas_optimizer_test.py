@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -250,3 +251,35 @@ def test_it_is_used_like_tensorflows():
       assert (session.run(w), session.run(step)) == (1.0, 1)
       coordinator.request_stop()
       coordinator.join(runners)
+
+
+def test_a_nudge_never_stands_in_the_way():
+  with tf.Graph().as_default() as graph:
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 1, replica_index=0)
+    w = tf.get_variable("w", [100000], initializer=tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+    train = optimizer.minimize(tf.reduce_sum(w), step)
+    init = tf.global_variables_initializer()
+  with tf.Session(graph=graph) as session:
+    session.run(init)
+    session.run(optimizer.chief_init_op)
+    done = threading.Event()
+
+    def nudge():
+      while not done.is_set():
+        session.run(optimizer.nudge)
+
+    nudging = threading.Thread(target=nudge)
+    nudging.start()
+    try:
+      for _ in range(300):
+        session.run(train, options=tf.RunOptions(timeout_in_ms=60000))
+    finally:
+      done.set()
+      nudging.join(60)
+    assert session.run(step) == 300
+    # One that has come gets none; one that has not gets one at most, and the next step is its own.
+    for _ in range(3):
+      session.run(optimizer.nudge)
+    assert session.run([train, *optimizer.turn])[2:] == [301, True]

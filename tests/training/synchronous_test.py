@@ -10,7 +10,8 @@ import pytest
 from tests import harness
 from tests.training.job import Job, codes, find, last_line
 
-LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(?:, \d+ more came too late)?, "
+LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
+        r"(?:, \d+ more examples came too late)?, "
         r"[\d.]+ s, (.*), exit code (\d)")
 UNEVEN = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "uneven.py")
 SYNC = ["--update=sync", "--batch_size=4"]
@@ -71,7 +72,7 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
   worker.kill()
   assert codes(chief, ps) == [1, 1]
   assert "ReplicaLostError: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
-  assert "1 replicas are left, and every update needs 2" in chief.lines[-1]
+  assert "of 2 replicas 1 are left, and every update needs 2" in chief.lines[-1]
 
 
 def test_a_ps_that_comes_back_is_restored(start, tmp_path):
@@ -112,8 +113,8 @@ def test_a_worker_that_never_comes_is_named(start):
   job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=3"])
   ps, chief = job.ps(), job.worker(0)
   assert codes(chief, ps) == [1, 1]
-  assert re.search(r"/job:worker/task:1 has not come within \d+ s: 1 replicas are left, and every "
-                   r"update needs 2", chief.lines[-1])
+  assert re.search(r"/job:worker/task:1 has not come within \d+ s: of 2 replicas 1 are left, and "
+                   r"every update needs 2", chief.lines[-1])
 
 
 def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):
@@ -130,3 +131,16 @@ def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):
   assert find(chief, r"global step (\d+) in ") == [10]
   ps.signal()
   assert ps.wait() == 0
+
+
+def test_a_worker_that_is_told_to_stop_is_no_end_of_the_data(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, flags=["--update=sync", "--steps=1000000", "--step_seconds=0.02",
+                          "--block_at=10", "--block_until=%s" % gate])
+  ps, chief, worker = job.ps(), job.worker(0), job.worker(1)
+  for task in (chief, worker):
+    task.wait_for("holds step 10")
+  gate.write_text("")
+  worker.signal()
+  assert codes(worker, chief, ps) == [128 + 15, 1, 1]
+  assert "/job:worker/task:1 has ended (failed: ended by signal 15)" in chief.output

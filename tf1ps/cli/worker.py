@@ -74,7 +74,7 @@ def _train(program, launched: bool) -> int:
       reason, code = errors.line(error), exit_codes.EXIT_FAILED
   if outcome is not None:
     _print_summary(outcome, cluster)
-    late = ", %d more came too late" % outcome.late if outcome.late else ""
+    late = ", %d more examples came too late" % outcome.late if outcome.late else ""
     ages = ", %s" % outcome.ages if outcome.ages is not None and outcome.steps else ""
     reason = "%d steps, %d examples%s%s, %.1f s, %s" % (
       outcome.steps, outcome.examples, late, ages, outcome.seconds, reason)

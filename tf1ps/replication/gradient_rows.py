@@ -89,7 +89,7 @@ class SparseRows:
     """Whether the rows are there, a bool scalar."""
     with _beside(self.variable):
       return tf.reduce_all([tf.raw_ops.VarIsInitializedOp(resource=handle)
-                            for handle in self._handles[-1]])
+                            for handles in self._handles for handle in handles])
 
   def make(self) -> List[tf.Operation]:
     """Makes them, empty."""

@@ -10,6 +10,7 @@ job's container:
 
 from __future__ import annotations
 
+import contextlib
 from typing import Callable, List
 
 import tensorflow.compat.v1 as tf
@@ -18,6 +19,7 @@ from tf1ps.replication import turn_book
 from tf1ps.state import guard, placing
 
 TORN = "tf1ps torn: "
+ENDED = "the_replicas_have_ended"  # in the text of the OutOfRangeError that ends training for all
 
 
 class SharedBook(guard.Guarded):
@@ -87,9 +89,13 @@ class SharedBook(guard.Guarded):
     mine = tf.equal(tf.range(self._replicas), self._index)
     return tf.where_v2(mine, tf.cast(value, tf.int64), column)
 
-  def anywhere(self):
-    """A context in which operations are built that belong beside something else."""
-    return self._book.graph.colocate_with(None, True)
+  @contextlib.contextmanager
+  def elsewhere(self):
+    """A context in a step, for operations that do not belong beside the book."""
+    # In a cond of TensorFlow 2 the default graph is the branch, and slots are made outside of it.
+    with self._book.graph.colocate_with(None, True), \
+        tf.get_default_graph().colocate_with(None, True):
+      yield
 
   # Tokens.
 
@@ -100,8 +106,15 @@ class SharedBook(guard.Guarded):
       handle=queue, components=[token[:tf.cast(to[i], tf.int32)]])
       for i, queue in enumerate(self._queues)]
 
+  def tokens(self) -> tf.Tensor:
+    """How many tokens wait in this replica's queue, an int32 scalar."""
+    return tf.raw_ops.QueueSizeV2(handle=self._queues[self._index])
+
   def drain(self) -> tf.Operation:
-    """Takes what is left in this replica's queue; in a step, it does not block."""
+    """Takes what is left in this replica's queue.
+
+    In a step, and while this replica waits for no token, it does not block.
+    """
     handle = self._queues[self._index]
     return tf.raw_ops.QueueDequeueManyV2(
       handle=handle, n=tf.raw_ops.QueueSizeV2(handle=handle), component_types=[tf.int64])[0].op
@@ -116,13 +129,13 @@ def check_whole(book: turn_book.Book) -> tf.Operation:
   """Fails with TORN where a run was cut off in the middle of an update."""
   return tf.raw_ops.Assert(condition=tf.equal(book.updating, 0), data=[tf.constant(
     "%san update was cut off in the middle: some variables have it and others have not, so the "
-    "last checkpoint must be restored" % TORN)])
+    "last checkpoint must be restored, or training started over" % TORN)])
 
 
 def raise_end() -> tf.Tensor:
   """Raises the OutOfRangeError that tells a training loop that the data have ended."""
   handle = tf.raw_ops.FIFOQueueV2(
-    component_types=[tf.int64], shapes=[[3]], name="the_replicas_have_ended")
+    component_types=[tf.int64], shapes=[[3]], name=ENDED)
   with tf.control_dependencies([tf.raw_ops.QueueCloseV2(
       handle=handle, cancel_pending_enqueues=True)]):
     return tf.raw_ops.QueueDequeueV2(handle=handle, component_types=[tf.int64])[0]

@@ -3,8 +3,8 @@
 In each session it joins before the first step. Beside the loop, once a second, a thread
 
 1. looks whether the present turn waits for replicas that the heartbeats say are lost or have ended,
-   or that have not come within `start_timeout`. With on_uneven "shrink" they are dropped, so that
-   the others go on; with enough spare replicas nothing is lost; else the session ends with
+   or that have not been heard of within `start_timeout`. With on_uneven "shrink" they are dropped,
+   so that the others go on; with enough spare replicas nothing is lost; else the session ends with
    `ReplicaLostError`, which names them;
 2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
    have taken the first.
@@ -24,12 +24,13 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.compat import error_text
-from tf1ps.replication import turn_book
+from tf1ps.replication import turn_book, turns
 from tf1ps.state import control, membership
 
 _log = logging.getLogger("tf1ps")
 _EVERY = 1.0  # seconds between two looks
-_LEAVE_LIMIT = 10000  # milliseconds
+_STEADY = 4.0  # seconds between two answers, at most, for silence to count
+_LIMIT = 10000  # milliseconds for a run that waits for the lock
 
 
 class ReplicaLostError(RuntimeError):
@@ -71,20 +72,31 @@ class SyncReplicasHook(tf.train.SessionRunHook):
   def after_create_session(self, session, coord):
     self._stop()
     optimizer = self._optimizer
-    session.run(optimizer.chief_init_op if self._is_chief else optimizer.local_step_init_op)
+    # A session of ours on a server of ours is of a run, whose chief wipes the book.
+    is_of_run = hasattr(session, "abort") and server.latest_record() is not None
+    session.run(optimizer.chief_init_op if self._is_chief else optimizer.local_step_init_op,
+                {optimizer.may_begin: int(not is_of_run)})
     if self._has_left:  # this session only waits for the others
-      session.run(optimizer.leave_op)
+      session.run(optimizer.leave_op, options=_limit())
       return
     self._watch = _Watch(optimizer, session, coord, self._start_timeout)
 
-  def leave(self, session):
-    """Leaves; does nothing the second time. A chief that waits for the others does it before."""
+  def leave(self, session, has_done_its_part: bool = True):
+    """Leaves; does nothing the second time. A chief that waits for the others does it before.
+
+    Args:
+      session: the session.
+      has_done_its_part: if not (after a signal), it is no end of training for the others: with
+        on_uneven "stop_all" they learn from the heartbeats that this replica has failed.
+    """
     if self._has_left:
       return
     self._stop()
+    self._has_left = True  # the next session leaves at once, should this one fail
+    if not has_done_its_part and self._optimizer.rules.on_uneven == turns.STOP_ALL:
+      return
     self.was_ended = turn_book.view(session.run(self._optimizer.look)).ended
-    session.run(self._optimizer.leave_op, options=tf.RunOptions(timeout_in_ms=_LEAVE_LIMIT))
-    self._has_left = True
+    session.run(self._optimizer.leave_op, options=_limit())
     self.book = turn_book.view(session.run(self._optimizer.look))
 
   def end(self, session):
@@ -108,6 +120,7 @@ class _Watch:
     self._names = _names(optimizer.rules.replicas, self._record)
     self._has_said: List[int] = []
     self._seen_turn = -1
+    self._seen_own = None
     self._stopped = threading.Event()
     self._thread = threading.Thread(target=self._work, daemon=True, name="tf1ps: turns")
     self._thread.start()
@@ -133,15 +146,16 @@ class _Watch:
   def _look(self, heartbeats):
     optimizer = self._optimizer
     book = turn_book.view(self._session.run(optimizer.look))
-    if book.updating:
-      self._session.run(optimizer.nudge)  # under the lock, it fails if the update was cut off
-      return
-    stands = book.turn == self._seen_turn and not book.ended
+    index = optimizer.turns.index
+    own = (book.known[index], book.taken[index], book.stale[index], book.joins)
+    stays, self._seen_own = own == self._seen_own and not book.came[index], own
+    if book.updating or stays and getattr(self._session, "is_running", False):
+      # Under the lock; it fails if an update was cut off.
+      self._session.run(optimizer.nudge, options=_limit())
+    stands = book.turn == self._seen_turn and not book.ended and not book.updating
     self._seen_turn = book.turn
     if not stands:
       return
-    if not book.came[optimizer.turns.index] and getattr(self._session, "is_running", False):
-      self._session.run(optimizer.nudge)
     awaited = [i for i in range(optimizer.rules.replicas)
                if not (book.came[i] or book.padding[i] or book.gone[i])]
     reasons = heartbeats.lost(awaited)
@@ -156,16 +170,21 @@ class _Watch:
     left = rules.replicas - len(away.union(reasons))
     if optimizer.leaver is not None and left > 0:
       for i in sorted(reasons):
-        self._session.run(optimizer.leave_op, {optimizer.leaver: i})
+        self._session.run(optimizer.leave_op, {optimizer.leaver: i}, options=_limit())
       _log.warning("%s: the other %d go on without it", said, left)
     elif left >= rules.aggregate:
       if sorted(reasons) != self._has_said:
         _log.warning("%s: %d are left, and %d make an update", said, left, rules.aggregate)
       self._has_said = sorted(reasons)
     elif hasattr(self._session, "abort"):
-      text = ("%s: %d replicas are left, and every update needs %d: have it started again, or use "
-              "on_uneven=\"shrink\", or spare replicas" % (said, left, rules.aggregate))
+      text = ("%s: of %d replicas %d are left, and every update needs %d: have it started again, "
+              "or use --on_uneven=shrink, or spare replicas (--replicas_to_aggregate)" % (
+                said, rules.replicas, left, rules.aggregate))
       self._session.abort(lambda: ReplicaLostError(text))
+
+
+def _limit():
+  return tf.RunOptions(timeout_in_ms=_LIMIT)
 
 
 class _Heartbeats:
@@ -174,7 +193,7 @@ class _Heartbeats:
   def __init__(self, record, start_timeout):
     self._record = record
     self._start_timeout = start_timeout
-    self._began = time.monotonic()
+    self._began = self._read_at = time.monotonic()
     self._table = None
     if record is not None:
       cluster = record.cluster
@@ -188,7 +207,9 @@ class _Heartbeats:
     members = {member.name: member for member in membership.members_of(
       self._table.read(), self._record.container)}
     own = members.get(cluster.task.name)
-    if own is None or not own.run:
+    # Where the keeper was held up, everybody's last beat is older than it should be.
+    steady, self._read_at = time.monotonic() - self._read_at < _STEADY, time.monotonic()
+    if own is None or not own.run or not steady:
       return {}
     found = {}
     for i in replicas:

@@ -32,6 +32,8 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     turn: the `turns.Turn` of the training step.
     local_step_init_op: joins, for a loop without the hook; run it once in each session.
     chief_init_op: the same, for the chief.
+    may_begin: to feed with 0 when one of these is run on servers where a new job finds no old book.
+    look, nudge, leaver: for the hook.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
     rules: the `turns.Rules`.
   """
@@ -172,9 +174,10 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
   def _build_life(self):
     """What a replica runs beside its training steps; none of it needs the model's gradients."""
     with tf.control_dependencies(None), tf.name_scope("replica"):
-      with tf.control_dependencies(self._exchange.make_where_absent()):
-        self.local_step_init_op = self.turns.join()
-        self.chief_init_op = self.turns.join(is_chief=True)
+      self.may_begin = tf.placeholder_with_default(tf.constant(1, tf.int64), [], "may_begin")
+      make_rows = self._exchange.make_where_absent
+      self.local_step_init_op = self.turns.join(make_rows, self.may_begin)
+      self.chief_init_op = self.turns.join(make_rows, self.may_begin, is_chief=True)
       self.look = self.turns.look()
       self.nudge = self.turns.nudge()
       if self.rules.on_uneven == turns.SHRINK:

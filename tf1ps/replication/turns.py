@@ -23,30 +23,24 @@ from typing import Callable, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import shared_book, turn_book
+from tf1ps.replication import page, shared_book, turn_book
+from tf1ps.replication.page import ON_UNEVEN, PAD, SHRINK, STOP_ALL, Rules
 
-STOP_ALL, PAD, SHRINK = "stop_all", "pad", "shrink"
-ON_UNEVEN = (STOP_ALL, PAD, SHRINK)
-TORN = shared_book.TORN
+__all__ = ["ENDED", "NOT_JOINED", "ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL", "TEARS", "TORN",
+           "WIPES", "Rules", "Turn", "Turns"]
+TORN, ENDED = shared_book.TORN, shared_book.ENDED
 NOT_JOINED = "tf1ps not joined: "
 # Collections of a graph, for the chief's session: what it runs when the variables got new values,
 # and bool scalars that say whether the values that it finds are torn.
 WIPES, TEARS = "tf1ps_wipes", "tf1ps_tears"
 _WAITS, _STALE, _ENDED = 0, 1, 2  # what became of a gradient
-
-
-class Rules(NamedTuple):
-  """What all replicas of a job must agree on."""
-
-  replicas: int  # how many there are
-  aggregate: int  # how many gradients make an update
-  on_uneven: str  # what the end of one replica's data means
+_NO_UPDATE = -1  # in the place of a token's turn: nobody knows of an update with this gradient
 
 
 class Turn(NamedTuple):
   """What a replica knows after a step."""
 
-  turn: tf.Tensor  # int64 scalar: the next turn
+  turn: tf.Tensor  # int64 scalar: the next turn; -1 where nobody knows
   global_step: tf.Tensor  # int64 scalar: after the last update
   taken: tf.Tensor  # bool scalar: whether its gradient is in that update
 
@@ -74,18 +68,24 @@ class Turns:
 
   # What replicas run. Each is an indivisible step.
 
-  def join(self, is_chief: bool = False) -> tf.Operation:
+  def join(self, make_rows: Callable[[], List[tf.Operation]], may_begin: tf.Tensor,
+           is_chief: bool = False) -> tf.Operation:
     """This replica takes part from the present turn on; what it pushed before is forgotten.
 
-    Where all have left, the first to join begins another job. A chief that joins takes back an end
-    in any case: not all of an earlier job's replicas may have lived to leave.
+    Args:
+      make_rows: builds the operations that make the gradients' rows where they are not there.
+      may_begin: an int64 scalar, 1 where nobody wipes the book for a new job. Then, where all have
+        left, the first to join begins another job; and a chief takes back an end in any case, as
+        not all of an earlier job's replicas may have lived to leave.
+      is_chief: whether this replica is the chief.
     """
     def function(book):
-      others = self._book.mark(book.gone, 1)
-      is_new = tf.reduce_min(others)
-      ends = tf.ones_like(is_new) if is_chief else is_new
+      is_new = tf.reduce_min(book.gone) * may_begin
+      ends = may_begin if is_chief else is_new
       gone = book.gone * (1 - is_new)
-      with tf.control_dependencies([self._book.drain()] + self._book.announced):
+      with self._book.elsewhere():
+        made = make_rows()
+      with tf.control_dependencies(made + [self._book.drain()] + self._book.announced):
         return book._replace(
           active=self._book.mark(book.active, 1), gone=self._book.mark(gone, 0),
           padding=self._book.mark(book.padding * (1 - is_new), 0),
@@ -95,7 +95,10 @@ class Turns:
     return self._book.change(function)
 
   def wipe(self) -> tf.Operation:
-    """Begins a new book; for the chief, whenever the variables got new values."""
+    """Begins a new book; for the chief, whenever the variables got new values.
+
+    All replicas have to join again.
+    """
     def function(book):
       none = tf.zeros_like(book.active)
       zero = tf.zeros([], tf.int64)
@@ -139,7 +142,7 @@ class Turns:
         stale=self._book.mark(book.stale, book.stale[self.index] + late),
         known=self._book.mark(book.known, tf.where_v2(
           is_late, book.turn, book.known[self.index])))
-      after_it = self._turn_the_page(book, update)
+      after_it = page.turn(self._book, self.rules, book, update)
       with tf.control_dependencies([self._book.write(after_it)]):
         return [tf.identity(outcome), tf.stack(
           [book.turn, book.update_step, tf.zeros([], tf.int64)])]
@@ -152,7 +155,8 @@ class Turns:
       ended = tf.equal(token[2], 1)
     token = tf.cond(ended, shared_book.raise_end, lambda: tf.identity(token))
     token.set_shape([3])
-    return Turn(token[0], token[1], tf.equal(outcome, _WAITS))
+    taken = tf.logical_and(tf.equal(outcome, _WAITS), tf.not_equal(token[0], _NO_UPDATE))
+    return Turn(token[0], token[1], taken)
 
   def check_joined(self, condition: tf.Tensor) -> tf.Operation:
     """Fails with NOT_JOINED where a condition does not hold."""
@@ -174,7 +178,7 @@ class Turns:
     if self.rules.on_uneven == STOP_ALL:
       return self.end()
     if self.rules.on_uneven == PAD:  # it stays among those who are waited for
-      return self._book.change(lambda book: self._turn_the_page(book._replace(
+      return self._book.change(lambda book: page.turn(self._book, self.rules, book._replace(
         active=self._book.mark(book.active, 0), gone=self._book.mark(book.gone, 1),
         came=self._book.mark(book.came, 0), padding=self._book.mark(book.padding, 1)), update))
     return self.drop(tf.constant(self.index, tf.int64), update)
@@ -185,9 +189,12 @@ class Turns:
     Args:
       replica: its index, an int64 scalar.
       update: as for `come`.
+
+    Raises:
+      tf.errors.InvalidArgumentError: when run, TORN.
     """
     keeps = tf.cast(tf.not_equal(tf.range(self.rules.replicas, dtype=tf.int64), replica), tf.int64)
-    return self._book.change(lambda book: self._turn_the_page(book._replace(
+    return self._book.change(lambda book: page.turn(self._book, self.rules, book._replace(
       active=book.active * keeps, gone=tf.maximum(book.gone, 1 - keeps),
       came=book.came * keeps, padding=book.padding * keeps), update))
 
@@ -198,48 +205,26 @@ class Turns:
       tokens = self._book.put_tokens(book.came, [book.turn, book.update_step, one])
       with tf.control_dependencies(tokens):
         return book._replace(
-          ended=one, came=tf.zeros_like(book.came),
+          ended=one, came=tf.zeros_like(book.came), stale=book.stale + book.came,
           active=self._book.mark(book.active, 0), gone=self._book.mark(book.gone, 1))
     return self._book.change(function)
 
   def nudge(self) -> tf.Operation:
-    """Puts a token for this replica where it waits and its own was lost; never does harm."""
+    """Puts a token for this replica where it has not come, and has none.
+
+    It frees one that waits though its own token was lost, or its gradient forgotten; otherwise the
+    token is found and taken away when the replica comes. It takes nothing itself: the replica may
+    be about to do so.
+    """
     def function(book):
-      with tf.control_dependencies([self._book.drain()]):
-        waits = self._book.mark(tf.zeros_like(book.came), 1 - book.came[self.index])
+      lacks = tf.cast(tf.equal(self._book.tokens(), 0), tf.int64)
+      waits = self._book.mark(tf.zeros_like(book.came), (1 - book.came[self.index]) * lacks)
+      nothing = tf.constant(_NO_UPDATE, tf.int64)
       with tf.control_dependencies(
-          self._book.put_tokens(waits, [book.turn, book.update_step, book.ended])):
+          self._book.put_tokens(waits, [nothing, book.update_step, book.ended])):
         return turn_book.Book(*[tf.identity(part) for part in book])
     return self._book.change(function)
 
   def look(self) -> tf.Tensor:
     """The book's table, for `turn_book.view`; takes no lock."""
     return turn_book.pack(self._book.read())
-
-  def _turn_the_page(self, book, update) -> turn_book.Book:
-    """Makes the update if all are there whom this turn waits for."""
-    wanted = tf.constant(self.rules.aggregate, tf.int64)
-    if self.rules.on_uneven == SHRINK:
-      wanted = tf.minimum(wanted, self.rules.replicas - tf.reduce_sum(book.gone))
-    there = tf.reduce_sum(tf.maximum(book.came, book.padding))
-    is_complete = tf.logical_and(there >= wanted, tf.reduce_sum(book.came) > 0)
-    is_complete = tf.logical_and(is_complete, tf.equal(book.ended, 0))
-
-    def turn():
-      begun = book._replace(updating=tf.ones([], tf.int64))
-      with tf.control_dependencies([self._book.write(begun)]):
-        came = tf.identity(book.came)
-      # In a cond of TensorFlow 2 the default graph is the branch, and slots are made outside of it.
-      with tf.control_dependencies([came]), self._book.anywhere(), \
-          tf.get_default_graph().colocate_with(None, True):
-        step = tf.cast(update(came), tf.int64)
-      later = book.turn + 1
-      tokens = self._book.put_tokens(came, [later, step, tf.zeros([], tf.int64)])
-      with tf.control_dependencies(tokens):
-        return list(book._replace(
-          turn=later, known=tf.where_v2(tf.equal(came, 1), later, book.known),
-          taken=book.taken + came, came=tf.zeros_like(came),
-          updating=tf.zeros([], tf.int64), update_step=tf.identity(step)))
-
-    return turn_book.Book(*tf.cond(
-      is_complete, turn, lambda: [tf.identity(part) for part in book]))

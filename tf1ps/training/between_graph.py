@@ -38,13 +38,15 @@ class Synchronous(NamedTuple):
   aggregate: Optional[int] = None  # gradients of an update; None: one of each worker
   on_uneven: str = turns.STOP_ALL  # what the end of one worker's data means
   start_timeout: float = 60.0  # seconds that the other workers may take to come
+  scales: bool = False  # whether the learning rate was scaled by the gradients of an update
 
 
 def synchronous_of(options: options_lib.Options) -> Optional[Synchronous]:
   """How the flags have updates made; None: asynchronously."""
   if options.update == "async":
     return None
-  return Synchronous(options.replicas_to_aggregate, options.on_uneven, options.start_timeout)
+  return Synchronous(options.replicas_to_aggregate, options.on_uneven, options.start_timeout,
+                     options.scale_learning_rate)
 
 
 def learning_rate_of(options: options_lib.Options, cluster: spec_lib.Cluster) -> Optional[float]:
@@ -92,7 +94,8 @@ def build_replica(
     The replica.
 
   Raises:
-    ValueError: more gradients for an update than there are workers.
+    ValueError: more gradients for an update than there are workers, or a learning rate that was
+      scaled for a program with an optimizer of its own.
     shard.ShardError: the program trains on several workers and never asked its shard.
     model.ModelSpecError and others: what the program returned is no model.
   """
@@ -106,6 +109,9 @@ def build_replica(
     shard_lib.check_asked(shard)
     spec = program.model_fn(features, labels, "train")
     model_lib.check_model_spec(spec, "train")
+    if spec.optimizer is not None and synchronous is not None and synchronous.scales:
+      raise ValueError("--scale_learning_rate has no effect: the program brings an optimizer of "
+                       "its own, which knows its learning rate")
     update = spec.optimizer or optimizers.make_optimizer(optimizer, learning_rate)
     # Moving averages of batch normalisation and the like are updated with the step.
     with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
@@ -142,7 +148,8 @@ def _synchronous(optimizer, cluster, clip_norm, synchronous):
   count = cluster.num_replicas
   aggregate = synchronous.aggregate or count
   if aggregate > count:
-    raise ValueError("--replicas_to_aggregate=%d, but there are %d workers" % (aggregate, count))
+    raise ValueError("--replicas_to_aggregate=%d, but there are %d workers: give %d or less" % (
+      aggregate, count, count))
   return sync_replicas_optimizer.SyncReplicasOptimizer(
     optimizer, aggregate, count, replica_index=cluster.replica_index,
     on_uneven=synchronous.on_uneven, clip_norm=clip_norm)

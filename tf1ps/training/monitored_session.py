@@ -186,13 +186,14 @@ class MonitoredSession(tf.train.MonitoredSession):
     self.life.after_close(error)
     return result
 
-
   def _leave_replicas(self):
     """Lets the others go on without this replica before it waits for them."""
-    session = self.life.creator.session
-    for hook in self._leaving if session is not None else ():
+    def leave(step_context):
+      [hook.leave(step_context.session, self.life.signum is None) for hook in self._leaving]
+
+    if self._leaving and self.life.creator.session is not None:
       try:
-        hook.leave(session)
+        self.run_step_fn(leave)
       except (tf.errors.OpError, RuntimeError) as error:
         _log.warning("the other replicas were not told of the end: %s", error)
 

@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
-from tf1ps.training import checkpoints, initialise
+from tf1ps.training import checkpoints, initialise, rejoining
 
 _log = logging.getLogger("tf1ps")
 _POLL = 0.25  # seconds
@@ -73,14 +73,15 @@ class PlainSessionCreator(tf.train.SessionCreator):
 
   def _create(self, limit):
     latest = checkpoints.latest(self._checkpoint_dir) if self._checkpoint_dir else None
-    self.session = session = session_lib.BoundedSession(self._master, self._graph, self.config)
+    self.session = session = session_lib.BoundedSession(
+      self._master, self._graph, self.config, explain=rejoining.explain)
     try:
       missing = bounded.call_within(
         limit, "connecting to %r" % self._master,
         initialise.missing_variables, session, self._scaffold.ready_for_local_init_op)
       if not self._is_chief:
         self._await_chief(session)
-      elif missing or self.sessions == 0:
+      elif missing or self.sessions == 0 or initialise.is_torn(session):
         initialise.restore_or_initialise(session, self._scaffold, latest)
       initialise.initialise_locally(session, self._scaffold)
       return session

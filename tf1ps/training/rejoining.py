@@ -1,7 +1,9 @@
-"""Which errors of a synchronous training step a new session cures.
+"""What the errors of a synchronous training step mean, and which of them a new session cures.
 
   the update was cut off in the middle    the chief restores the last checkpoint
   this replica takes no part              the chief has begun a new book; the hook joins again
+
+One that none cures: replicas that were told different rules.
 """
 
 from __future__ import annotations
@@ -9,13 +11,32 @@ from __future__ import annotations
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import turns
+from tf1ps.state import guard
+
+
+class RulesError(RuntimeError):
+  """The replicas of a job were told different rules for synchronous updates."""
 
 
 def explain(error: BaseException) -> BaseException:
-  """The AbortedError, which a MonitoredSession recovers from, that an error of a run means."""
+  """Says what an error of a run means.
+
+  Args:
+    error: what the run raised.
+
+  Returns:
+    An AbortedError, from which a MonitoredSession recovers by a new session; a RulesError; or the
+    error itself.
+  """
   if isinstance(error, tf.errors.InvalidArgumentError):
     for meaning in (turns.TORN, turns.NOT_JOINED):
       _, found, text = error.message.partition(meaning)
       if found:
         return tf.errors.AbortedError(None, None, text.splitlines()[0])
+    if guard.MISMATCH in error.message and '"on_uneven"' in error.message:
+      return RulesError(
+        "this replica was told other rules for synchronous updates than those before it in this "
+        "container: give all of them the same number of workers, --replicas_to_aggregate and "
+        "--on_uneven, or another --container; there: %s" % (
+          error.message.split(guard.MISMATCH)[1].splitlines()[0].strip("] [")))
   return error

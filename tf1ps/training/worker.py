@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import server as server_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import load_table
-from tf1ps.replication import staleness
+from tf1ps.replication import staleness, turns
 from tf1ps.state import membership
 from tf1ps.training import (
   between_graph,
@@ -128,6 +128,7 @@ class _Worker:
     self._options = options
     self._directory = directory
     self._problems: List[str] = []
+    self._was_ended = False  # by another worker
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._target = record.target
     cluster = part.cluster
@@ -170,14 +171,17 @@ class _Worker:
     began = time.monotonic()
     with session:
       while not session.should_stop():
-        _, loss = session.run([self._replica.train_op, self._replica.loss])
+        try:
+          _, loss = session.run([self._replica.train_op, self._replica.loss])
+        except tf.errors.OutOfRangeError as error:
+          self._was_ended = turns.ENDED in error.message
+          raise
         if math.isnan(loss):
           step = session.run_step_fn(
             lambda step_context: self._tracker.ask(step_context.session))
           raise NanLossError(step, self._tracker.own_steps)
     self._problems = session.life.problems
-    hook = self._replica.hook
-    if not self._tracker.own_steps and not (hook is not None and hook.was_ended) and not any(
+    if not self._tracker.own_steps and not self._was_ended and not any(
         stop.is_reached for stop in stops.values()):
       raise ValueError("this worker's share of the data is empty: worker %d of %d got no batch" % (
         self._shard.index, self._shard.count))
@@ -216,8 +220,7 @@ class _Worker:
     for reason, stop in stops.items():
       if stop.is_reached:
         return reason
-    hook = self._replica.hook
-    if hook is not None and hook.was_ended:
+    if self._was_ended:
       return "another worker's data ended (--on_uneven=stop_all)"
     if options.epochs:
       return "went through its data --epochs=%d times" % options.epochs
