@@ -32,6 +32,13 @@ for name, value in (
   os.environ.setdefault(name, value)
 
 
+try:
+  # Under nohup it is ignored, here and in all that is started, and tests of signals would wait.
+  signal.signal(signal.SIGHUP, signal.SIG_DFL)
+except ValueError:  # not in the main thread
+  pass
+
+
 def left_behind():
   """Returns {process id: command line} of the live processes that this run started.
 

@@ -146,7 +146,8 @@ def ends(tasks, limit=15.0):
     except AssertionError:  # it waits for a token that nobody puts there
       found.append((len(made(task)), None, None))
       continue
-    found.append((len(made(task)), code, closed_after(task) if code == 0 else None))
+    has_closed = any(line.startswith("closed after ") for line in task.lines)
+    found.append((len(made(task)), code, closed_after(task) if has_closed else None))
   for task in tasks:
     task.kill()
   return found
@@ -166,7 +167,7 @@ def test_a_chief_that_leaves_first(start, on_uneven, steps):
   options = dict(on_uneven=on_uneven)
   chief, worker = replicas.start(0, 5, "ours", options), replicas.start(1, 30, "ours", options)
   assert [chief.wait(), worker.wait()] == [0, 0]
-  assert closed_after(chief) < 2.0  # TensorFlow's may take all of stop_grace_period_secs, 3 s here
+  assert closed_after(chief) < 20.0  # TensorFlow's may take all of stop_grace_period_secs, 120 s
   assert made(worker) == [(k, k, min(k, 5) / 2, min(k, 5) / 2 + max(0, k - 5))
                           for k in range(1, steps + 1)]
   found, end = book(worker)
