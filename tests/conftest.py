@@ -32,11 +32,12 @@ for name, value in (
   os.environ.setdefault(name, value)
 
 
-try:
-  # Under nohup it is ignored, here and in all that is started, and tests of signals would wait.
-  signal.signal(signal.SIGHUP, signal.SIG_DFL)
-except ValueError:  # not in the main thread
-  pass
+# Under nohup, or in a shell's background, one is ignored here and in all that is started, and tests
+# of signals would wait for ever.
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+  if signal.getsignal(number) == signal.SIG_IGN and (
+      threading.current_thread() is threading.main_thread()):
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def left_behind():

@@ -227,9 +227,14 @@ def test_a_signal_ends_a_blocked_chief_and_its_state_is_saved(start, tmp_path, n
   assert worker.wait() == code
 
 
-def test_nan_stops_the_job(start):
-  job = job_lib.Job(start, flags=["--steps=100000", "--nan_at=20"])
+def test_nan_stops_the_job(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = job_lib.Job(start, flags=["--steps=100000", "--nan_at=20", "--block_at=10",
+                                  "--block_until=%s" % gate])
   servers, workers = job.all()
+  for worker in workers:  # one that comes after the job's end would wait for the ps
+    worker.wait_for("holds step 10")
+  gate.write_text("")
   assert [worker.wait() for worker in workers] == [1, 1]
   assert "NanLossError: the loss is NaN at global step" in workers[0].lines[-1], workers[0].output
   assert servers[0].wait() == 1
