@@ -129,3 +129,12 @@ def start(forks):
   yield start_one
   for task in started:
     task.kill()
+
+
+@pytest.fixture(scope="module")
+def ps(forks):
+  """A stock ps, one for the tests of a file; returns its task."""
+  from tests import cluster_tasks  # late: it imports TensorFlow
+
+  with cluster_tasks.stock_ps(forks, 1) as tasks:
+    yield tasks[0]

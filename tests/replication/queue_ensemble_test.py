@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks, harness
+from tests import harness
 from tests.replication import ensemble_tasks
 from tf1ps.replication import aggregator, queue_ensemble
 from tf1ps.state import queue_errors
 
 LONG = 60.0  # seconds; a limit that no test is to reach
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def ps(forks):
-  """A stock ps; returns its task."""
-  with cluster_tasks.stock_ps(forks, 1) as tasks:
-    yield tasks[0]
 
 
 class Parts:

@@ -7,19 +7,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks
 from tf1ps.compat import worker_service
 from tf1ps.state import accumulators, queue_errors, queues, sparse_accumulators
 from tf1ps.state.accumulator_counts import Counts
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def ps(forks):
-  """A stock ps; returns its task."""
-  with cluster_tasks.stock_ps(forks, 1) as tasks:
-    yield tasks[0]
 
 
 class Client:

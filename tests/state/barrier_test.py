@@ -9,19 +9,12 @@ import threading
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks, harness
+from tests import harness
 from tests.state import barrier_tasks
 from tf1ps.compat import worker_service
 from tf1ps.state import barrier, containers, queue_errors
 
 _built = {}  # (graph, barrier) by index and options: to build one takes longer than most tests
-
-
-@pytest.fixture(scope="module")
-def ps(forks):
-  """A stock ps; returns its task."""
-  with cluster_tasks.stock_ps(forks, 1) as tasks:
-    yield tasks[0]
 
 
 class Member:

@@ -14,13 +14,6 @@ from tf1ps.compat import worker_service
 from tf1ps.state import containers, control, membership
 
 
-@pytest.fixture(scope="module")
-def ps(forks):
-  """A ps, on whose own master all tables of this file's process work."""
-  with cluster_tasks.stock_ps(forks, 1) as tasks:
-    yield tasks[0]
-
-
 @pytest.fixture
 def beats(ps):
   """Makes heartbeats on a keeper without records; stops them."""

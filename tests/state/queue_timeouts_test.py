@@ -13,18 +13,12 @@ import time
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import cluster_tasks, harness, session_tasks
+from tests import harness, session_tasks
 from tests.state import queue_tasks
 from tf1ps.state import queue_errors, queues
 
 LOSSY = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue"]
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def ps(forks):
-  with cluster_tasks.stock_ps(forks, 1) as tasks:
-    yield tasks[0]
 
 
 @pytest.fixture(params=["direct", "grpc"])

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps import training
 from tf1ps.cluster.view import Cluster
 from tf1ps.pipeline import shard as shard_lib
-from tf1ps.training import between_graph
+from tf1ps.training import between_graph, options
 from tf1ps.training.program import Program
 
 CLUSTER = Cluster({"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1)
@@ -117,3 +117,23 @@ def test_data_that_nobody_divided_are_refused():
 def test_a_model_without_a_loss_is_refused():
   with pytest.raises(ValueError, match="no loss in mode 'train'"):
     build(CLUSTER, model=lambda features, labels, mode: training.ModelSpec(predictions=features))
+
+
+def test_synchronous_updates_that_cannot_be_made_are_refused():
+  def own(features, labels, mode):
+    return model_fn(features, labels, mode)._replace(optimizer=tf.train.AdamOptimizer())
+
+  with pytest.raises(ValueError, match="--replicas_to_aggregate=3, .*: give 2 or less"):
+    build(CLUSTER, synchronous=between_graph.Synchronous(aggregate=3))
+  with tf.Graph().as_default(), pytest.raises(
+      ValueError, match="--scale_learning_rate has no effect: the program brings an optimizer"):
+    build(CLUSTER, model=own, synchronous=between_graph.Synchronous(scales=True))
+
+
+@pytest.mark.parametrize("flags, rate", [
+  (dict(), None), (dict(learning_rate=0.5), 0.5),
+  (dict(update="sync", learning_rate=0.5, scale_learning_rate=True), 1.0),
+  (dict(update="sync", optimizer="adam", scale_learning_rate=True), 0.002),
+  (dict(update="sync", learning_rate=0.5, scale_learning_rate=True, replicas_to_aggregate=1), 0.5)])
+def test_the_learning_rate_goes_with_the_gradients_of_an_update(flags, rate):
+  assert between_graph.learning_rate_of(options.Options(**flags), CLUSTER) == rate

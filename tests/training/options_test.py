@@ -33,3 +33,11 @@ def test_a_number_that_is_not_above_zero_is_refused(name, value):
 def test_another_word_is_refused(name, value, text):
   with pytest.raises(ValueError, match=text):
     check_options(Options(steps=1, **{name: value}))
+
+
+@pytest.mark.parametrize("name, value", [
+  ("replicas_to_aggregate", 2), ("on_uneven", "pad"), ("scale_learning_rate", True)])
+def test_what_only_synchronous_updates_know_is_refused_without_them(name, value):
+  with pytest.raises(ValueError, match="--%s=%s .*: give --update=sync too" % (name, value)):
+    check_options(Options(steps=1, **{name: value}))
+  check_options(Options(steps=1, update="sync", **{name: value}))

@@ -117,7 +117,7 @@ class SharedBook(guard.Guarded):
     """
     handle = self._queues[self._index]
     return tf.raw_ops.QueueDequeueManyV2(
-      handle=handle, n=tf.raw_ops.QueueSizeV2(handle=handle), component_types=[tf.int64])[0].op
+      handle=handle, n=self.tokens(), component_types=[tf.int64])[0].op
 
   def take_token(self) -> tf.Tensor:
     """Waits for this replica's token."""

@@ -127,10 +127,9 @@ class Turns:
     """
     def function():
       book = self._book.read()
-      mine = [book.active[self.index]]
       with tf.control_dependencies([
           shared_book.check_whole(book),
-          self.check_joined(tf.equal(mine[0], 1)),
+          self.check_joined(tf.equal(book.active[self.index], 1)),
           self._book.drain()]):
         goes_on = tf.equal(book.ended, 0)
         is_late = tf.logical_and(goes_on, book.known[self.index] < book.turn)
@@ -151,9 +150,7 @@ class Turns:
     token = tf.cond(
       tf.equal(outcome, _WAITS), self._book.take_token,
       lambda: tf.cond(tf.equal(outcome, _STALE), lambda: tf.identity(now), shared_book.raise_end))
-    with tf.control_dependencies(None):
-      ended = tf.equal(token[2], 1)
-    token = tf.cond(ended, shared_book.raise_end, lambda: tf.identity(token))
+    token = tf.cond(tf.equal(token[2], 1), shared_book.raise_end, lambda: tf.identity(token))
     token.set_shape([3])
     taken = tf.logical_and(tf.equal(outcome, _WAITS), tf.not_equal(token[0], _NO_UPDATE))
     return Turn(token[0], token[1], taken)

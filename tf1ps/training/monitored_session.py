@@ -189,8 +189,8 @@ class MonitoredSession(tf.train.MonitoredSession):
   def _leave_replicas(self):
     """Lets the others go on without this replica before it waits for them."""
     def leave(step_context):
-      [hook.leave(step_context.session, self.life.signum is None) for hook in self._leaving]
-
+      for hook in self._leaving:
+        hook.leave(step_context.session, self.life.signum is None)
     if self._leaving and self.life.creator.session is not None:
       try:
         self.run_step_fn(leave)

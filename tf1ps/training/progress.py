@@ -26,7 +26,6 @@ class ExampleCounter(tf.train.SessionRunHook):
   Attributes:
     examples: the count, over recoveries, and over a restart where the run remembers it.
     late: examples of batches whose gradients came too late for an update.
-    late_steps: how many batches these were.
   """
 
   def __init__(self, batch_examples, before=lambda: 0, taken=None):
@@ -43,7 +42,6 @@ class ExampleCounter(tf.train.SessionRunHook):
     self._begun = False
     self.examples = 0
     self.late = 0
-    self.late_steps = 0
 
   def after_create_session(self, session, coord):
     if not self._begun:
@@ -62,7 +60,6 @@ class ExampleCounter(tf.train.SessionRunHook):
       self.examples += size
     else:
       self.late += size
-      self.late_steps += 1
 
 
 class Progress(tf.train.SessionRunHook):

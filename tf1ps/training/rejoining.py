@@ -33,10 +33,11 @@ def explain(error: BaseException) -> BaseException:
       _, found, text = error.message.partition(meaning)
       if found:
         return tf.errors.AbortedError(None, None, text.splitlines()[0])
-    if guard.MISMATCH in error.message and '"on_uneven"' in error.message:
+    there = error.message.replace('\\"', '"').partition(guard.MISMATCH)[2]  # Assert escapes quotes
+    if '"on_uneven"' in there:
       return RulesError(
         "this replica was told other rules for synchronous updates than those before it in this "
         "container: give all of them the same number of workers, --replicas_to_aggregate and "
         "--on_uneven, or another --container; there: %s" % (
-          error.message.split(guard.MISMATCH)[1].splitlines()[0].strip("] [")))
+          there.splitlines()[0].strip("] [")))
   return error
