@@ -11,11 +11,18 @@ the ps, asynchronously or synchronously, as that of a worker with one device doe
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradients, towers
+
+
+class Part(NamedTuple):
+  """One clone's part of a batch."""
+
+  tensors: Any  # like those of the batch
+  weight: Optional[tf.Tensor]  # [], of its mean loss: 1 on average over the clones; None is 1
 
 
 class Clones(NamedTuple):
@@ -78,11 +85,69 @@ def split_batch(tensors, count: int) -> list:
   return [tf.nest.pack_sequence_as(tensors, list(part)) for part in zip(*parts)]
 
 
+def split_unevenly(tensors, size, count: int) -> List[Part]:
+  """Splits a batch of any size into parts, of which some have one example more than others.
+
+  The mean of the parts' losses, each times its weight, is the mean loss of the batch, so that the
+  last batch of the data may be smaller. A clone for which nothing is left gets the first example of
+  the batch, with the weight 0.
+
+  Args:
+    tensors: a structure of tensors and sparse tensors [batch, ...]; scalars go to each clone.
+    size: the number of examples, an int or a scalar int tensor, at least 1.
+    count: how many parts.
+  """
+  if count < 1:
+    raise ValueError(f"count must be at least 1, got {count}")
+  if count == 1:
+    return [Part(tensors, None)]
+  known = tf.get_static_value(size)
+  leaves = tf.nest.flatten(tensors)
+  is_even = known is not None and known % count == 0
+  size = tf.cast(size, tf.int64)
+  parts = []
+  for index in range(count):
+    begin, end = size * index // count, size * (index + 1) // count
+    is_empty = tf.equal(begin, end)
+    begin = tf.where_v2(is_empty, tf.zeros_like(begin), begin)
+    length = tf.constant(known // count, tf.int64) if is_even else tf.maximum(end - begin, 1)
+    weight = tf.where_v2(is_empty, 0.0, tf.cast(count * length / size, tf.float32))
+    own = [_rows(leaf, begin, length, known // count if is_even else None) for leaf in leaves]
+    parts.append(Part(tf.nest.pack_sequence_as(tensors, own), None if is_even else weight))
+  return parts
+
+
+def _rows(tensor, begin, length, known):
+  """Returns rows of a tensor or sparse tensor; a scalar, and what is no tensor, as it is."""
+  if isinstance(tensor, tf.SparseTensor):
+    others = tensor.dense_shape[1:]
+    return tf.sparse.slice(tensor, tf.concat([[begin], tf.zeros_like(others)], 0),
+                           tf.concat([[length], others], 0))
+  if not tf.is_tensor(tensor) or tensor.shape.ndims == 0:
+    return tensor
+  rows = tensor[begin:begin + length]
+  rows.set_shape([known] + tensor.shape.as_list()[1:] if tensor.shape.ndims else None)
+  return rows
+
+
 def local_devices(count: int, device_type: str = "CPU") -> List[str]:
   """Returns device strings for the first devices of a task: ["/device:CPU:0", "/device:CPU:1"]."""
   if count < 1:
     raise ValueError(f"a worker has at least one clone, got {count}")
   return ["/device:%s:%d" % (device_type, index) for index in range(count)]
+
+
+def devices_here(count: int) -> List[str]:
+  """Returns device strings for the clones of this process: its GPUs, or else CPU devices.
+
+  Raises:
+    ValueError: there are GPUs, but fewer than `count`.
+  """
+  gpus = len(tf.config.experimental.list_physical_devices("GPU"))
+  if 0 < gpus < count:
+    raise ValueError(f"{count} clones need {count} GPUs, and this process sees {gpus}: ask for "
+                     "fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to use CPU devices")
+  return local_devices(count, "GPU" if gpus else "CPU")
 
 
 def with_cpu_devices(count: int, config: Optional[tf.ConfigProto] = None) -> tf.ConfigProto:

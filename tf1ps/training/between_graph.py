@@ -3,7 +3,9 @@
 Every worker builds the same variables by the same names on the ps, and its own copy of everything
 else. The order of what happens to a batch:
 
-1. `input_fn` and the forward and backward pass run on the worker, on values read from the ps.
+1. `input_fn` and the forward and backward pass run on the worker, on values read from the ps. With
+   several clones each device of the worker computes a part of the batch, and their gradients become
+   one there (replication/clones.py).
 2. With asynchronous updates the optimizer's update runs on the ps, one variable at a time, without
    waiting for other workers. With synchronous ones the gradient waits there for those of the
    others, and one of the workers makes the update (replication/sync_replicas_optimizer.py).
@@ -19,17 +21,12 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
-from tf1ps.replication import (
-  gradients,
-  staleness,
-  sync_hook,
-  sync_replicas_optimizer,
-  turns,
-)
-from tf1ps.training import model as model_lib
-from tf1ps.training import optimizers, variable_kind
+from tf1ps.replication import clones as clones_lib
+from tf1ps.replication import gradients, staleness, sync_replicas_optimizer, turns
+from tf1ps.training import optimizers, program_towers, variable_kind
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
+from tf1ps.training import replica as replica_lib
 
 
 class Synchronous(NamedTuple):
@@ -58,24 +55,12 @@ def learning_rate_of(options: options_lib.Options, cluster: spec_lib.Cluster) ->
     options.optimizer, options.learning_rate)
 
 
-class Replica(NamedTuple):
-  """The parts of a replica's graph that the training loop runs."""
-
-  train_op: tf.Operation  # one update of the variables
-  loss: tf.Tensor  # [], of the batch
-  batch_examples: object  # the size of the batch, an int or a scalar int tensor
-  shard: shard_lib.Shard  # this worker's share of the data
-  age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
-  turn: Optional[turns.Turn] = None  # of a synchronous update
-  hook: Optional[sync_hook.SyncReplicasHook] = None  # of synchronous updates
-
-
 def build_replica(
   program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
   optimizer: str, learning_rate: Optional[float], container: str = "",
   variables: str = variable_kind.RESOURCE, ps_strategy: str = "greedy",
-  clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None
-) -> Replica:
+  clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None, clones: int = 1
+) -> replica_lib.Replica:
   """Builds a replica in the default graph.
 
   Args:
@@ -89,13 +74,14 @@ def build_replica(
     ps_strategy: "greedy" (by bytes) or "round_robin".
     clip_norm: the global norm that the gradient of an update is clipped to, or None.
     synchronous: how synchronous updates are made; None: asynchronous ones.
+    clones: the devices of this worker that divide its batch.
 
   Returns:
     The replica.
 
   Raises:
-    ValueError: more gradients for an update than there are workers, or a learning rate that was
-      scaled for a program with an optimizer of its own.
+    ValueError: more gradients for an update than there are workers, a learning rate that was
+      scaled for a program with an optimizer of its own, or more clones than GPUs.
     shard.ShardError: the program trains on several workers and never asked its shard.
     model.ModelSpecError and others: what the program returned is no model.
   """
@@ -105,36 +91,33 @@ def build_replica(
   with graph.container(container), tf.device(setter or cluster.task.name), \
       variable_kind.kind_scope(variables):
     global_step = tf.train.get_or_create_global_step()
-    features, labels = program_lib.build_input(program, "train", shard)
-    shard_lib.check_asked(shard)
-    spec = program.model_fn(features, labels, "train")
-    model_lib.check_model_spec(spec, "train")
-    if spec.optimizer is not None and synchronous is not None and synchronous.scales:
-      raise ValueError("--scale_learning_rate has no effect: the program brings an optimizer of "
-                       "its own, which knows its learning rate")
-    update = spec.optimizer or optimizers.make_optimizer(optimizer, learning_rate)
+    towers = program_towers.ProgramTowers(
+      program, lambda: optimizers.make_optimizer(optimizer, learning_rate))
+    towers.add_worker(shard, clones)
+    devices = clones_lib.devices_here(clones) if clones > 1 else [""]
+    built = clones_lib.build_clones(towers.loss, devices, towers.optimizer())
+    program_towers.check_scaling(towers, synchronous is not None and synchronous.scales)
+    update = towers.optimizers[0]
     # Moving averages of batch normalisation and the like are updated with the step.
-    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
+    with tf.control_dependencies(built.update_ops):
       if synchronous is None:
-        train_op = _update_at_once(update, spec.loss, global_step, clip_norm)
+        train_op = _update_at_once(update, built.grads_and_vars, global_step, clip_norm)
       else:
         update = _synchronous(update, cluster, clip_norm, synchronous)
-        train_op = update.minimize(spec.loss, global_step=global_step)
-    # Under this very name: tf.summary.scalar's would be "loss_1" beside an operation "loss".
-    tf.add_to_collection(
-      tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=spec.loss))
-    replica = Replica(train_op, spec.loss, program_lib.batch_size_of(features), shard)
+        train_op = update.apply_gradients(built.grads_and_vars, global_step)
+    replica = replica_lib.Replica(train_op, built.loss, towers.batch_sizes[0])
+    replica_lib.summarize_loss(replica.loss)
     if synchronous is None:
-      return replica._replace(
-        age=staleness.age(global_step, staleness.begin(global_step), train_op))
+      age = staleness.age(global_step, staleness.begin(global_step), train_op)
+      return replica._replace(age=age if cluster.num_replicas > 1 else None)
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
-    return replica._replace(turn=update.turn, hook=hook)
+    return replica._replace(turn=update.turn, hooks=[hook])
 
 
-def _update_at_once(optimizer, loss, global_step, clip_norm) -> tf.Operation:
+def _update_at_once(optimizer, grads_and_vars, global_step, clip_norm) -> tf.Operation:
   """One asynchronous update."""
-  grads_and_vars = [(g, v) for g, v in optimizer.compute_gradients(loss) if g is not None]
+  grads_and_vars = [(g, v) for g, v in grads_and_vars if g is not None]
   if clip_norm is not None and grads_and_vars:
     grads_and_vars = gradients.clip_gradients(grads_and_vars, clip_norm)
   return optimizer.apply_gradients(grads_and_vars, global_step=global_step)

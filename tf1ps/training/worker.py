@@ -204,9 +204,8 @@ class _Worker:
       stops["trained on its part of --examples=%d" % options.examples] = stopping.StopAtExamples(
         self._counter, stopping.part_of(options.examples, index, count))
     hooks = [self._counter, *stops.values()]
-    if self._replica.hook is not None:
-      hooks.append(self._replica.hook)
-    if self._replica.age is not None and count > 1:
+    hooks += self._replica.hooks
+    if self._replica.age is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
         self._replica.age, self._tracker, options.checkpoint_dir if part.is_chief else None)
       hooks.append(self._recorder)

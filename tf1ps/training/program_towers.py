@@ -1,0 +1,105 @@
+"""A program's model as towers: its input once a worker, its model once a device.
+
+1. `add_worker` calls input_fn for one worker's share, on that worker, and splits each batch over the
+   worker's clones.
+2. `loss` calls model_fn for one part; the first call also brings the optimizer, the program's own
+   or the flags'.
+
+`loss` and `optimizer` are what the builders of tf1ps/replication take as `tower_fn` and as the
+optimizer, which they ask for gradients before the program has said which it is.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, List
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.replication import clones
+from tf1ps.training import model as model_lib
+from tf1ps.training import program as program_lib
+
+
+class ProgramTowers:
+  """The towers of a program, in the default graph.
+
+  Attributes:
+    batch_sizes: the examples in a batch of each worker, ints or scalar int tensors.
+    optimizers: of each tower built so far.
+    has_own_optimizer: whether the program has brought an optimizer.
+  """
+
+  def __init__(self, program: program_lib.Program,
+               make_optimizer: Callable[[], tf.train.Optimizer]):
+    """Prepares; builds nothing.
+
+    Args:
+      program: the user's.
+      make_optimizer: makes the flags' optimizer, where the program has none of its own.
+    """
+    self._program = program
+    self._make_optimizer = make_optimizer
+    self._parts: List[clones.Part] = []
+    self.batch_sizes: list = []
+    self.optimizers: List[tf.train.Optimizer] = []
+    self.has_own_optimizer = False
+
+  def add_worker(self, shard: shard_lib.Shard, num_clones: int = 1,
+                 transform: Callable = lambda inputs: inputs) -> None:
+    """Builds a worker's input, for as many towers as it has clones.
+
+    Args:
+      shard: the worker's share.
+      num_clones: how many devices divide its batch.
+      transform: called with (features, labels); returns what the clones divide.
+
+    Raises:
+      shard.ShardError: the program trains on several workers and never asked its shard.
+      program.ProgramError: input_fn returned no batch.
+    """
+    inputs = transform(program_lib.build_input(self._program, "train", shard))
+    shard_lib.check_asked(shard)
+    size = program_lib.batch_size_of(inputs[0])
+    self.batch_sizes.append(size)
+    self._parts += clones.split_unevenly(inputs, size, num_clones)
+
+  def loss(self, index: int) -> tf.Tensor:
+    """Builds the next tower's model; returns its loss, weighted by its part of the batch.
+
+    Args:
+      index: of the tower, in the order of the workers and their clones.
+
+    Raises:
+      model.ModelSpecError and others: what the program returned is no model.
+    """
+    (features, labels), weight = self._parts[index]
+    spec = self._program.model_fn(features, labels, "train")
+    model_lib.check_model_spec(spec, "train")
+    self.has_own_optimizer = spec.optimizer is not None
+    self.optimizers.append(spec.optimizer or self._make_optimizer())
+    return spec.loss if weight is None else spec.loss * tf.cast(weight, spec.loss.dtype)
+
+  def optimizer(self, index: int = 0) -> "_OptimizerToCome":
+    """The optimizer of a tower, which may be handed on before the tower is built."""
+    return _OptimizerToCome(self.optimizers, index)
+
+
+def check_scaling(towers: ProgramTowers, scales: bool) -> None:
+  """Refuses to scale the learning rate of a program's own optimizer; raises ValueError."""
+  if scales and towers.has_own_optimizer:
+    raise ValueError("--scale_learning_rate has no effect: the program brings an optimizer of "
+                     "its own, which knows its learning rate")
+
+
+class _OptimizerToCome:
+  """What builders use of an optimizer."""
+
+  def __init__(self, optimizers, index):
+    self._optimizers, self._index = optimizers, index
+
+  def compute_gradients(self, *args, **kwargs):
+    return self._optimizers[self._index].compute_gradients(*args, **kwargs)
+
+  def apply_gradients(self, *args, **kwargs):
+    return self._optimizers[self._index].apply_gradients(*args, **kwargs)

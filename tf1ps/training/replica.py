@@ -1,0 +1,29 @@
+"""A replica: what a training loop runs, whichever replication built it."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import turns
+
+
+class Replica(NamedTuple):
+  """The parts of a client's graph that the training loop runs."""
+
+  train_op: tf.Operation  # one update of the variables
+  loss: tf.Tensor  # [], of the batch
+  batch_examples: object  # the size of the batch, an int or a scalar int tensor
+  age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
+  turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
+  hooks: List[tf.train.SessionRunHook] = []  # that its steps need
+
+
+def summarize_loss(loss: tf.Tensor) -> None:
+  """Adds a summary of the loss, named "loss".
+
+  Under this very name: tf.summary.scalar's would be "loss_1" beside an operation "loss".
+  """
+  tf.add_to_collection(
+    tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=loss))
