@@ -25,6 +25,13 @@ def refused(start, *argv, **env):
 @pytest.mark.parametrize("argv, text", [
     (["--steps=1", "--num_ps=0"], "--num_ps=0: between-graph replication needs at least one ps"),
     (["--steps=1", "--num_ps=-2"], "--num_ps=-2: between-graph replication needs at least one ps"),
+    (["--steps=1", "--replication=in_graph", "--num_ps=0"],
+     "--num_ps=0: in-graph replication needs at least one ps"),
+    (["--steps=1", "--replication=all_reduce", "--num_ps=1"],
+     "--num_ps=1: --replication=all_reduce has no ps"),
+    (["--steps=1", "--replication=all_reduce", "--on_uneven=pad"],
+     "--on_uneven=pad is about workers that train each for itself: it needs "
+     "--replication=between_graph, the default, and --update=sync"),
     (["--steps=1", "--num_workers=0"], "--num_workers=0: there must be at least one worker"),
     (["--steps=1", "--evaluator"],
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),

@@ -40,6 +40,14 @@ def test_a_cluster_that_cannot_be_is_refused(start, name, program, argv, text):
   assert lines[0].startswith("%s: %s" % (name, text.format(job=name[6:])))
 
 
+def test_all_reduce_has_no_ps(start):
+  assert commands.run(
+    start, "tf1ps-worker", LINE, "--steps=1", "--replication=all_reduce", "--ps_hosts=a:1",
+    "--worker_hosts=b:2", "--task_index=0") == (1, [
+      "tf1ps-worker: --replication=all_reduce has no ps, and the cluster has 1: leave the job ps "
+      "away"])
+
+
 @pytest.mark.parametrize("name, job, program", [
     ("tf1ps-ps", "worker", "tf1ps-worker"), ("tf1ps-ps", "evaluator", "tf1ps-evaluator"),
     ("tf1ps-worker", "ps", "tf1ps-ps"), ("tf1ps-evaluator", "chief", "tf1ps-worker")])

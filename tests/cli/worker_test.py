@@ -103,7 +103,8 @@ def test_the_flags_become_options(start):
           "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
           "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12",
           "--checkpoint_dir=d", "--scale_learning_rate=True", "--clip_norm=2.5", "--update=sync",
-          "--replicas_to_aggregate=3", "--on_uneven=shrink"]
+          "--replicas_to_aggregate=3", "--on_uneven=shrink", "--replication=between_graph",
+          "--clones=2"]
   expected = {arg[2:].split("=")[0]: arg.split("=")[1] for arg in argv}
   lines = commands.call(start, commands.show_options, argv)
   found = dict(line.split("=", 1) for line in lines)

@@ -6,8 +6,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.address import ClusterError
-from tf1ps.cluster.device_filters import device_filters
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.device_filters import device_filters, show
+from tf1ps.cluster.view import Cluster, Task
 
 JOBS = {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1", 10: "e:1"}}
 WORKER_1 = Cluster(JOBS, "worker", 1)
@@ -80,3 +80,12 @@ def test_is_quick_on_a_large_graph():
   filters = device_filters(graph, WORKER_1)
   assert time.process_time() - began < 1.0
   assert filters == ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:1"]
+
+
+@pytest.mark.parametrize("filters, expected", [
+  ([], []), (["/job:ps"], ["ps 0", "ps 1"]), (["/job:ps/task:1", "/job:worker/task:0"],
+                                              ["ps 1", "worker 0"])])
+def test_what_filters_show(filters, expected):
+  tasks = [Task(job, index, "a:1") for job in ("ps", "worker") for index in (0, 1)]
+  assert ["%s %d" % (task.job, task.index) for task in tasks
+          if show(filters, task)] == expected

@@ -91,3 +91,34 @@ def test_the_config_is_a_copy():
 def test_arguments_are_checked(call, said):
   with pytest.raises(ValueError, match=said):
     call()
+
+
+@pytest.mark.parametrize("size, count, lengths, weights", [
+  (6, 3, [2, 2, 2], [None] * 3), (7, 2, [3, 4], [6 / 7, 8 / 7]),
+  (2, 3, [1, 1, 1], [0.0, 1.5, 1.5]), (1, 2, [1, 1], [0.0, 2.0]), (5, 1, [5], [None])])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_parts_of_any_batch_have_the_mean_of_the_batch(size, count, lengths, weights, is_known):
+  with tf.Graph().as_default(), tf.Session() as session:
+    values = np.arange(2.0 * size, dtype=np.float32).reshape(size, 2)
+    batch = tf.constant(values) if is_known else tf.placeholder_with_default(values, [None, 2])
+    sparse = tf.sparse.from_dense(values + 1)
+    parts = clones.split_unevenly(
+      {"x": batch, "sparse": sparse, "rate": tf.constant(3.0), "none": None},
+      size if is_known else tf.shape(batch)[0], count)
+    found = session.run([(part.tensors["x"], tf.sparse.to_dense(part.tensors["sparse"]) - 1,
+                          part.tensors["rate"],
+                          tf.constant(1.0) if part.weight is None else part.weight)
+                         for part in parts])
+    assert [len(part[0]) for part in found] == lengths
+    expected = weights if is_known or None not in weights else [1.0] * count
+    assert [part.weight is None for part in parts] == [
+      one is None for one in weights] if is_known or count == 1 else True
+    np.testing.assert_allclose([part[3] for part in found],
+                               [1.0 if one is None else one for one in expected], rtol=1e-6)
+    for x, dense, rate, _ in found:
+      np.testing.assert_array_equal(x, dense)
+      assert rate == 3.0
+    total = sum(part[0].mean() * part[3] for part in found) / count
+    np.testing.assert_allclose(total, values.mean(), rtol=1e-6)
+    if is_known and size % count == 0:
+      assert parts[0].tensors["x"].shape.as_list() == [size // count, 2]

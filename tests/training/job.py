@@ -64,7 +64,8 @@ class Job(object):
                        self._options, server_arguments)
 
   def _program(self, job, run, index, flags):
-    hosts = ["--%s_hosts=%s" % (name, ",".join(there)) for name, there in self.jobs.items()]
+    hosts = ["--%s_hosts=%s" % (name, ",".join(there))
+             for name, there in self.jobs.items() if there]
     return self._start("%s %d" % (job, index), run,
                        [*hosts, "--task_index=%d" % index, *self._limits, *flags], False)
 

@@ -41,3 +41,21 @@ def test_what_only_synchronous_updates_know_is_refused_without_them(name, value)
   with pytest.raises(ValueError, match="--%s=%s .*: give --update=sync too" % (name, value)):
     check_options(Options(steps=1, **{name: value}))
   check_options(Options(steps=1, update="sync", **{name: value}))
+
+
+@pytest.mark.parametrize("replication", ["in_graph", "all_reduce"])
+@pytest.mark.parametrize("name, value", [("replicas_to_aggregate", 2), ("on_uneven", "pad")])
+def test_what_only_workers_with_graphs_of_their_own_know_is_refused(replication, name, value):
+  with pytest.raises(ValueError, match="--%s=%s .*--replication=between_graph" % (name, value)):
+    check_options(Options(steps=1, update="sync", replication=replication, **{name: value}))
+
+
+def test_replications_and_clones():
+  check_options(Options(steps=1, replication="all_reduce", scale_learning_rate=True))
+  check_options(Options(steps=1, replication="in_graph", update="sync", clones=2))
+  with pytest.raises(ValueError, match="--clones=2 with .*in_graph needs --update=sync"):
+    check_options(Options(steps=1, replication="in_graph", clones=2))
+  with pytest.raises(ValueError, match="--replication must be one of between_graph, in_graph"):
+    check_options(Options(steps=1, replication="ingraph"))
+  with pytest.raises(ValueError, match="--clones must be above 0, got 0"):
+    check_options(Options(steps=1, clones=0))

@@ -121,6 +121,18 @@ def define_job() -> None:
          "The workers of this job where several jobs share the ps, as in 2-3; all by default.")
 
 
+def define_replication() -> None:
+  """How a job's workers share the work; what servers are started with depends on it."""
+  group = "Replication"
+  define(group, flags.DEFINE_enum, "replication", "between_graph",
+         ["between_graph", "in_graph", "all_reduce"],
+         "Each worker runs a graph of its own on the ps's variables; or the chief runs one graph "
+         "on all workers; or each worker keeps the variables, and there is no ps.")
+  define(group, flags.DEFINE_integer, "clones", 1,
+         "The devices of a worker that divide its batch: GPUs, or CPU devices where it has none.",
+         above_zero=True)
+
+
 def define_patience(start_timeout: float, end: bool) -> None:
   """The limits of waiting."""
   group = "Limits, in seconds"
@@ -156,7 +168,8 @@ def define_training() -> None:
   define(group, flags.DEFINE_float, "clip_norm", None,
          "The global norm that the gradient of an update is clipped to.", above_zero=True)
   define(group, flags.DEFINE_enum, "update", "async", ["async", "sync"],
-         "Each worker updates for itself, or all together, by the mean of their gradients.")
+         "Each worker updates for itself, or all together, by the mean of their gradients; "
+         "all_reduce is always synchronous.")
   define(group, flags.DEFINE_integer, "replicas_to_aggregate", None,
          "The gradients that make a synchronous update; those workers that are more are spare: the "
          "slowest are not waited for. By default all.", above_zero=True)

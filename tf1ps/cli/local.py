@@ -22,7 +22,8 @@ def define() -> None:
   """Defines the flags."""
   flags_lib.define_program(needed=True)
   group = "The local cluster"
-  flags_lib.define(group, flags.DEFINE_integer, "num_ps", 1, "Parameter servers to start.")
+  flags_lib.define(group, flags.DEFINE_integer, "num_ps", None,
+                   "Parameter servers to start; 1 by default, and none with all_reduce.")
   flags_lib.define(group, flags.DEFINE_integer, "num_workers", 2,
                    "Workers to start; worker 0 is the chief.")
   flags_lib.define(group, flags.DEFINE_boolean, "evaluator", False,
@@ -31,6 +32,7 @@ def define() -> None:
                    "Where each task's output goes as a file of its own; by default a directory "
                    "under the system's temporary one.", allow_override=True)
   flags_lib.define_job()
+  flags_lib.define_replication()
   flags_lib.define_training()
   flags_lib.define_checkpoint_dir("Where the chief saves, and restores from at the start.")
   flags_lib.define_patience(60.0, end=True)
@@ -51,9 +53,7 @@ def _run(argv) -> int:
   from tf1ps.launch import gpus, local
   from tf1ps.state import containers
 
-  if FLAGS.num_ps < 1:
-    raise app.UsageError(
-      "--num_ps=%d: between-graph replication needs at least one ps" % FLAGS.num_ps)
+  num_ps = _num_ps()
   if FLAGS.num_workers < 1:
     raise app.UsageError("--num_workers=%d: there must be at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
@@ -71,18 +71,29 @@ def _run(argv) -> int:
           "do: anyone who can connect can run anything here. See \"Who can connect\" in README.md."
           % outside)
   return local.run_local(
-    lambda addresses: _make_tasks(addresses, argv, shares), FLAGS.num_ps,
-    FLAGS.num_workers, FLAGS.evaluator, log_dir,
+    lambda addresses: _make_tasks(addresses, argv, shares), num_ps, FLAGS.num_workers,
+    FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
     quiet=FLAGS.verbosity not in ("debug", "info"))
+
+
+def _num_ps() -> int:
+  """The number of ps to start; refuses one that the replication cannot use."""
+  if FLAGS.replication == "all_reduce":
+    if FLAGS.num_ps:
+      raise app.UsageError("--num_ps=%d: --replication=all_reduce has no ps" % FLAGS.num_ps)
+    return 0
+  if FLAGS.num_ps is not None and FLAGS.num_ps < 1:
+    raise app.UsageError("--num_ps=%d: %s replication needs at least one ps" % (
+      FLAGS.num_ps, FLAGS.replication.replace("_", "-")))
+  return FLAGS.num_ps or 1
 
 
 def _make_tasks(addresses, argv, shares):
   from tf1ps.cli import evaluator, ps, worker
   from tf1ps.launch import tasks
 
-  hosts = ["--ps_hosts=" + ",".join(addresses["ps"]),
-           "--worker_hosts=" + ",".join(addresses["worker"])]
+  hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
   kinds = [("ps", ps, len(addresses["ps"]), hosts),
            ("worker", worker, len(addresses["worker"]), hosts),
            ("evaluator", evaluator, 1 if FLAGS.evaluator else 0, [])]

@@ -7,11 +7,13 @@ import os
 
 from absl import flags
 
+from tf1ps.cli import errors
 from tf1ps.cluster import description, exposure, session_config
 from tf1ps.compat import quiet
 from tf1ps.state import containers
 
 FLAGS = flags.FLAGS
+ALL_REDUCE = "all_reduce"
 _log = logging.getLogger("tf1ps")
 
 
@@ -22,11 +24,15 @@ def resolve_cluster(implied_job: str, launched: bool = False):
     implied_job: the job that the program runs.
     launched: whether a launcher has warned already of who can connect.
   """
+  replication = FLAGS.replication if "replication" in FLAGS else "between_graph"
   cluster = description.resolve(
     ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
     evaluator_hosts=FLAGS.evaluator_hosts, job_name=FLAGS.job_name, task_index=FLAGS.task_index,
     job_workers=FLAGS.job_workers, tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
-    needs_ps="between-graph replication")
+    needs_ps=replication != ALL_REDUCE and replication.replace("_", "-") + " replication")
+  if replication == ALL_REDUCE and cluster.ps:
+    raise errors.UsageError("--replication=all_reduce has no ps, and the cluster has %d: leave the "
+                            "job ps away" % len(cluster.ps))
   container = job_container()
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   warning = None if launched else exposure.exposure_warning(cluster)
@@ -47,12 +53,25 @@ def job_container():
   return containers.of_job(FLAGS.checkpoint_dir, FLAGS.program)
 
 
-def make_config():
-  """The one config of this task's server and sessions."""
-  return session_config.session_config(
+def make_config(cluster=None):
+  """The one config of this task's server and sessions.
+
+  Args:
+    cluster: the job's, for a worker, whose devices and groups depend on the replication.
+  """
+  config = session_config.session_config(
     gpu_memory_fraction=FLAGS.gpu_memory_fraction, gpu_growth=FLAGS.gpu_growth,
     inter_op_threads=FLAGS.inter_op_threads, intra_op_threads=FLAGS.intra_op_threads,
     soft_placement=FLAGS.soft_placement)
+  if cluster is None:
+    return config
+  from tf1ps.replication import clones, collectives
+
+  if FLAGS.clones > 1:
+    config = clones.with_cpu_devices(FLAGS.clones, config)
+  if FLAGS.replication == ALL_REDUCE and cluster.num_replicas > 1:
+    config = collectives.group_config(cluster.chief.name, config)
+  return config
 
 
 def start_server(cluster, config, **kwargs):

@@ -20,6 +20,7 @@ def define() -> None:
   flags_lib.define_program(needed=True)
   flags_lib.define_cluster()
   flags_lib.define_job()
+  flags_lib.define_replication()
   flags_lib.define_training()
   flags_lib.define_checkpoint_dir(
     "Where the chief saves, and restores from at the start; nothing is kept without it.")
@@ -50,16 +51,21 @@ def _train(program, launched: bool) -> int:
   from tf1ps.cluster import server as server_lib
 
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
-  config = tasks.make_config()
+  config = tasks.make_config(cluster)
   options = make_options(config)
   outcome, code = None, 0
   try:
-    server = tasks.start_server(cluster, config)
+    server = tasks.start_server(cluster, config, start_timeout=FLAGS.start_timeout)
     from tf1ps.training import worker
 
     try:
-      outcome = worker.train(program, server, options)
-      reason = outcome.reason
+      if options.replication == "in_graph" and not cluster.is_chief:
+        print("%s: serving at %s" % (name, cluster.task.address))
+        server.join()
+        reason = server.end_reason
+      else:
+        outcome = worker.train(program, server, options)
+        reason = outcome.reason
     except worker.JobFailedError as error:
       outcome, code = error.outcome, exit_codes.EXIT_FAILED
       reason = "%s, and the job failed: %s" % (outcome.reason, error)
@@ -86,11 +92,12 @@ def _print_summary(outcome, cluster) -> None:
   """The chief's lines about the whole job."""
   if outcome.evaluation is None:
     return
+  from tf1ps.state import membership
   from tf1ps.training import evaluation
 
+  own = (cluster.job_name, cluster.task_index)
   shares = ["%s %d: %d" % (m.job, m.index, m.examples) for m in outcome.members
-            if m.role != "ps" and m.index != cluster.task_index or m.job != cluster.job_name
-            and m.role != "ps"]
+            if m.role != "ps" and m.state != membership.SERVING and (m.job, m.index) != own]
   shares.insert(0, "%s %d: %d" % (cluster.job_name, cluster.task_index, outcome.examples))
   print("global step %d in %.1f s; examples by worker: %s" % (
     outcome.global_step, outcome.seconds, ", ".join(shares)))

@@ -13,7 +13,7 @@ means this task: where the filters hide the others, both TensorFlows choose it.
 
 from __future__ import annotations
 
-from typing import Dict, List, Set
+from typing import Dict, List, Sequence, Set
 
 import tensorflow.compat.v1 as tf
 
@@ -46,6 +46,12 @@ def device_filters(graph: tf.Graph, cluster: Cluster) -> List[str]:
     except ClusterError as error:
       raise ClusterError(f'the op "{op_name}" is placed on "{device}", but {error}') from error
   return [task.name for task in sorted(tasks)]
+
+
+def show(filters: Sequence[str], task: Task) -> bool:
+  """Whether a session with these filters sees a task."""
+  specs = [tf.DeviceSpec.from_string(text) for text in filters]
+  return any(spec.job in (None, task.job) and spec.task in (None, task.index) for spec in specs)
 
 
 def _devices(graph) -> Dict[str, str]:

@@ -29,6 +29,8 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import collectives, gradients, towers
 
+STARTS = "tf1ps_all_reduce_starts"  # collection: what a training session runs, in this order
+
 
 class Mirrored(NamedTuple):
   """This task's part of a mirrored model."""
@@ -38,12 +40,14 @@ class Mirrored(NamedTuple):
   check_op: tf.Operation  # fails where the tasks have built different models; the first to be run
   start_op: tf.Operation  # gives this task's variables the first task's values
   mirrors: List[towers.Tower]  # this task's, by device, each with variables of its own
+  vote: Optional[tf.Tensor] = None  # [], the mean of the votes over all devices
 
 
 def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                    make_optimizer: Callable[[], tf.train.Optimizer], task_index: int = 0,
                    num_tasks: int = 1, global_step: Optional[tf.Variable] = None,
-                   clip_norm: Optional[float] = None, name: str = "mirrored") -> Mirrored:
+                   clip_norm: Optional[float] = None, name: str = "mirrored",
+                   vote: Optional[tf.Tensor] = None) -> Mirrored:
   """Builds this task's part of a model that all tasks mirror.
 
   Args:
@@ -57,6 +61,8 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
       device where there is none.
     clip_norm: where given, the mean gradients are clipped to this global norm.
     name: the group's; two models of one job that are mirrored need two.
+    vote: a scalar float of this task, whose mean travels with the gradients, or None; all tasks
+      give one, or none does.
 
   Returns:
     A `Mirrored`. The first device's variables have the names of a model without mirrors, and are
@@ -80,7 +86,7 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
       mirrors.append(_build_mirror(tower_fn, index, device, optimizers[index]))
   _check_alike(mirrors, [[pair[1] for pair in mirror.grads_and_vars] for mirror in mirrors])
   kinds = [_kind(parts) for parts in zip(*[mirror.grads_and_vars for mirror in mirrors])]
-  losses, means = _reduce(group, mirrors, kinds)
+  losses, votes, means = _reduce(group, mirrors, kinds, vote)
   for mirror, optimizer, reduced in zip(mirrors, optimizers, means):
     with tf.device(mirror.device), _noting(made[mirror.index], mirror.index), \
         tf.control_dependencies(mirror.update_ops):
@@ -92,17 +98,15 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
     train_op = tf.assign_add(global_step, 1).op
   layout = _layout(tf.global_variables())
   check_op = collectives.agree(group, repr((len(devices), kinds, layout)))
-  return Mirrored(train_op, losses[0], check_op, _start_op(group, made), mirrors)
+  start_op = _start_op(group, made)
+  for operation in (check_op, start_op):
+    tf.add_to_collection(STARTS, operation)
+  return Mirrored(train_op, losses[0], check_op, start_op, mirrors, votes[0])
 
 
 @contextlib.contextmanager
 def _noting(made, index):
-  """Notes the global variables that are made inside; those of another mirror than 0 become local.
-
-  Args:
-    made: list that is extended by them.
-    index: of the mirror.
-  """
+  """Adds the global variables made inside to a list; those of other mirrors than 0 become local."""
   variables = tf.get_collection_ref(tf.GraphKeys.GLOBAL_VARIABLES)
   known = len(variables)
   yield
@@ -164,9 +168,9 @@ def _kind(parts):
   return "table" if len(slices) < len(parts) or len(rows) > 1 else rows.pop() or "table"
 
 
-def _reduce(group, mirrors, kinds):
-  """Returns, for each mirror: the mean loss; the mean (gradient, variable) of all devices."""
-  packs = [[mirror.loss] for mirror in mirrors]
+def _reduce(group, mirrors, kinds, vote):
+  """Returns, for each mirror: the mean loss, vote, and (gradient, variable) of all devices."""
+  packs = [[mirror.loss] + ([] if vote is None else [vote]) for mirror in mirrors]
   means = [[None] * len(kinds) for _ in mirrors]
   places = {}  # where in the packs a variable's gradient begins
   for position, kind in enumerate(kinds):
@@ -186,7 +190,8 @@ def _reduce(group, mirrors, kinds):
         mean = pack[place]
         own[position] = _touched(mean, pack[place + 1]) if kinds[position] == "table" else mean
   variables = [[pair[1] for pair in mirror.grads_and_vars] for mirror in mirrors]
-  return [pack[0] for pack in reduced], [list(zip(*pair)) for pair in zip(means, variables)]
+  votes = [None if vote is None else pack[1] for pack in reduced]
+  return [pack[0] for pack in reduced], votes, [list(zip(*pair)) for pair in zip(means, variables)]
 
 
 def _dense(gradient, variable, is_table):
@@ -230,12 +235,7 @@ def _gather(group, slices, position):
 
 
 def _start_op(group, made):
-  """Builds what gives all variables of this task the first task's values.
-
-  Args:
-    group: the group.
-    made: the variables of each mirror; the first one's, and all else that is global, travel.
-  """
+  """Builds what gives all variables, those made in each mirror, the first task's values."""
   assigned = []
   if group.num_tasks > 1:
     with tf.device(group.devices[0]):

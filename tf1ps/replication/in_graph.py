@@ -79,6 +79,7 @@ def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[st
 def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                        make_optimizer: Callable[[], tf.train.Optimizer],
                        global_step: Optional[tf.Variable] = None,
+                       clip_norm: Optional[float] = None,
                        variables_device: towers.Device = None) -> List[AsyncReplica]:
   """Builds replicas, each with an update of its own on the shared variables.
 
@@ -92,6 +93,7 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
     devices: device strings of the replicas, such as "/job:worker/task:1".
     make_optimizer: called for each replica.
     global_step: the step; None: the graph's, made where there is none.
+    clip_norm: where given, each replica's gradients are clipped to this global norm.
     variables_device: where variables live: a device string or a device function; None: what is
       around decides.
 
@@ -99,17 +101,21 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
     The replicas, in the order of the devices.
 
   Raises:
-    ValueError: as `towers.build_towers`.
+    ValueError: as `towers.build_towers`; or `clip_norm` is not above 0.
   """
   global_step = _step(global_step, variables_device)
   optimizers = [make_optimizer() for _ in towers.check_devices(devices)]
   built = towers.build_towers(tower_fn, devices, optimizers[0], variables_device)
   replicas = []
   for tower, optimizer in zip(built, optimizers):
+    own = tower.grads_and_vars
+    if clip_norm is not None:
+      with tf.device(tower.device):
+        own = gradients.clip_gradients(own, clip_norm)
     with _around(variables_device):
       # Batch normalisation's moving averages follow the first replica.
       with tf.control_dependencies(built[0].update_ops if tower.index == 0 else []):
-        applied = optimizer.apply_gradients(tower.grads_and_vars)
+        applied = optimizer.apply_gradients(own)
       # Not by apply_gradients: without a lock, two threads may raise a ref variable by one.
       with tf.control_dependencies([applied]), tf.colocate_with(global_step.op):
         train_op = tf.assign_add(global_step, 1, use_locking=True).op

@@ -21,7 +21,7 @@ from tf1ps.cluster import readiness, view, watch
 from tf1ps.cluster import session as session_lib
 
 # What the steps of those that are left end with.
-_ENDED = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
+ENDED = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
           tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
 
 
@@ -56,7 +56,7 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
   watcher.start()
   try:
     yield
-  except _ENDED as error:
+  except ENDED as error:
     gone = _missing(seen)
     if not gone:
       raise

@@ -15,6 +15,7 @@ the update of the last variable and the second read counts too.
 from __future__ import annotations
 
 import collections
+import threading
 from typing import Dict
 
 import tensorflow.compat.v1 as tf
@@ -59,10 +60,12 @@ class Ages:
 
   def __init__(self):
     self.counts: Dict[int, int] = collections.Counter()
+    self._lock = threading.Lock()
 
   def add(self, age: int) -> None:
-    """Adds a gradient's age."""
-    self.counts[int(age)] += 1
+    """Adds a gradient's age; threads of several replicas may do so."""
+    with self._lock:
+      self.counts[int(age)] += 1
 
   @property
   def gradients(self) -> int:

@@ -6,6 +6,8 @@ from typing import NamedTuple, Optional
 
 from tf1ps.replication import turns
 
+REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
+
 
 class Options(NamedTuple):
   """What the flags say of training; the same in every worker of a job."""
@@ -19,7 +21,9 @@ class Options(NamedTuple):
   learning_rate: Optional[float] = None  # None: the optimizer's default
   scale_learning_rate: bool = False  # whether it is multiplied by the gradients of an update
   clip_norm: Optional[float] = None  # the global norm that an update's gradient is clipped to
-  update: str = "async"  # or "sync"
+  replication: str = "between_graph"  # or "in_graph", "all_reduce"
+  clones: int = 1  # devices of a worker that divide its batch
+  update: str = "async"  # or "sync"; all_reduce is always synchronous
   replicas_to_aggregate: Optional[int] = None  # gradients of a synchronous update; None: all
   on_uneven: str = "stop_all"  # or "pad", "shrink": what the end of one worker's data means
   variables: str = "resource"  # or "ref"
@@ -33,12 +37,17 @@ class Options(NamedTuple):
   end_timeout: float = 300.0
   config: object = None  # the sessions' tf.ConfigProto
 
+  @property
+  def is_synchronous(self) -> bool:
+    """Whether several workers make one update together."""
+    return self.update == "sync" or self.replication == "all_reduce"
+
 
 def check_options(options: Options) -> None:
   """Refuses options that cannot work together; raises ValueError."""
   for name in ("steps", "epochs", "examples", "batch_size", "learning_rate", "keep_checkpoints",
                "save_checkpoint_secs", "save_checkpoint_steps", "save_summaries_steps",
-               "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate"):
+               "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate", "clones"):
     value = getattr(options, name)
     if value is not None and not value > 0:
       raise ValueError("--%s must be above 0, got %r" % (name, value))
@@ -46,12 +55,26 @@ def check_options(options: Options) -> None:
     raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
   for name, known in (("variables", ("resource", "ref")),
                       ("ps_strategy", ("greedy", "round_robin")),
-                      ("update", ("async", "sync")), ("on_uneven", turns.ON_UNEVEN)):
+                      ("replication", REPLICATIONS), ("update", ("async", "sync")),
+                      ("on_uneven", turns.ON_UNEVEN)):
     if getattr(options, name) not in known:
       raise ValueError("--%s must be one of %s, got %r" % (
         name, ", ".join(known), getattr(options, name)))
-  if options.update == "async":
-    for name in ("replicas_to_aggregate", "on_uneven", "scale_learning_rate"):
-      if getattr(options, name) != Options._field_defaults[name]:
-        raise ValueError("--%s=%s is about synchronous updates: give --update=sync too" % (
-          name, getattr(options, name)))
+  _refuse(options, not options.is_synchronous, "--%s=%s is about synchronous updates: give "
+          "--update=sync too", "replicas_to_aggregate", "on_uneven", "scale_learning_rate")
+  # One run computes the gradients of all, or none: nobody is spare, and the first end ends it.
+  _refuse(options, options.replication != "between_graph", "--%s=%s is about workers that train "
+          "each for itself: it needs --replication=between_graph, the default, and --update=sync",
+          "replicas_to_aggregate", "on_uneven")
+  if options.clones > 1 and options.replication == "in_graph" and options.update == "async":
+    raise ValueError(
+      "--clones=%d with --replication=in_graph needs --update=sync: asynchronous in-graph replicas "
+      "update each for itself, and clones make one gradient together" % options.clones)
+
+
+def _refuse(options, condition, text, *names):
+  """Refuses flags that were given where they mean nothing."""
+  for name in names:
+    value = getattr(options, name)
+    if condition and value != Options._field_defaults[name]:
+      raise ValueError(text % (name, value))

@@ -1,9 +1,9 @@
 """A program's model as towers: its input once a worker, its model once a device.
 
-1. `add_worker` calls input_fn for one worker's share, on that worker, and splits each batch over the
-   worker's clones.
-2. `loss` calls model_fn for one part; the first call also brings the optimizer, the program's own
-   or the flags'.
+1. `add_worker` calls input_fn for one worker's share, and splits each batch over the worker's
+   clones.
+2. `loss` calls model_fn for one part, which also brings the optimizer, the program's own or the
+   flags'.
 
 `loss` and `optimizer` are what the builders of tf1ps/replication take as `tower_fn` and as the
 optimizer, which they ask for gradients before the program has said which it is.

@@ -8,6 +8,7 @@ lines that begin with "progress: ".
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from typing import Optional
 
@@ -40,6 +41,7 @@ class ExampleCounter(tf.train.SessionRunHook):
     self._before = before
     self._taken = taken
     self._begun = False
+    self._lock = threading.Lock()
     self.examples = 0
     self.late = 0
 
@@ -57,9 +59,14 @@ class ExampleCounter(tf.train.SessionRunHook):
     found = run_values.results or {}
     size = int(found.get("size", self._batch))
     if found.get("taken", True):
-      self.examples += size
+      self.add(size)
     else:
       self.late += size
+
+  def add(self, examples: int) -> None:
+    """Adds examples; other threads may do so too."""
+    with self._lock:
+      self.examples += examples
 
 
 class Progress(tf.train.SessionRunHook):

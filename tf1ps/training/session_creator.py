@@ -31,7 +31,7 @@ from tf1ps.cluster import session as session_lib
 from tf1ps.cluster import watch as watch_lib
 from tf1ps.compat import error_text
 from tf1ps.state import control
-from tf1ps.training import checkpoints, initialise, rejoining
+from tf1ps.training import checkpoints, initialise, mirrors, rejoining
 from tf1ps.training import participation as participation_lib
 from tf1ps.training import signature as signature_lib
 
@@ -74,6 +74,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     self._max_wait_secs = max_wait_secs
     self._interrupted = interrupted or (lambda: None)
     self._graph = None
+    self._is_mirrored = False
     self._tasks = []
     self.session = None
     self.sessions = 0  # made so far; those after the first are recoveries
@@ -88,6 +89,8 @@ class RunSessionCreator(tf.train.SessionCreator):
     pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
     self.is_creating = True
     self._drop()  # a hook that fails when it is told of a session leaves that one open
+    if self._is_mirrored and not first:
+      raise mirrors.again()
     while True:
       try:
         return self._try(max(0.5, deadline - time.monotonic()), first)
@@ -110,13 +113,16 @@ class RunSessionCreator(tf.train.SessionCreator):
   def _plan(self):
     self._scaffold.finalize()
     self._graph = tf.get_default_graph()
+    self._is_mirrored = mirrors.are_in(self._graph)
     config = session_config.session_config(base=self.config)
     if not config.device_filters:
       config.device_filters.extend(device_filters.device_filters(self._graph, self._part.cluster))
     self.config = config
-    seen = [task for task in self._part.cluster.tasks() if _is_seen(task, config.device_filters)]
+    seen = [task for task in self._part.cluster.tasks()
+            if device_filters.show(config.device_filters, task)]
     # The holders too: the run is written there, whether the graph has a variable there or not.
-    seen += [task for task in self._part.holders if task not in seen]
+    needed = self._part.cluster.replicas if self._is_mirrored else []
+    seen += [task for task in [*self._part.holders, *needed] if task not in seen]
     self._tasks = [task for task in seen if task.name != self._part.cluster.task.name]
     with self._graph.as_default():
       signature_lib.check_container(self._part.cluster.task, self._part.record.container)
@@ -135,7 +141,11 @@ class RunSessionCreator(tf.train.SessionCreator):
     else:
       self._await_chief()
       session = self._open(seen)
+      if self._is_mirrored:
+        initialise.restore_or_initialise(session, self._scaffold, None)
       initialise.initialise_locally(session, self._scaffold)
+    if self._is_mirrored:
+      mirrors.start(session)
     self.sessions += 1
     if self.sessions > 1:
       _log.warning("recovered: session %d of this task", self.sessions)
@@ -146,12 +156,12 @@ class RunSessionCreator(tf.train.SessionCreator):
     # What is called back is about this session, whichever is the creator's by then.
     watch = watch_lib.TaskWatch(
       seen, part.lost_after,
-      on_gone=lambda one: session.abort(lambda: tf.errors.AbortedError(None, None, str(one))),
+      on_gone=lambda one: self._on_gone(session, one),
       on_lost=lambda one, silence: session.abort(
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
     self.session = session = session_lib.BoundedSession(
       part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop,
-      explain=lambda error: part.resets.explain(rejoining.explain(error)))
+      explain=self._explain)
     part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()
@@ -160,6 +170,18 @@ class RunSessionCreator(tf.train.SessionCreator):
       self._start_timeout, "connecting to the cluster through %s" % part.record.target,
       tf.Session.run, session, self._scaffold.ready_for_local_init_op)
     return session
+
+  def _on_gone(self, session, one):
+    error = tf.errors.AbortedError(None, None, str(one))
+    if self._is_mirrored:
+      error = mirrors.lost(self._part, self._tasks, [one] if one.is_up else [])
+    if error is not None:
+      session.abort(lambda: error)
+
+  def _explain(self, error):
+    if self._is_mirrored:
+      return mirrors.explain(self._part, self._tasks, error)
+    return self._part.resets.explain(rejoining.explain(error))
 
   def _drop(self):
     session, self.session = self.session, None
@@ -225,11 +247,3 @@ class RunSessionCreator(tf.train.SessionCreator):
                      chief.name, chief.address, state)
       self._interrupted()
       time.sleep(_POLL)
-
-
-def _is_seen(task, filters) -> bool:
-  for text in filters:
-    spec = tf.DeviceSpec.from_string(text)
-    if spec.job in (None, task.job) and spec.task in (None, task.index):
-      return True
-  return False

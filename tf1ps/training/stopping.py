@@ -75,7 +75,11 @@ class StopAtExamples(tf.train.SessionRunHook):
   @property
   def is_reached(self) -> bool:
     """Whether this worker has trained on its part."""
-    return self._counter.examples >= self._num_examples
+    return self.is_reached_by(0)
+
+  def is_reached_by(self, examples: int) -> bool:
+    """Whether it will have trained on its part after so many more."""
+    return self._counter.examples + examples >= self._num_examples
 
   def after_create_session(self, session, coord):
     if self.is_reached:

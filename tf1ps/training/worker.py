@@ -23,19 +23,21 @@ from tf1ps.placement import load_table
 from tf1ps.replication import staleness, turns
 from tf1ps.state import membership
 from tf1ps.training import (
-  between_graph,
   checkpoints,
   global_step,
+  in_graph_threads,
+  lockstep,
   monitored_session,
+  replicas,
   saving,
   staleness_recorder,
-  stopping,
 )
 from tf1ps.training import evaluation as evaluation_lib
 from tf1ps.training import options as options_lib
 from tf1ps.training import participation as participation_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import progress as progress_lib
+from tf1ps.training import stops as stops_lib
 
 _log = logging.getLogger("tf1ps")
 
@@ -135,13 +137,13 @@ class _Worker:
     self._shard = shard_lib.Shard(
       mode="train", index=cluster.replica_index, count=cluster.num_replicas,
       batch_size=options.batch_size, epochs=options.epochs, policy=options.shard)
-    self._replica = between_graph.build_replica(
-      program, cluster, self._shard, options.optimizer,
-      between_graph.learning_rate_of(options, cluster), record.container, options.variables,
-      options.ps_strategy, options.clip_norm, between_graph.synchronous_of(options))
+    self._replica = replicas.build_replica(
+      program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
     self._scaffold = tf.train.Scaffold(
       saver=tf.train.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
+    self._lockstep = self._hook_of(lockstep.Lockstep)
+    self._threads = self._hook_of(in_graph_threads.InGraphThreads)
     self._tracker = global_step.GlobalStepTracker()
     turn = self._replica.turn
     if turn is not None:
@@ -149,12 +151,18 @@ class _Worker:
     self._counter = progress_lib.ExampleCounter(
       self._replica.batch_examples, lambda: part.examples_before,
       turn.taken if turn is not None else None)
+    self._stops = stops_lib.Stops(
+      options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
     if part.is_chief:
       _log.info("%s", load_table.format_table(load_table.load_table()))
 
+  def _hook_of(self, kind):
+    """The replica's hook of a kind, or None."""
+    return next((hook for hook in self._replica.hooks if isinstance(hook, kind)), None)
+
   def train(self) -> Outcome:
     part, options = self._part, self._options
-    hooks, stops = self._hooks()
+    hooks = self._hooks()
     if part.is_chief and not options.checkpoint_dir:
       # What is evaluated at the end.
       hooks.append(saving.CheckpointSaver(
@@ -175,55 +183,52 @@ class _Worker:
           _, loss = session.run([self._replica.train_op, self._replica.loss])
         except tf.errors.OutOfRangeError as error:
           self._was_ended = turns.ENDED in error.message
+          self._run_out(session)
           raise
         if math.isnan(loss):
           step = session.run_step_fn(
             lambda step_context: self._tracker.ask(step_context.session))
           raise NanLossError(step, self._tracker.own_steps)
     self._problems = session.life.problems
-    if not self._tracker.own_steps and not self._was_ended and not any(
-        stop.is_reached for stop in stops.values()):
+    steps = self._tracker.own_steps
+    if self._lockstep is not None:
+      self._was_ended = self._lockstep.was_ended
+    if self._threads is not None:
+      steps += self._threads.steps
+    if not steps and not self._was_ended and not self._stops.is_reached:
       raise ValueError("this worker's share of the data is empty: worker %d of %d got no batch" % (
         self._shard.index, self._shard.count))
     return Outcome(
-      self._tracker.own_steps, self._tracker.value, self._counter.examples,
-      time.monotonic() - began, self._reason(stops), self._counter.late,
+      steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
+      self._stops.reason(self._was_ended), self._counter.late,
       self._recorder.ages if self._recorder is not None else None, None, part.heartbeat.members())
 
   def _hooks(self):
-    options, part = self._options, self._part
-    index, count = self._shard.index, self._shard.count
-    stops = {}  # by the reason that it gives
-    if options.steps:
-      stops["reached --steps=%d" % options.steps] = stopping.StopAtStep(
-        self._tracker, options.steps, count)
-    if options.examples:
-      if options.examples < count:
-        raise ValueError("--examples=%d is less than one for each of the %d workers" % (
-          options.examples, count))
-      stops["trained on its part of --examples=%d" % options.examples] = stopping.StopAtExamples(
-        self._counter, stopping.part_of(options.examples, index, count))
-    hooks = [self._counter, *stops.values()]
-    hooks += self._replica.hooks
-    if self._replica.age is not None:
+    options, part, replica = self._options, self._part, self._replica
+    hooks = [self._counter, *self._stops.hooks, *replica.hooks]
+    if replica.age is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
-        self._replica.age, self._tracker, options.checkpoint_dir if part.is_chief else None)
+        replica.age, self._tracker, options.checkpoint_dir if part.is_chief else None)
       hooks.append(self._recorder)
+    if self._lockstep is not None:
+      self._lockstep.connect(part, self._stops.is_last)
+    if self._threads is not None:
+      self._threads.connect(
+        self._counter.add, self._recorder.ages.add if self._recorder else None, options.steps)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
-        self._tracker, self._counter, self._replica.loss, options.steps))
-    return hooks, stops
+        self._tracker, self._counter, replica.loss, options.steps))
+    return hooks
 
-  def _reason(self, stops):
-    options = self._options
-    for reason, stop in stops.items():
-      if stop.is_reached:
-        return reason
-    if self._was_ended:
-      return "another worker's data ended (--on_uneven=stop_all)"
-    if options.epochs:
-      return "went through its data --epochs=%d times" % options.epochs
-    return "its data ended"
+  def _run_out(self, session):
+    """In-graph replicas whose data have not ended yet go on after the first one's."""
+    def look(inner):
+      self._tracker.ask(inner)
+      session.life.count()
+      return self._stops.is_reached or session.life.signum is not None
+
+    if self._threads is not None:
+      self._threads.run_out(session, look)
 
   def finish(self, outcome: Outcome) -> Outcome:
     """The chief's: evaluates the last checkpoint and releases the ps."""

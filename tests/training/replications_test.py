@@ -1,0 +1,192 @@
+"""One program under each replication, by flags alone, on real processes."""
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.replication import reference
+from tests.training.job import Job, codes, find, last_line
+
+LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
+        r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
+PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
+UNEVEN = ["--program=%s" % (PROGRAMS / "uneven.py"), "--shard=none", "--epochs=1", "--batch_size=4"]
+FIFTY = "--program=%s" % (PROGRAMS / "fifty_steps.py")
+IN_GRAPH, ALL_REDUCE = "--replication=in_graph", "--replication=all_reduce"
+SYNC = "--update=sync"
+# Synchronous schemes: the flags, and how many ps.
+SCHEMES = {"between_graph": ([SYNC], 2), "in_graph": ([IN_GRAPH, SYNC], 2),
+           "all_reduce": ([ALL_REDUCE], 0), "clones": ([SYNC, "--clones=2"], 1),
+           "in_graph_clones": ([IN_GRAPH, SYNC, "--clones=2"], 1),
+           "all_reduce_clones": ([ALL_REDUCE, "--clones=2"], 0)}
+
+
+def values_in(directory):
+  """The trained variables in a directory's last checkpoint."""
+  reader = tf.train.load_checkpoint(str(directory))
+  return {name: reader.get_tensor(name) for name in reference.START}
+
+
+@pytest.mark.parametrize("scheme, workers, optimizer, variables", [
+  ("between_graph", 3, "adam", "resource"), ("in_graph", 3, "momentum", "resource"),
+  ("in_graph", 2, "adam", "ref"), ("all_reduce", 3, "adam", "resource"),
+  ("all_reduce", 2, "momentum", "ref"), ("clones", 2, "adam", "resource"),
+  ("in_graph_clones", 2, "sgd", "resource"), ("all_reduce_clones", 2, "adam", "resource")])
+def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
+    start, tmp_path, scheme, workers, optimizer, variables):
+  flags, num_ps = SCHEMES[scheme]
+  job = Job(start, num_ps, workers, flags=flags + [
+    FIFTY, "--reference=" + optimizer, "--variables=" + variables, "--epochs=1",
+    "--batch_size=%d" % (reference.BATCH // workers), "--checkpoint_dir=%s" % tmp_path])
+  ps, started = job.all()
+  assert codes(*started, *ps) == [0] * (workers + num_ps)
+  assert find(started[0], r"global step (\d+) in ") == [reference.STEPS]
+  reference.check(values_in(tmp_path), optimizer)
+
+
+@pytest.mark.parametrize("clones", [2, 5])
+def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path, clones):
+  """600 records in batches of 7: the last of 86 has 5, of which one clone may get none."""
+  found = []
+  for number, flags in enumerate([[], ["--clones=%d" % clones]]):
+    directory = tmp_path / str(number)
+    job = Job(start, 1, 1, flags=[FIFTY, "--epochs=1", "--batch_size=7",
+                                  "--checkpoint_dir=%s" % directory, *flags])
+    ps, workers = job.all()
+    assert codes(*workers, *ps) == [0, 0]
+    assert last_line(workers[0], LAST)[:2] == [86, 600]
+    found.append(values_in(directory))
+  for name, value in found[0].items():
+    assert abs(value - found[1][name]).max() < 1e-5
+
+
+def test_in_graph_the_first_end_of_data_ends_synchronous_training(start):
+  job = Job(start, num_workers=3, flags=[IN_GRAPH, SYNC, "--batches=30,20,10", *UNEVEN])
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 4
+  assert last_line(workers[0], LAST)[:2] == [10, 120]
+  assert find(workers[0], r"test first (\d+)") == [10]
+  assert workers[1].lines[-1] == (
+    "worker 1: the chief released this task: the job has ended, exit code 0")
+
+
+@pytest.mark.parametrize("batches", ["30,20,10", "10,20,30"])
+def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
+  job = Job(start, num_workers=3, flags=[IN_GRAPH, "--batches=" + batches, *UNEVEN])
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 4
+  assert last_line(workers[0], LAST)[:3] == [60, 240, "went through its data --epochs=1 times"]
+  assert "staleness" in workers[0].lines[-1]
+  assert find(workers[0], r"global step (\d+) in ") == [60]
+
+
+@pytest.mark.parametrize("update", ["sync", "async"])
+def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, update):
+  flags = [IN_GRAPH, "--update=" + update, "--checkpoint_dir=%s" % tmp_path]
+  for steps in (40, 60):
+    job = Job(start, num_workers=2, flags=flags + ["--steps=%d" % steps])
+    (ps,), workers = job.all()
+    assert codes(*workers, ps) == [0] * 3
+    (reached,) = find(workers[0], r"global step (\d+) in ")
+    assert steps <= reached < steps + (1 if update == "sync" else 2)
+
+
+@pytest.mark.parametrize("update", ["sync", "async"])
+def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update):
+  gate = tmp_path / "gate"
+  job = Job(start, num_workers=2, lost_after=60, flags=[
+    IN_GRAPH, "--update=" + update, "--steps=60", "--slow_index=0", "--block_at=10",
+    "--block_until=%s" % gate])
+  (ps,), workers = job.all()
+  workers[0].wait_for("holds step 10")
+  workers[1].kill()
+  workers[1] = job.worker(1)
+  workers[1].wait_for("serving at")
+  workers[0].wait_for("recovered: session 2")
+  gate.write_text("")
+  assert codes(*workers, ps) == [0] * 3
+  assert find(workers[0], r"global step (\d+) in ")[0] >= 60
+
+
+def test_in_graph_a_worker_that_never_comes_is_named(start):
+  job = Job(start, num_workers=2, flags=[IN_GRAPH, SYNC, "--steps=10", "--start_timeout=3"])
+  job.ps()
+  chief = job.worker(0)
+  assert chief.wait() == 1
+  assert "TaskUnavailableError" in chief.lines[-1] and "/job:worker/task:1" in chief.lines[-1]
+
+
+def test_in_graph_an_error_in_another_replica_ends_the_job(start):
+  job = Job(start, num_workers=2, flags=[IN_GRAPH, "--steps=100000", "--slow_index=1",
+                                         "--nan_at=20"])
+  (ps,), workers = job.all()
+  assert codes(workers[0], ps)[0] == 1
+  assert "NaN" in workers[0].lines[-1]
+
+
+def test_all_reduce_ends_for_all_with_the_first_end_of_data(start):
+  job = Job(start, 0, 3, flags=[ALL_REDUCE, "--batches=30,20,10", *UNEVEN])
+  _, workers = job.all()
+  assert codes(*workers) == [0] * 3
+  assert [last_line(worker, LAST)[:2] for worker in workers] == [[10, 40]] * 3
+  assert [last_line(worker, LAST)[2] for worker in workers] == [
+    "another worker's data ended (--on_uneven=stop_all)"] * 2 + [
+      "went through its data --epochs=1 times"]
+  assert find(workers[0], r"test first (\d+)") == [10]
+
+
+def test_all_reduce_steps_and_examples_and_a_second_job_from_the_checkpoint(start, tmp_path):
+  flags = [ALL_REDUCE, "--batch_size=8", "--checkpoint_dir=%s" % tmp_path]
+  for end, steps, examples in (("--steps=25", 25, 200), ("--examples=330", 46, 168)):
+    job = Job(start, 0, 2, flags=flags + [end])
+    _, workers = job.all()
+    assert codes(*workers) == [0] * 2
+    assert find(workers[0], r"global step (\d+) in ") == [steps]
+    assert {last_line(worker, LAST)[1] for worker in workers} == {examples}
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_all_reduce_a_lost_worker_ends_the_job_by_name(start, lost):
+  job = Job(start, 0, 3, flags=[ALL_REDUCE, "--steps=1000000"])
+  workers = [job.worker(index, "--slow_index=%d" % lost, "--block_at=10") for index in range(3)]
+  workers[lost].wait_for("holds step 10")
+  workers[lost].kill()
+  others = [worker for index, worker in enumerate(workers) if index != lost]
+  assert codes(*others) == [1, 1]
+  for worker in others:
+    assert re.search(
+      r"PeerLostError: .*lost /job:worker/task:%d .*start all workers again" % lost,
+      worker.lines[-1])
+
+
+def test_all_reduce_a_worker_that_is_started_again_is_not_taken_for_the_old_one(start):
+  job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000"])
+  workers = [job.worker(0), job.worker(1, "--slow_index=1", "--block_at=10")]
+  workers[1].wait_for("holds step 10")
+  workers[1].kill()
+  again = job.worker(1, "--start_timeout=5")
+  assert workers[0].wait() == 1
+  assert "lost /job:worker/task:1" in workers[0].lines[-1]
+  assert again.wait() == 1
+
+
+def test_all_reduce_an_error_of_one_worker_is_the_others_reason(start):
+  job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000", "--slow_index=1"])
+  workers = [job.worker(0), job.worker(1, "--fail_in=step")]
+  assert codes(*workers) == [1, 1]
+  assert "a bad record" in workers[1].lines[-1]
+  assert "/job:worker/task:1" in workers[0].lines[-1]
+
+
+def test_all_reduce_workers_that_are_told_to_stop_save_and_leave(start, tmp_path):
+  job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000", "--checkpoint_dir=%s" % tmp_path])
+  _, workers = job.all()
+  for worker in workers:
+    worker.wait_for("joined run" if worker is workers[1] else "progress: ")
+  for worker in workers:
+    worker.signal()
+  assert codes(*workers) == [143, 143]
+  assert tf.train.latest_checkpoint(str(tmp_path)) is not None

@@ -1,0 +1,19 @@
+"""Whether a graph calls Python: `tf.py_func`, `tf.numpy_function`, `Dataset.from_generator`.
+
+Such operations only run in the process that has built them, whatever device they name.
+"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+_CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
+
+
+def are_in(graph: tf.Graph) -> bool:
+  """Whether one of a graph's operations, also in the functions that it calls, is in Python."""
+  definition = graph.as_graph_def()
+  nodes = list(definition.node)
+  for function in definition.library.function:
+    nodes += function.node_def
+  return any(node.op in _CALLS for node in nodes)

@@ -1,0 +1,66 @@
+"""All-reduce replication of a program: every worker keeps the variables, and there is no ps.
+
+All workers make the same steps at the same time (replication/all_reduce.py), so that all must know
+when to stop. A step's collective therefore carries a vote on whether another one follows: each
+worker has read a batch ahead (batch_ahead.py), and votes against it where that was its last one.
+The batches that the others have read by then are left over.
+"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import spec as spec_lib
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.replication import all_reduce
+from tf1ps.replication import clones as clones_lib
+from tf1ps.training import (
+  batch_ahead,
+  between_graph,
+  lockstep,
+  optimizers,
+  program_towers,
+  variable_kind,
+)
+from tf1ps.training import options as options_lib
+from tf1ps.training import program as program_lib
+from tf1ps.training import replica as replica_lib
+
+
+def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
+                  shard: shard_lib.Shard, options: options_lib.Options,
+                  container: str = "") -> replica_lib.Replica:
+  """Builds this worker's graph, with variables of its own, in the default graph.
+
+  Args:
+    program: the user's.
+    cluster: with this task.
+    shard: this worker's share.
+    options: what the flags say.
+    container: the job's container.
+
+  Returns:
+    The replica, whose hook keeps the workers in step.
+
+  Raises:
+    What `between_graph.build_replica` raises; ValueError for a variable that cannot travel.
+  """
+  graph = tf.get_default_graph()
+  local = clones_lib.devices_here(options.clones)
+  learning_rate = between_graph.learning_rate_of(options, cluster)
+  with graph.container(container), tf.device(cluster.task.name), \
+      variable_kind.kind_scope(options.variables):
+    towers = program_towers.ProgramTowers(
+      program, lambda: optimizers.make_optimizer(options.optimizer, learning_rate))
+    ahead = batch_ahead.BatchAhead()
+    towers.add_worker(shard, options.clones, ahead.pass_through)
+    vote = tf.placeholder_with_default(tf.constant(1.0), [], "another_step")
+    numbers = iter(range(options.clones))
+    built = all_reduce.build_mirrored(
+      towers.loss, [cluster.task.name + device for device in local],
+      lambda: towers.optimizer(next(numbers)), cluster.replica_index, cluster.num_replicas,
+      clip_norm=options.clip_norm, vote=vote)
+    program_towers.check_scaling(towers, options.scale_learning_rate)
+    replica_lib.summarize_loss(built.loss)
+    hook = lockstep.Lockstep(ahead, vote, built.vote)
+    return replica_lib.Replica(built.train_op, built.loss, towers.batch_sizes[0], hooks=[hook])

@@ -1,0 +1,129 @@
+"""In-graph replication of a program: the chief's graph has a tower on each worker.
+
+The other workers are servers that wait for work. In the order of what happens to the batches:
+
+1. Each worker reads its own share of the data, and computes the gradients of its part, on values
+   read from the ps. Where input_fn calls Python, which only this process can, the chief reads all
+   shares, and the batches travel to the workers.
+2. Synchronous: the mean of all gradients makes one update, in one run of the chief's. The first end
+   of a worker's data ends training.
+3. Asynchronous: each worker's gradient makes an update of its own. The training loop runs the first
+   worker's steps, and a thread each those of the others (in_graph_threads.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import List
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import spec as spec_lib
+from tf1ps.pipeline import python_calls
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.placement import device_setter
+from tf1ps.replication import clones, in_graph, staleness
+from tf1ps.training import (
+  between_graph,
+  in_graph_threads,
+  optimizers,
+  program_towers,
+  variable_kind,
+)
+from tf1ps.training import options as options_lib
+from tf1ps.training import program as program_lib
+from tf1ps.training import replica as replica_lib
+
+_log = logging.getLogger("tf1ps")
+
+
+def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
+                  options: options_lib.Options, container: str = "") -> replica_lib.Replica:
+  """Builds the chief's graph, with towers on all workers, in the default graph.
+
+  Args:
+    program: the user's.
+    cluster: with the chief as this task.
+    options: what the flags say.
+    container: the job's container.
+
+  Returns:
+    The replica; of asynchronous ones the first, and a hook with the others.
+
+  Raises:
+    What `between_graph.build_replica` raises.
+  """
+  graph, workers = tf.get_default_graph(), cluster.replicas
+  setter = device_setter.replica_device_setter(
+    worker_device=cluster.task.name, cluster=cluster.cluster_spec(),
+    ps_strategy=options.ps_strategy)
+  with graph.container(container), tf.device(setter or cluster.task.name), \
+      variable_kind.kind_scope(options.variables):
+    global_step = tf.train.get_or_create_global_step()
+    learning_rate = between_graph.learning_rate_of(options, cluster)
+    towers = program_towers.ProgramTowers(
+      program, lambda: optimizers.make_optimizer(options.optimizer, learning_rate))
+    for shard, device in _inputs(program, cluster, options):
+      with tf.device(device):
+        towers.add_worker(shard, options.clones)
+    local = clones.devices_here(options.clones) if options.clones > 1 else [""]
+    devices = [worker.name + device for worker in workers for device in local]
+    build = _asynchronous if options.update == "async" else _synchronous
+    replica = build(towers, devices, global_step, options)
+    program_towers.check_scaling(towers, options.scale_learning_rate)
+    replica_lib.summarize_loss(replica.loss)
+    return replica
+
+
+def _inputs(program, cluster, options) -> List[tuple]:
+  """The share of each worker, and where it is read."""
+  workers = cluster.replicas
+
+  def share(index):
+    return shard_lib.Shard(
+      mode="train", index=index, count=len(workers), batch_size=options.batch_size,
+      epochs=options.epochs, policy=options.shard)
+
+  devices = [worker.name for worker in workers]
+  with tf.Graph().as_default() as graph:
+    program_lib.build_input(program, "train", share(0))
+    if len(workers) > 1 and python_calls.are_in(graph):
+      devices = [cluster.task.name] * len(workers)
+      _log.info("input_fn calls Python, so the chief reads the data of all workers")
+  return [(share(index), device) for index, device in enumerate(devices)]
+
+
+def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
+  built = in_graph.build_synchronous(
+    towers.loss, devices, towers.optimizer(), global_step, options.clip_norm)
+  return replica_lib.Replica(built.train_op, built.loss, _total(towers.batch_sizes))
+
+
+def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
+  built = in_graph.build_asynchronous(
+    towers.loss, devices, towers.optimizer, global_step, options.clip_norm)
+  ages: List = [None]
+  if len(built) > 1:
+    ages = [staleness.age(global_step, staleness.begin(global_step), one.train_op)
+            for one in built]
+  replicas = [
+    replica_lib.Replica(one.train_op, one.loss, size, age=age)
+    for one, size, age in zip(built, towers.batch_sizes, ages)]
+  others = {device: in_graph_threads.Step(one, _after(global_step, one.train_op))
+            for device, one in list(zip(devices, replicas))[1:]}
+  first = replicas[0]
+  if not others:
+    return first
+  return first._replace(hooks=[in_graph_threads.InGraphThreads(others)])
+
+
+def _total(sizes):
+  known = [tf.get_static_value(size) for size in sizes]
+  return int(sum(known)) if None not in known else tf.add_n(
+    [tf.cast(size, tf.int32) for size in sizes], name="batch_examples")
+
+
+def _after(global_step, train_op):
+  """The global step after an update."""
+  with tf.control_dependencies([train_op]), tf.get_default_graph().colocate_with(global_step.op):
+    return tf.identity(global_step.read_value(), name="step_after")

@@ -1,0 +1,136 @@
+"""The other replicas of an asynchronous in-graph job, a thread each beside the training loop.
+
+1. With each session the threads begin, but for those whose data have ended. Each repeats its step.
+2. A replica ends with its data, or with the last global step. One that fails ends the loop, whose
+   next step raises the error.
+3. Where the session breaks the threads end, since the loop meets the same and gets a new session.
+4. The loop, when the first replica's data have ended, waits in `run_out`; leaving ends the threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable, Dict, NamedTuple, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.training import replica as replica_lib
+
+_LIMIT = 10.0  # seconds that a step may still take at the end
+_EVERY = 0.2  # seconds between two looks of `run_out`
+_BROKEN = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError)
+
+
+class Step(NamedTuple):
+  """What one replica runs."""
+
+  replica: replica_lib.Replica
+  step_after: tf.Tensor  # the global step after its update
+
+
+class InGraphThreads(tf.train.SessionRunHook):
+  """Runs the steps of the other replicas.
+
+  Attributes:
+    steps: how many they have made together.
+  """
+
+  def __init__(self, steps: Dict[str, Step]):
+    """Creates the hook.
+
+    Args:
+      steps: by the replica's device.
+    """
+    self._steps = steps
+    self._ended = set()
+    self._threads = []
+    self._stopped = threading.Event()
+    self._lock = threading.Lock()
+    self._error: Optional[BaseException] = None
+    self._last_step: Optional[int] = None
+    self._add_examples: Callable[[int], None] = lambda examples: None
+    self._add_age: Callable[[int], None] = lambda age: None
+    self.steps = 0
+
+  def connect(self, add_examples: Callable[[int], None], add_age: Callable[[int], None],
+              last_step: Optional[int]) -> None:
+    """Tells the hook what only the training loop knows.
+
+    Args:
+      add_examples: called with the examples of each step, from any thread.
+      add_age: called with the age of each step's gradient, one call at a time among the threads.
+      last_step: the global step at which they end, or None.
+    """
+    self._add_examples, self._add_age, self._last_step = add_examples, add_age, last_step
+
+  def after_create_session(self, session, coord):
+    self._stop()  # of a session that broke
+    self._error = None
+    self._stopped = stopped = threading.Event()
+    self._threads = [
+      threading.Thread(target=self._work, args=(name, session, coord, stopped), daemon=True,
+                       name="tf1ps: replica on " + name)
+      for name in self._steps if name not in self._ended]
+    for thread in self._threads:
+      thread.start()
+
+  def after_run(self, run_context, run_values):
+    if self._error is not None:
+      raise self._error
+
+  def leave(self, session, has_done_its_part=True):
+    """Ends the threads, before the last checkpoint is saved."""
+    self._stop()
+
+  def run_out(self, session, look: Callable[[tf.Session], bool]) -> None:
+    """Waits for the others when the first replica's data have ended.
+
+    Args:
+      session: the training session.
+      look: called with the session inside, a few times a second; returns whether to wait no longer.
+
+    Raises:
+      What a replica's step raised.
+    """
+    while len(self._ended) < len(self._steps):
+      if session.run_step_fn(lambda step_context: look(step_context.session)):
+        return
+      if self._error is not None:
+        raise self._error
+      time.sleep(_EVERY)
+
+  def _stop(self):
+    self._stopped.set()
+    end = time.monotonic() + _LIMIT
+    for thread in self._threads:
+      thread.join(max(0.0, end - time.monotonic()))
+
+  def _work(self, name, session, coord, stopped):
+    replica, step_after = self._steps[name]
+    fetches = dict(op=replica.train_op, loss=replica.loss, step=step_after)
+    fetches.update((key, tensor) for key, tensor in (
+      ("size", replica.batch_examples), ("age", replica.age)) if tf.is_tensor(tensor))
+    try:
+      while not stopped.is_set() and not coord.should_stop():
+        found = session.run(fetches)
+        self._note(replica, found)
+        if np.isnan(found["loss"]):
+          raise tf.train.NanLossDuringTrainingError()
+        if self._last_step is not None and found["step"] >= self._last_step:
+          return
+    except tf.errors.OutOfRangeError:
+      self._ended.add(name)
+    except _BROKEN:
+      pass
+    except BaseException as error:
+      if not stopped.is_set() and not coord.should_stop():
+        self._error = error
+
+  def _note(self, replica, found):
+    with self._lock:
+      self.steps += 1
+      self._add_examples(int(found.get("size", replica.batch_examples)))
+      if "age" in found:
+        self._add_age(found["age"])

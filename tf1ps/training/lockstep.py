@@ -1,0 +1,108 @@
+"""The hook that keeps workers in step which make each step together.
+
+For each step, in order:
+
+1. Before it, a batch is read ahead; where there is none, or where this worker shall train on no
+   more, its vote is against another step.
+2. The step takes the vote of all.
+3. After it, if anybody was against another one, all end, after the same step.
+
+At the end a worker waits until the others have seen the end of that step too: its process may still
+be handing them what they need for it.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import time
+from typing import Callable, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.state import control
+from tf1ps.training import batch_ahead
+from tf1ps.training import participation as participation_lib
+
+_log = logging.getLogger("tf1ps")
+_LEAVE_LIMIT = 30.0  # seconds
+_LOOK_EVERY = 0.1
+
+
+class Lockstep(tf.train.SessionRunHook):
+  """Ends training after the same step on all workers.
+
+  Attributes:
+    was_ended: whether another worker's vote ended it.
+  """
+
+  def __init__(self, ahead: batch_ahead.BatchAhead, vote: tf.Tensor, votes: tf.Tensor):
+    """Creates the hook.
+
+    Args:
+      ahead: where the batches are read.
+      vote: the placeholder for this worker's vote: 1.0 for another step, else 0.0.
+      votes: the mean of all workers' votes.
+    """
+    self._ahead, self._vote, self._votes = ahead, vote, votes
+    self._sizes = collections.deque()  # of the batches that were read and not trained on
+    self._data_ended = False
+    self._goes_on = True
+    self._steps = 0
+    self._is_last: Callable[[int], bool] = lambda examples: False
+    self._part: Optional[participation_lib.Participation] = None
+    self.was_ended = False
+
+  def connect(self, part: participation_lib.Participation,
+              is_last: Callable[[int], bool]) -> None:
+    """Tells the hook what only the training loop knows.
+
+    Args:
+      part: this task's part in the run.
+      is_last: called with the examples of a batch, before its step; returns whether this worker
+        shall train on no more after it.
+    """
+    self._part, self._is_last = part, is_last
+
+  def before_run(self, run_context):
+    session = run_context.session
+    if not self._sizes:
+      self._sizes.append(int(session.run(self._ahead.read)))  # OutOfRangeError: there are no data
+    if len(self._sizes) < 2 and not self._data_ended:
+      try:
+        self._sizes.append(int(session.run(self._ahead.read)))
+      except tf.errors.OutOfRangeError:
+        self._data_ended = True
+    self._goes_on = len(self._sizes) > 1 and not self._is_last(self._sizes[0])
+    return tf.train.SessionRunArgs(self._votes, {self._vote: float(self._goes_on)})
+
+  def after_run(self, run_context, run_values):
+    self._sizes.popleft()
+    self._steps += 1
+    if run_values.results < 1.0:
+      self.was_ended = self._goes_on
+      run_context.request_stop()
+
+  @property
+  def examples_left(self) -> int:
+    """Examples that were read and not trained on."""
+    return sum(self._sizes)
+
+  def leave(self, session, has_done_its_part=True):
+    """Waits until the others have made the last step too."""
+    if self._part is None or not has_done_its_part:
+      return
+    end = time.monotonic() + _LEAVE_LIMIT
+    others = {task.name for task in self._part.cluster.replicas} - {self._part.cluster.task.name}
+    while time.monotonic() < end:
+      try:
+        self._part.heartbeat.beat()
+      except control.ControlError:
+        pass
+      waits_for = others - {member.name for member in self._part.heartbeat.members()
+                            if member.has_ended or member.step >= self._steps}
+      if not waits_for:
+        return
+      time.sleep(_LOOK_EVERY)
+    _log.warning("%s did not tell of the last step within %.0f s", ", ".join(sorted(waits_for)),
+                 _LEAVE_LIMIT)

@@ -1,0 +1,88 @@
+"""Sessions of workers that mirror each other's variables (replication/all_reduce.py).
+
+They differ from sessions on the variables of a ps:
+
+1. Every worker initialises its own variables, only the chief restores. Then all run the operations
+   of `all_reduce.STARTS` together: they compare what they have built, and take the chief's values.
+2. Each step needs every worker. One that is gone ends all others' runs, by name.
+3. The servers remember the processes of a group, so that nothing is cured by a new session: the
+   processes of all workers must be started again, from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import readiness
+from tf1ps.compat import error_text
+from tf1ps.replication import all_reduce, peers
+from tf1ps.state import control, membership
+
+_HINT = "start all workers again; they go on from the last checkpoint"
+
+
+def are_in(graph: tf.Graph) -> bool:
+  """Whether a graph has mirrored variables."""
+  return bool(graph.get_collection_ref(all_reduce.STARTS))
+
+
+def start(session: tf.Session) -> None:
+  """Gives this task's variables the chief's values; all workers run it together."""
+  for operation in session.graph.get_collection(all_reduce.STARTS):
+    session.run(operation)
+
+
+def again() -> BaseException:
+  """The error of a second session."""
+  return peers.PeerLostError("the session of mirrored variables has ended: " + _HINT)
+
+
+def lost(part, tasks: List, restarted: Sequence = ()) -> Optional[BaseException]:
+  """What it means that a task is gone: an error that names all that are, or None.
+
+  None where those that are gone have done their part. All are looked at, since the first one to be
+  missed may have left for the loss of another.
+
+  Args:
+    part: this task's `participation.Participation`.
+    tasks: those that each step needs.
+    restarted: what was seen of those that are there again, as other processes.
+  """
+  gone = [seen for seen in readiness.probe_all(tasks) if not seen.is_up] + list(restarted)
+  members = _members(part)
+  found = []
+  for task in tasks:
+    member = members.get(task.name)
+    state = member.state if member is not None else None
+    seen = [str(one) for one in gone if one.task == task]
+    if state == membership.FAILED:
+      found.append("%s failed: %s" % (task.name, member.reason))
+    elif seen and state != membership.DONE:
+      found.append("lost " + seen[0])
+  return peers.PeerLostError("%s; %s" % ("; ".join(found), _HINT)) if found else None
+
+
+def explain(part, tasks: List, error: BaseException) -> BaseException:
+  """Says what an error of a run means where it comes from a lost worker.
+
+  Args:
+    part: this task's `participation.Participation`.
+    tasks: those that each step needs.
+    error: what the run raised.
+  """
+  if not isinstance(error, peers.ENDED):
+    return error
+  return lost(part, tasks) or peers.PeerLostError(
+    "a step was ended by another worker (%s); %s" % (error_text.first_line(error), _HINT))
+
+
+def _members(part) -> dict:
+  """What each task last said of itself in this run, by name."""
+  try:
+    part.heartbeat.beat()  # what it said a moment ago counts
+  except control.ControlError:
+    pass
+  return {member.name: member for member in part.heartbeat.members()
+          if member.run in ("", part.run_id)}

@@ -1,0 +1,34 @@
+"""From the flags to the graph that this worker trains: whichever replication they ask for."""
+
+from __future__ import annotations
+
+from tf1ps.cluster import spec as spec_lib
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.training import all_reduce, between_graph, in_graph
+from tf1ps.training import options as options_lib
+from tf1ps.training import program as program_lib
+from tf1ps.training import replica as replica_lib
+
+
+def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
+                  options: options_lib.Options, container: str = "") -> replica_lib.Replica:
+  """Builds this worker's part of the job in the default graph.
+
+  Args:
+    program: the user's.
+    cluster: with this task.
+    shard: this worker's share; in-graph each worker's is made from the options.
+    options: what the flags say.
+    container: the job's container.
+
+  Returns:
+    The replica; see `between_graph.build_replica` for what is raised.
+  """
+  if options.replication == "in_graph":
+    return in_graph.build_replica(program, cluster, options, container)
+  if options.replication == "all_reduce":
+    return all_reduce.build_replica(program, cluster, shard, options, container)
+  return between_graph.build_replica(
+    program, cluster, shard, options.optimizer, between_graph.learning_rate_of(options, cluster),
+    container, options.variables, options.ps_strategy, options.clip_norm,
+    between_graph.synchronous_of(options), options.clones)

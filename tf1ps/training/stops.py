@@ -1,0 +1,76 @@
+"""What ends a worker's training, as the flags say, and the reason that it gives afterwards."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.training import global_step, progress, stopping
+from tf1ps.training import options as options_lib
+
+
+class Stops:
+  """The ends that the flags ask for.
+
+  Attributes:
+    hooks: those that request a stop.
+  """
+
+  def __init__(self, options: options_lib.Options, tracker: global_step.GlobalStepTracker,
+               counter: progress.ExampleCounter, index: int, count: int):
+    """Creates them.
+
+    Args:
+      options: what the flags say.
+      tracker: the tracker of the global step.
+      counter: of this worker's examples.
+      index: this worker's place among those that train, from 0.
+      count: how many there are.
+
+    Raises:
+      ValueError: fewer examples than workers.
+    """
+    self._options, self._counter = options, counter
+    self._by_reason: Dict[str, object] = {}
+    self._examples: Optional[stopping.StopAtExamples] = None
+    if options.steps:
+      self._by_reason["reached --steps=%d" % options.steps] = stopping.StopAtStep(
+        tracker, options.steps, 1 if options.is_synchronous else count)
+    if options.examples:
+      if options.examples < count:
+        raise ValueError("--examples=%d is less than one for each of the %d workers" % (
+          options.examples, count))
+      if options.replication == "in_graph":
+        index, count = 0, 1  # the chief counts for all
+      self._examples = stopping.StopAtExamples(
+        counter, stopping.part_of(options.examples, index, count))
+      self._by_reason["trained on its part of --examples=%d" % options.examples] = self._examples
+    self.hooks: List[tf.train.SessionRunHook] = [
+      stop for stop in self._by_reason.values()
+      # All-reduce ends by a vote: who stops alone leaves the others waiting.
+      if options.replication != "all_reduce" or stop is not self._examples]
+
+  @property
+  def is_reached(self) -> bool:
+    """Whether one of them is reached."""
+    return any(stop.is_reached for stop in self._by_reason.values())
+
+  def is_last(self, examples: int) -> bool:
+    """Whether this worker's part is done after a batch of so many examples."""
+    return self._examples is not None and self._examples.is_reached_by(examples)
+
+  def reason(self, was_ended: bool) -> str:
+    """Why training has ended.
+
+    Args:
+      was_ended: whether another worker's data ended it.
+    """
+    for reason, stop in self._by_reason.items():
+      if stop.is_reached:
+        return reason
+    if was_ended:
+      return "another worker's data ended (--on_uneven=stop_all)"
+    if self._options.epochs:
+      return "went through its data --epochs=%d times" % self._options.epochs
+    return "its data ended"
