@@ -259,6 +259,14 @@ def test_docs_synchronous_updates(start, tmp_path):
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_docs_replication_by_flags(start, tmp_path, number):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  found = of_program("docs/replication.md", "tf1ps-local")
+  assert len(found) == 3
+  assert LEARNT.search(launcher(start, found[number], tmp_path))
+
+
 def test_synchronous_replicas_by_hand(start, tmp_path):
   program = block_with("docs/synchronous.md", "# replicas.py")
   for number, address in zip((2231, 2232, 2233), harness.addresses(3)):
