@@ -212,6 +212,8 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),
   (r"tf1ps-local --program=examples/digits.py --update=sync", "test_docs_synchronous_updates"),
+  (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
+   "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(standing|container)|tf1ps-reset ",
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
