@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import harness
 from tf1ps import training
 from tf1ps.cluster.view import Cluster
 from tf1ps.pipeline import shard as shard_lib
@@ -87,6 +88,35 @@ def test_one_update(tmp_path):
     assert (size, loss) == (4, 14.0)
     assert session.run(find("small")) == 7.0
     assert session.run([find("average"), find("seen"), find("global_step")]) == [1.0, 1.0, 1]
+
+
+def test_two_clients_one_after_the_other_go_on_from_each_other():
+  """w from 0 with the loss (w - 2)^2 / 2 and the rate 0.5, five steps each."""
+  def target(mode, shard):
+    return tf.fill([1], 2.0), None
+
+  def distance(features, labels, mode):
+    w = tf.get_variable("w", initializer=0.0)
+    return training.ModelSpec(loss=tf.reduce_mean(tf.square(w - features)) / 2)
+
+  addresses = harness.addresses(3)
+  jobs = {"ps": dict(enumerate(addresses[:1])), "worker": dict(enumerate(addresses[1:]))}
+  servers = [tf.train.Server(jobs, job, index)
+             for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
+  seen = []
+  for index in range(2):
+    with tf.Graph().as_default():
+      replica = between_graph.build_replica(
+        Program("program", None, target, distance), Cluster(jobs, "worker", index),
+        shard_lib.Shard(index=index, count=2, policy="none"), "sgd", 0.5)
+      w, = tf.trainable_variables()
+      with tf.Session(servers[1 + index].target) as session:
+        if index == 0:
+          session.run(tf.global_variables_initializer())
+        for _ in range(5):
+          session.run(replica.train_op)
+        seen.append(session.run(w))
+  assert seen == [1.9375, 1.998046875]
 
 
 def test_the_loss_is_a_summary_of_that_name():

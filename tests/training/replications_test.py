@@ -47,6 +47,31 @@ def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
   reference.check(values_in(tmp_path), optimizer)
 
 
+SCALAR = ["--program=%s" % (PROGRAMS / "scalar.py"), "--shard=none", "--batch_size=1"]
+
+
+@pytest.mark.parametrize("scheme", ["between_graph", "in_graph", "all_reduce"])
+def test_two_workers_with_a_target_each_meet_in_the_middle(start, tmp_path, scheme):
+  flags, num_ps = SCHEMES[scheme]
+  job = Job(start, num_ps, 2, flags=flags + SCALAR + [
+    "--steps=5", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=1",
+    "--keep_checkpoints=10"])
+  ps, workers = job.all()
+  assert codes(*workers, *ps) == [0] * (2 + num_ps)
+  assert [tf.train.load_checkpoint("%s/model.ckpt-%d" % (tmp_path, step)).get_tensor("w")
+          for step in range(6)] == [0.0, 1.0, 1.5, 1.75, 1.875, 1.9375]
+
+
+def test_in_graph_threads_reach_their_target_together(start, tmp_path):
+  job = Job(start, 1, 2, flags=[IN_GRAPH, "--targets=2,2", *SCALAR, "--examples=200",
+                                "--checkpoint_dir=%s" % tmp_path])
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3
+  (steps,) = find(workers[0], r"global step (\d+) in ")
+  assert 200 <= steps <= 201  # one may have been on its way
+  assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("w") == 2.0
+
+
 @pytest.mark.parametrize("clones", [2, 5])
 def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path, clones):
   """600 records in batches of 7: the last of 86 has 5, of which one clone may get none."""
