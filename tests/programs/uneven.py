@@ -18,7 +18,7 @@ FLAGS = flags.FLAGS
 
 
 def input_fn(mode, shard):
-  """Batches of ones; in training as many as this worker has."""
+  """Batches of ones, in training as many as this worker has; the labels are the worker's index."""
   batches = [int(count) for count in FLAGS.batches.split(",")]
   count = batches[shard.index] if mode == "train" else 1
   data = tf.data.Dataset.from_tensors(np.ones([shard.batch_size], np.float32)).repeat(count)
@@ -26,7 +26,7 @@ def input_fn(mode, shard):
   if FLAGS.last == shard.index:
     with tf.control_dependencies([tf.numpy_function(_dawdle, [], tf.int64)]):
       ones = tf.identity(ones)
-  return ones, ones
+  return ones, ones * shard.index
 
 
 def _dawdle():
@@ -62,10 +62,10 @@ def _worker():
 
 
 def model_fn(features, labels, mode):
-  """Every update adds 1 to both variables."""
+  """Every update adds 1 to both variables. A worker's loss is its label - (first + second)."""
   first = tf.get_variable("first", [], initializer=tf.zeros_initializer())
   second = tf.get_variable("second", [], initializer=tf.zeros_initializer())
-  loss = tf.reduce_mean(-(first + second) * features)
+  loss = tf.reduce_mean(labels - (first + second) * features)
   optimizer = _Mortal(1.0) if FLAGS.die_at >= 0 else tf.train.GradientDescentOptimizer(1.0)
   return training.ModelSpec(
     loss=loss, optimizer=optimizer,

@@ -92,6 +92,11 @@ def made(task):
           for line in list(task.lines) if line.startswith("made ")]
 
 
+def losses(task):
+  """The losses of its steps, as a replica has said them."""
+  return [float(line.split()[1]) for line in task.lines if line.startswith("loss ")]
+
+
 def book(task):
   """What a replica's hook knew at its end: the book, and how it came to leave."""
   _, text = task.wait_for("book ").split(" ", 1)
@@ -135,6 +140,7 @@ def test_at_unequal_speed_each_update_has_one_gradient_of_each(start):
     steps = np.array(made(task))
     np.testing.assert_allclose(steps, np.stack(
       [steps[:, 0], steps[:, 0]] + [steps[:, 0] / 3] * 3, axis=1), rtol=1e-5)
+    assert losses(task) == [k * (1 + 4 + 16) / 3 for k in range(1, 41)]
 
 
 def ends(tasks, limit=15.0):
@@ -170,6 +176,8 @@ def test_a_chief_that_leaves_first(start, on_uneven, steps):
   assert closed_after(chief) < 20.0  # TensorFlow's may take all of stop_grace_period_secs, 120 s
   assert made(worker) == [(k, k, min(k, 5) / 2, min(k, 5) / 2 + max(0, k - 5))
                           for k in range(1, steps + 1)]
+  assert losses(chief) == [2.5 * k for k in range(1, 6)]  # (k + 4 k) / 2
+  assert losses(worker) == [2.5 * k for k in range(1, 6)] + [4 * k for k in range(6, steps + 1)]
   found, end = book(worker)
   assert end == ("was ended" if on_uneven == "stop_all" else "has left")
   assert found["taken"] == [5, steps]
@@ -211,6 +219,52 @@ def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(star
   assert made(slow) == [(1, 6, 6, 0), (2, 7, 6, 1), (3, 8, 6, 2)]
   found, _ = book(slow)
   assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
+
+
+def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, tmp_path):
+  replicas = Replicas(start, workers=3)
+  gate = tmp_path / "gate"
+  options = dict(replicas_to_aggregate=2, total_num_replicas=3, on_uneven="pad")
+  tasks = [replicas.start(0, 4, options=options), replicas.start(1, 4, options=options),
+           replicas.start(2, 3, options=options, gate=gate, hold_at=0)]
+  tasks[2].wait_for("holds")
+  assert [task.wait() for task in tasks[:2]] == [0, 0]
+  gate.write_text("")
+  assert tasks[2].wait() == 0
+  # Those who do not wait for it, and those who have no more data, are not in each other's means.
+  together = losses(tasks[0])
+  assert together == losses(tasks[1]) == [2.5, 5, 7.5, 10]
+  # Its first is too late: its own loss; then it has the updates for itself.
+  assert losses(tasks[2]) == [16, 32, 48]
+
+
+def test_the_loss_may_be_given():
+  with tf.Graph().as_default(), tf.Session() as session:
+    step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [2], initializer=tf.ones_initializer(), use_resource=True)
+    inner = tf.train.GradientDescentOptimizer(0.5)
+
+    def optimizer(name):
+      return sync_replicas_optimizer.SyncReplicasOptimizer(
+        inner, 1, replica_index=0, name=name)
+
+    known, vague, given = [optimizer(name) for name in ("known", "vague", "given")]
+    pairs = known.compute_gradients(tf.cast(w, tf.float64) * [2, 4])
+    known.apply_gradients(pairs, step)
+    for loss in (w * 3, w * 5):
+      pairs = vague.compute_gradients(loss)
+      given.compute_gradients(loss)
+    vague.apply_gradients(pairs, step)
+    assert vague.turn.loss is None  # nobody knows which one
+    with pytest.raises(ValueError, match="loss must be a float tensor, got <tf.Tensor"):
+      given.apply_gradients(pairs, step, loss=tf.constant(7))
+    given.apply_gradients(pairs, step, loss=tf.constant(7.5, tf.float16))
+    session.run([tf.global_variables_initializer()])
+    session.run([one.chief_init_op for one in (known, vague, given)])
+    assert session.run(known.turn.loss) == 3.0
+    assert session.run(given.turn.loss) == 7.5
+    assert session.run(list(vague.turn[:3])) == [1, 3, True]
+    assert [one.turn.loss.dtype for one in (known, given)] == [tf.float64, tf.float16]
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -283,4 +337,4 @@ def test_a_nudge_never_stands_in_the_way():
     # One that has come gets none; one that has not gets one at most, and the next step is its own.
     for _ in range(3):
       session.run(optimizer.nudge)
-    assert session.run([train, *optimizer.turn])[2:] == [301, True]
+    assert session.run([train, *optimizer.turn[:3]])[2:] == [301, True]

@@ -116,7 +116,9 @@ def _train_equally(jobs, index, server, replicas, use_resource, names):
 def count(jobs, index, kind, options, own_steps, gate=None, hold_at=-1):
   """A replica whose gradient is -1 in a place of its own, so that the sum of updates shows it.
 
-  Says "made K: STEP TOTALS" after each step, then how long the close took, and how it ended.
+  Says "made K: STEP TOTALS" after each step, then how long the close took, and how it ended. Its
+  loss of step k, counted from 1, is k 4^index, so that a mean shows whose losses are in it; ours
+  says "loss MEAN" with each step.
 
   Args:
     jobs: the cluster.
@@ -134,7 +136,8 @@ def count(jobs, index, kind, options, own_steps, gate=None, hold_at=-1):
     step = tf.train.get_or_create_global_step()
     totals = tf.get_variable("totals", [replicas], initializer=tf.zeros_initializer(),
                              use_resource=True)
-    loss = -totals[index]
+    value = tf.placeholder(tf.float32, [])
+    loss = tf.stop_gradient(totals[index]) - totals[index] + value
     inner = tf.train.GradientDescentOptimizer(1.0)
     options = dict(dict(replicas_to_aggregate=replicas, total_num_replicas=replicas), **options)
     if kind == "ours":
@@ -153,7 +156,10 @@ def count(jobs, index, kind, options, own_steps, gate=None, hold_at=-1):
           if k == hold_at:
             say("holds")
             harness.wait_until(lambda: os.path.exists(gate), what=gate)
-          session.run(train)
+          fetched = [train] + ([optimizer.turn.loss] if kind == "ours" else [])
+          found = session.run(fetched, {value: (k + 1) * 4.0 ** index})
+          for mean in found[1:]:
+            say("loss %.17g" % mean)
           say("made %d: %s" % (k + 1, " ".join(
             "%g" % value for value in [session.run(step), *session.run(totals)])))
       finally:

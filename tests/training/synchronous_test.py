@@ -6,6 +6,7 @@ import re
 import time
 
 import pytest
+import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training.job import Job, codes, find, last_line
@@ -19,9 +20,10 @@ SYNC = ["--update=sync", "--batch_size=4"]
 
 @pytest.mark.parametrize("on_uneven, steps, own_steps", [
   ("stop_all", 40, [40, 40, 40]), ("shrink", 100, [100, 70, 40]), ("pad", 100, [100, 70, 40])])
-def test_uneven_data_ends_as_the_user_chose(start, on_uneven, steps, own_steps):
-  job = Job(start, num_workers=3, flags=SYNC + [UNEVEN, "--shard=none", "--epochs=1",
-                                                "--on_uneven=" + on_uneven])
+def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, own_steps):
+  job = Job(start, num_workers=3, flags=SYNC + [
+    UNEVEN, "--shard=none", "--epochs=1", "--on_uneven=" + on_uneven,
+    "--checkpoint_dir=%s" % tmp_path, "--save_summaries_steps=1"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 4
   ends = [last_line(worker, LAST) for worker in workers]
@@ -34,6 +36,16 @@ def test_uneven_data_ends_as_the_user_chose(start, on_uneven, steps, own_steps):
   assert find(workers[0], r"global step (\d+) in ") == [steps]
   # The mean of gradients of 1 is 1, however many they are.
   assert find(workers[0], r"test first (\d+)") == [steps]
+  # The mean of the losses of those whose gradients are in the update.
+  assert losses(tmp_path) == [
+    (1 if k < 40 else 0.5 if k < 70 else 0) - 2 * k for k in range(own_steps[0])]
+
+
+def losses(directory):
+  """The losses that the chief has written as summaries."""
+  file, = directory.glob("events.*")
+  return [value.simple_value for event in tf.train.summary_iterator(str(file))
+          for value in event.summary.value if value.tag == "loss"]
 
 
 def test_steps_are_reached_by_all_together(start):

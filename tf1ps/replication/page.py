@@ -4,7 +4,8 @@ In a step on the book, in this order:
 
 1. The book says that an update has begun, so that one which is cut off is known (TORN).
 2. The update is made.
-3. The next turn begins: those who came know it, and get their tokens.
+3. The next turn begins: those who came know it, and get their tokens, with the mean of their
+   losses.
 
 Whom a turn waits for is a matter of the rules.
 """
@@ -50,7 +51,7 @@ def turn(shared: shared_book.SharedBook, rules: Rules, book: turn_book.Book,
     with tf.control_dependencies([came]), shared.elsewhere():
       step = tf.cast(update(came), tf.int64)
     later = book.turn + 1
-    tokens = shared.put_tokens(came, [later, step, tf.zeros([], tf.int64)])
+    tokens = shared.put_tokens(came, [later, step, 0, _mean_loss(book)])
     with tf.control_dependencies(tokens):
       return list(book._replace(
         turn=later, known=tf.where_v2(tf.equal(came, 1), later, book.known),
@@ -59,6 +60,13 @@ def turn(shared: shared_book.SharedBook, rules: Rules, book: turn_book.Book,
 
   return turn_book.Book(*tf.cond(
     _is_complete(rules, book), turn_it, lambda: [tf.identity(part) for part in book]))
+
+
+def _mean_loss(book) -> tf.Tensor:
+  """The mean of the losses of those who came, the bits of a float64."""
+  losses = tf.bitcast(book.loss, tf.float64)
+  those = tf.where_v2(tf.equal(book.came, 1), losses, tf.zeros_like(losses))
+  return tf.bitcast(tf.reduce_sum(those) / tf.cast(tf.reduce_sum(book.came), tf.float64), tf.int64)
 
 
 def _is_complete(rules, book) -> tf.Tensor:

@@ -5,7 +5,8 @@ job's container:
 
   the book      a small variable, which is an empty book until somebody writes it
   the lock      that of a guard (state/guard.py), which also notices a reset of the container
-  the queues    one for each replica, which waits there for its token: [turn, global step, ended]
+  the queues    one for each replica, which waits there for its token: [turn, global step, ended,
+                the bits of the mean loss as float64]
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.replication import turn_book
 from tf1ps.state import guard, placing
 
+TOKEN = [4]  # the shape of a token
 TORN = "tf1ps torn: "
 ENDED = "the_replicas_have_ended"  # in the text of the OutOfRangeError that ends training for all
 
@@ -47,7 +49,7 @@ class SharedBook(guard.Guarded):
       with placing.placed(name, device):
         self._book = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=self._shape, shared_name=name)
         self._queues = [tf.raw_ops.FIFOQueueV2(
-          component_types=[tf.int64], shapes=[[3]], shared_name=one) for one in names]
+          component_types=[tf.int64], shapes=[TOKEN], shared_name=one) for one in names]
       self._guard = guard.Guard(self._book.op, "turns", name, rules)
       # So that a reset closes them before it takes them away under who waits.
       self.announced = [
@@ -97,6 +99,11 @@ class SharedBook(guard.Guarded):
         tf.get_default_graph().colocate_with(None, True):
       yield
 
+  def bring(self, value: tf.Tensor) -> tf.Tensor:
+    """A value that was computed elsewhere, beside the book: an input of a step."""
+    with tf.get_default_graph().colocate_with(self._book.op):
+      return tf.identity(value)
+
   # Tokens.
 
   def put_tokens(self, to: tf.Tensor, token: list) -> List[tf.Operation]:
@@ -135,7 +142,7 @@ def check_whole(book: turn_book.Book) -> tf.Operation:
 def raise_end() -> tf.Tensor:
   """Raises the OutOfRangeError that tells a training loop that the data have ended."""
   handle = tf.raw_ops.FIFOQueueV2(
-    component_types=[tf.int64], shapes=[[3]], name=ENDED)
+    component_types=[tf.int64], shapes=[TOKEN], name=ENDED)
   with tf.control_dependencies([tf.raw_ops.QueueCloseV2(
       handle=handle, cancel_pending_enqueues=True)]):
     return tf.raw_ops.QueueDequeueV2(handle=handle, component_types=[tf.int64])[0]

@@ -86,6 +86,7 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     self._averages = variable_averages
     self._averaged = variables_to_average
     self._clip_norm = clip_norm
+    self._losses = []  # of which gradients were computed
     self.turns = self.turn = None
     self.local_step_init_op = self.chief_init_op = None
     self.leave_op = self.leaver = None
@@ -96,23 +97,26 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     self._check_built("ready_for_local_init_op")
     return tf.report_uninitialized_variables(tf.global_variables())
 
-  def compute_gradients(self, *args, **kwargs):
+  def compute_gradients(self, loss, *args, **kwargs):
     """Computes gradients like the inner optimizer."""
-    return self._opt.compute_gradients(*args, **kwargs)
+    self._losses.append(loss)
+    return self._opt.compute_gradients(loss, *args, **kwargs)
 
-  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None, *, loss=None):
     """Builds the training step.
 
     Args:
       grads_and_vars: as `compute_gradients` returns them.
       global_step: the variable that counts updates.
       name: of the operation.
+      loss: a float tensor, that of the gradients: `turn.loss` is its mean over the replicas. None:
+        the one that `compute_gradients` was called with, where that was called once.
 
     Returns:
       The operation: when it is done, this replica's gradient is in the update, or was too late.
 
     Raises:
-      ValueError: no global step, no gradients, or a second call.
+      ValueError: no global step, no gradients, a loss that is no float tensor, or a second call.
     """
     if global_step is None:
       raise ValueError("SyncReplicasOptimizer needs a global_step to count updates by")
@@ -121,6 +125,10 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
     if not pairs:
       raise ValueError("there is no gradient for any variable")
+    if loss is not None and not _is_loss(loss):
+      raise ValueError("loss must be a float tensor, got %r" % (loss,))
+    if loss is None and len(self._losses) == 1 and _is_loss(self._losses[0]):
+      loss = self._losses[0]
     self._global_step = global_step
     with tf.name_scope(name, self._name):
       shared_name = _shared_name(self._name, pairs)
@@ -128,8 +136,8 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
       self.turns = turns.Turns(self.rules, self._index, shared_name, home)
       self._exchange = gradient_exchange.GradientExchange(pairs, self.turns, shared_name)
       self._build_life()
-      self.turn = self.turns.come(self._update, self._exchange.push())
-      return tf.group(*self.turn, name="train")
+      self.turn = self.turns.come(self._update, self._exchange.push(), loss)
+      return tf.group(*[part for part in self.turn if part is not None], name="train")
 
   def get_slot(self, *args, **kwargs):
     """Returns a slot of the inner optimizer."""
@@ -164,8 +172,6 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
       start_timeout: seconds that the others may take to come.
     """
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
-
-  # Parts.
 
   def _check_built(self, method):
     if self.turns is None:
@@ -206,6 +212,10 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     # Elsewhere than beside the variable, it would be made from a copy from before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
+
+
+def _is_loss(value) -> bool:
+  return tf.is_tensor(value) and value.dtype.is_floating
 
 
 def _task_of(variable) -> str:

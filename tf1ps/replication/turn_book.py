@@ -12,7 +12,7 @@ from typing import List, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-_COLUMNS = ("active", "gone", "padding", "came", "known", "taken", "stale")
+_COLUMNS = ("active", "gone", "padding", "came", "known", "taken", "stale", "loss")
 _HEADER = ("turn", "ended", "updating", "update_step", "joins")
 
 
@@ -26,6 +26,7 @@ class Book(NamedTuple):
   known: tf.Tensor  # the turn that it computes for
   taken: tf.Tensor  # how many of its gradients were in an update
   stale: tf.Tensor  # how many of its gradients came too late
+  loss: tf.Tensor  # the bits of a float64: that of its last gradient's batch
   turn: tf.Tensor  # counted from 0
   ended: tf.Tensor  # 1: no update comes any more
   updating: tf.Tensor  # 1: an update has begun and is not yet complete
@@ -34,7 +35,7 @@ class Book(NamedTuple):
 
 
 class BookView(NamedTuple):
-  """The book as of one moment, in Python."""
+  """The book as of one moment, in Python, without the losses."""
 
   active: List[bool]
   gone: List[bool]
@@ -72,7 +73,7 @@ def pack(book: Book) -> tf.Tensor:
 
 def view(table: np.ndarray) -> BookView:
   """The table as values of Python."""
-  active, gone, padding, came, known, taken, stale = table[:-1].T.tolist()
+  active, gone, padding, came, known, taken, stale, _ = table[:-1].T.tolist()
   turn, ended, updating, update_step, joins = table[-1].tolist()[:len(_HEADER)]
   yes = [[one == 1 for one in column] for column in (active, gone, padding, came)]
   return BookView(*yes, known, taken, stale, turn, bool(ended), bool(updating), update_step, joins)

@@ -19,7 +19,7 @@ TORN, since some variables have the update and others have not.
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple
+from typing import Callable, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -43,6 +43,9 @@ class Turn(NamedTuple):
   turn: tf.Tensor  # int64 scalar: the next turn; -1 where nobody knows
   global_step: tf.Tensor  # int64 scalar: after the last update
   taken: tf.Tensor  # bool scalar: whether its gradient is in that update
+  # Scalar, of the type of its loss: the mean over the gradients in that update; where its own is
+  # not among them, its own loss. None: no loss was given.
+  loss: Optional[tf.Tensor]
 
 
 class Turns:
@@ -103,20 +106,22 @@ class Turns:
       none = tf.zeros_like(book.active)
       zero = tf.zeros([], tf.int64)
       return turn_book.Book(
-        *[none] * 7, turn=book.turn + 1, ended=zero, updating=zero, update_step=zero, joins=zero)
+        *[none] * 8, turn=book.turn + 1, ended=zero, updating=zero, update_step=zero, joins=zero)
     return self._book.change(function, may_be_torn=True)
 
   def is_torn(self) -> tf.Tensor:
     """Whether an update was cut off in the middle, a bool scalar."""
     return self._book.step(lambda: [tf.equal(self._book.read().updating, 1)])[0]
 
-  def come(self, update: Callable[[tf.Tensor], tf.Tensor], after: List[tf.Operation]) -> Turn:
+  def come(self, update: Callable[[tf.Tensor], tf.Tensor], after: List[tf.Operation],
+           loss: Optional[tf.Tensor] = None) -> Turn:
     """This replica's gradient is in its rows; waits for the update that it is in.
 
     Args:
       update: gets an int64 vector with a 1 for each replica that came; makes the update from their
         rows and returns the global step after it.
       after: what writes the rows.
+      loss: this replica's, of the same batch; one that is no scalar counts with its mean.
 
     Returns:
       What the replica knows then.
@@ -125,6 +130,9 @@ class Turns:
       tf.errors.OutOfRangeError: when run, training has ended for all (on_uneven "stop_all").
       tf.errors.InvalidArgumentError: when run, NOT_JOINED, TORN, or "container ... was reset".
     """
+    own = tf.zeros([], tf.float64) if loss is None else tf.reduce_mean(tf.cast(loss, tf.float64))
+    bits = self._book.bring(tf.bitcast(own, tf.int64))
+
     def function():
       book = self._book.read()
       with tf.control_dependencies([
@@ -140,20 +148,23 @@ class Turns:
         came=self._book.mark(book.came, tf.cast(has_come, tf.int64)),
         stale=self._book.mark(book.stale, book.stale[self.index] + late),
         known=self._book.mark(book.known, tf.where_v2(
-          is_late, book.turn, book.known[self.index])))
+          is_late, book.turn, book.known[self.index])),
+        loss=self._book.mark(book.loss, bits))
       after_it = page.turn(self._book, self.rules, book, update)
       with tf.control_dependencies([self._book.write(after_it)]):
-        return [tf.identity(outcome), tf.stack(
-          [book.turn, book.update_step, tf.zeros([], tf.int64)])]
+        return [tf.identity(outcome), tf.stack([book.turn, book.update_step, 0, 0])]
 
-    outcome, now = self._book.step(function, after)
+    outcome, now = self._book.step(function, [*after, bits])
     token = tf.cond(
       tf.equal(outcome, _WAITS), self._book.take_token,
       lambda: tf.cond(tf.equal(outcome, _STALE), lambda: tf.identity(now), shared_book.raise_end))
     token = tf.cond(tf.equal(token[2], 1), shared_book.raise_end, lambda: tf.identity(token))
-    token.set_shape([3])
+    token.set_shape(shared_book.TOKEN)
     taken = tf.logical_and(tf.equal(outcome, _WAITS), tf.not_equal(token[0], _NO_UPDATE))
-    return Turn(token[0], token[1], taken)
+    if loss is not None:
+      mean = tf.bitcast(token[3], tf.float64)
+      loss = tf.cast(tf.where_v2(taken, mean, own), loss.dtype)
+    return Turn(token[0], token[1], taken, loss)
 
   def check_joined(self, condition: tf.Tensor) -> tf.Operation:
     """Fails with NOT_JOINED where a condition does not hold."""
@@ -199,7 +210,7 @@ class Turns:
     """Training ends for all: who waits, and who comes later, gets an OutOfRangeError."""
     def function(book):
       one = tf.ones([], tf.int64)
-      tokens = self._book.put_tokens(book.came, [book.turn, book.update_step, one])
+      tokens = self._book.put_tokens(book.came, [book.turn, book.update_step, one, 0])
       with tf.control_dependencies(tokens):
         return book._replace(
           ended=one, came=tf.zeros_like(book.came), stale=book.stale + book.came,
@@ -218,7 +229,7 @@ class Turns:
       waits = self._book.mark(tf.zeros_like(book.came), (1 - book.came[self.index]) * lacks)
       nothing = tf.constant(_NO_UPDATE, tf.int64)
       with tf.control_dependencies(
-          self._book.put_tokens(waits, [nothing, book.update_step, book.ended])):
+          self._book.put_tokens(waits, [nothing, book.update_step, book.ended, 0])):
         return turn_book.Book(*[tf.identity(part) for part in book])
     return self._book.change(function)
 

@@ -97,15 +97,16 @@ def build_replica(
     devices = clones_lib.devices_here(clones) if clones > 1 else [""]
     built = clones_lib.build_clones(towers.loss, devices, towers.optimizer())
     program_towers.check_scaling(towers, synchronous is not None and synchronous.scales)
-    update = towers.optimizers[0]
+    update, loss = towers.optimizers[0], built.loss
     # Moving averages of batch normalisation and the like are updated with the step.
     with tf.control_dependencies(built.update_ops):
       if synchronous is None:
         train_op = _update_at_once(update, built.grads_and_vars, global_step, clip_norm)
       else:
         update = _synchronous(update, cluster, clip_norm, synchronous)
-        train_op = update.apply_gradients(built.grads_and_vars, global_step)
-    replica = replica_lib.Replica(train_op, built.loss, towers.batch_sizes[0])
+        train_op = update.apply_gradients(built.grads_and_vars, global_step, loss=loss)
+        loss = update.turn.loss
+    replica = replica_lib.Replica(train_op, loss, towers.batch_sizes[0])
     replica_lib.summarize_loss(replica.loss)
     if synchronous is None:
       age = staleness.age(global_step, staleness.begin(global_step), train_op)

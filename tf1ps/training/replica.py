@@ -13,7 +13,7 @@ class Replica(NamedTuple):
   """The parts of a client's graph that the training loop runs."""
 
   train_op: tf.Operation  # one update of the variables
-  loss: tf.Tensor  # [], of the batch
+  loss: tf.Tensor  # [], of the batch; the mean over the batches of a synchronous update
   batch_examples: object  # the size of the batch, an int or a scalar int tensor
   age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
   turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
