@@ -69,11 +69,11 @@ def lose_keeper(jobs, ps_pid):
   table.close()
 
 
-def member(jobs, index, lost_after):
+def member(jobs, index, lost_after, container=""):
   """A worker that beats, and says whenever it knows other members or finds others lost."""
   target, own, keeper = start_server(jobs, "worker", index)
   table = control.ControlTable(target, own, keeper)
-  heartbeat = membership.Heartbeat(table, own, "worker", "", lost_after)
+  heartbeat = membership.Heartbeat(table, own, "worker", container, lost_after)
   heartbeat.start()
   said = None
   while True:

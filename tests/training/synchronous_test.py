@@ -8,7 +8,7 @@ import time
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness
+from tests import harness, state_tasks
 from tests.training.job import Job, codes, find, last_line
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
@@ -129,6 +129,19 @@ def test_a_worker_that_never_comes_is_named(start):
   assert codes(chief, ps) == [1, 1]
   assert re.search(r"/job:worker/task:1 has not come within \d+ s: of 2 replicas 1 are left, and "
                    r"every update needs 2", chief.lines[-1])
+
+
+def test_a_worker_that_is_there_but_never_joins_is_named(start):
+  job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=3", "--container=c"])
+  ps = job.ps()
+  ps.wait_for("serving at")
+  worker = start("worker 1", state_tasks.member, job.jobs, 1, 60.0, "c")
+  worker.wait_for("known [")
+  chief = job.worker(0)
+  assert chief.wait() == 1
+  assert re.search(r"/job:worker/task:1 is there, but has not joined within \d+ s: of 2 replicas 1 "
+                   r"are left, and every update needs 2", chief.lines[-1])
+  assert worker.is_running
 
 
 def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):

@@ -3,9 +3,9 @@
 In each session it joins before the first step. Beside the loop, once a second, a thread
 
 1. looks whether the present turn waits for replicas that the heartbeats say are lost or have ended,
-   or that have not been heard of within `start_timeout`. With on_uneven "shrink" they are dropped,
-   so that the others go on; with enough spare replicas nothing is lost; else the session ends with
-   `ReplicaLostError`, which names them;
+   or that have not been heard of, or have been heard of but not joined, within `start_timeout`.
+   With on_uneven "shrink" they are dropped, so that the others go on; with enough spare replicas
+   nothing is lost; else the session ends with `ReplicaLostError`, which names them;
 2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
    have taken the first.
 
@@ -194,6 +194,7 @@ class _Heartbeats:
     self._record = record
     self._start_timeout = start_timeout
     self._began = self._read_at = time.monotonic()
+    self._outside = {}  # since when a process beats that has not joined, by name, host and pid
     self._table = None
     if record is not None:
       cluster = record.cluster
@@ -228,6 +229,11 @@ class _Heartbeats:
       return "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
     if member.age > self._record.lost_after:
       return "is lost: silent for %.0f s" % member.age
+    if not member.run:
+      since = self._outside.setdefault((member.name, member.host, member.pid), time.monotonic())
+      waited = time.monotonic() - since
+      if waited > self._start_timeout:
+        return "is there, but has not joined within %.0f s" % waited
     return ""
 
   def close(self):
