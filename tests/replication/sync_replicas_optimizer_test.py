@@ -308,6 +308,24 @@ def test_it_is_used_like_tensorflows():
       coordinator.join(runners)
 
 
+def test_who_joins_runs_nothing_that_a_step_waits_for():
+  with tf.Graph().as_default(), tf.Session() as session:
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+    count = tf.get_variable("count", [], tf.int32, tf.zeros_initializer(), use_resource=True)
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.MomentumOptimizer(0.5, 0.9), 1, replica_index=0)
+    with tf.control_dependencies([count.assign_add(1)]):  # as those of tf.GraphKeys.UPDATE_OPS
+      train = optimizer.minimize(tf.square(w - 1.0), tf.train.get_or_create_global_step())
+    for op in (tf.global_variables_initializer(), optimizer.chief_init_op, optimizer.look,
+               optimizer.nudge):
+      session.run(op)
+    assert session.run(count) == 0
+    session.run(train)
+    assert session.run(count) == 1
+    session.run(optimizer.leave_op)
+    assert session.run(count) == 1
+
+
 def test_a_nudge_never_stands_in_the_way():
   with tf.Graph().as_default() as graph:
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(

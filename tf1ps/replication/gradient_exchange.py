@@ -31,7 +31,9 @@ class GradientExchange:
     """
     self._turns = turns
     self._gradients = [gradient for gradient, _ in grads_and_vars]
-    self._rows = [self._make_rows(pair, shared_name) for pair in grads_and_vars]
+    # Who joins uses them too, and must not run what a training step is made to wait for.
+    with tf.control_dependencies(None):
+      self._rows = [self._make_rows(pair, shared_name) for pair in grads_and_vars]
 
   def make_where_absent(self) -> List[tf.Operation]:
     """Operations that make the rows where they are not there."""
