@@ -31,7 +31,8 @@ def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, o
   assert [end[1] for end in ends] == [4 * own for own in own_steps]
   reasons = ["went through its data --epochs=1 times"] * 3
   if on_uneven == "stop_all":
-    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all)"] * 2
+    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all); of its own, 4 examples were "
+                   "drawn for no update and %d left" % (4 * left) for left in (100 - 41, 70 - 41)]
   assert [end[2] for end in ends] == reasons
   assert find(workers[0], r"global step (\d+) in ") == [steps]
   # The mean of gradients of 1 is 1, however many they are.

@@ -26,6 +26,7 @@ from tf1ps.replication import gradients, staleness, sync_replicas_optimizer, tur
 from tf1ps.training import optimizers, program_towers, variable_kind
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
+from tf1ps.training import remainder as remainder_lib
 from tf1ps.training import replica as replica_lib
 
 
@@ -98,8 +99,11 @@ def build_replica(
     built = clones_lib.build_clones(towers.loss, devices, towers.optimizer())
     program_towers.check_scaling(towers, synchronous is not None and synchronous.scales)
     update, loss = towers.optimizers[0], built.loss
+    remainder = None
+    if synchronous is not None and synchronous.on_uneven == turns.STOP_ALL and shard.epochs:
+      remainder = remainder_lib.Remainder(towers.batch_sizes[0])
     # Moving averages of batch normalisation and the like are updated with the step.
-    with tf.control_dependencies(built.update_ops):
+    with tf.control_dependencies(built.update_ops + ([remainder.note] if remainder else [])):
       if synchronous is None:
         train_op = _update_at_once(update, built.grads_and_vars, global_step, clip_norm)
       else:
@@ -113,7 +117,7 @@ def build_replica(
       return replica._replace(age=age if cluster.num_replicas > 1 else None)
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
-    return replica._replace(turn=update.turn, hooks=[hook])
+    return replica._replace(turn=update.turn, remainder=remainder, hooks=[hook])
 
 
 def _update_at_once(optimizer, grads_and_vars, global_step, clip_norm) -> tf.Operation:

@@ -25,7 +25,8 @@ class ProgramTowers:
   """The towers of a program, in the default graph.
 
   Attributes:
-    batch_sizes: the examples in a batch of each worker, ints or scalar int tensors.
+    batch_sizes: the examples in a batch of each worker, scalar int tensors. Whoever runs one draws a
+      batch, also where the size is known before.
     optimizers: of each tower built so far.
     has_own_optimizer: whether the program has brought an optimizer.
   """
@@ -61,7 +62,9 @@ class ProgramTowers:
     inputs = transform(program_lib.build_input(self._program, "train", shard))
     shard_lib.check_asked(shard)
     size = program_lib.batch_size_of(inputs[0])
-    self.batch_sizes.append(size)
+    drawn = [leaf for leaf in tf.nest.flatten(inputs, expand_composites=True) if leaf is not None]
+    with tf.control_dependencies(drawn):
+      self.batch_sizes.append(tf.identity(size))
     self._parts += clones.split_unevenly(inputs, size, num_clones)
 
   def loss(self, index: int) -> tf.Tensor:

@@ -7,6 +7,7 @@ from typing import List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import turns
+from tf1ps.training import remainder as remainder_lib
 
 
 class Replica(NamedTuple):
@@ -14,9 +15,11 @@ class Replica(NamedTuple):
 
   train_op: tf.Operation  # one update of the variables
   loss: tf.Tensor  # [], of the batch; the mean over the batches of a synchronous update
-  batch_examples: object  # the size of the batch, an int or a scalar int tensor
+  batch_examples: tf.Tensor  # the size of the batch, a scalar int; whoever runs it draws a batch
   age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
   turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
+  # Of data that end, where the end of another worker's ends training.
+  remainder: Optional[remainder_lib.Remainder] = None
   hooks: List[tf.train.SessionRunHook] = []  # that its steps need
 
 

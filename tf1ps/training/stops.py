@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.training import global_step, progress, stopping
+from tf1ps.training import global_step, progress, remainder, stopping
 from tf1ps.training import options as options_lib
 
 
@@ -60,17 +60,18 @@ class Stops:
     """Whether this worker's part is done after a batch of so many examples."""
     return self._examples is not None and self._examples.is_reached_by(examples)
 
-  def reason(self, was_ended: bool) -> str:
+  def reason(self, was_ended: bool, left: Optional[remainder.Left] = None) -> str:
     """Why training has ended.
 
     Args:
       was_ended: whether another worker's data ended it.
+      left: what was left of this worker's then, where that was counted.
     """
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return reason
     if was_ended:
-      return "another worker's data ended (--on_uneven=stop_all)"
+      return "another worker's data ended (--on_uneven=stop_all)" + ("; %s" % (left,) if left else "")
     if self._options.epochs:
       return "went through its data --epochs=%d times" % self._options.epochs
     return "its data ended"

@@ -28,6 +28,7 @@ from tf1ps.training import (
   in_graph_threads,
   lockstep,
   monitored_session,
+  remainder,
   replicas,
   saving,
   staleness_recorder,
@@ -131,6 +132,7 @@ class _Worker:
     self._directory = directory
     self._problems: List[str] = []
     self._was_ended = False  # by another worker
+    self._left: Optional[remainder.Left] = None  # of the data, then
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._target = record.target
     cluster = part.cluster
@@ -183,6 +185,9 @@ class _Worker:
           _, loss = session.run([self._replica.train_op, self._replica.loss])
         except tf.errors.OutOfRangeError as error:
           self._was_ended = turns.ENDED in error.message
+          if self._was_ended and self._replica.remainder is not None:
+            self._left = session.run_step_fn(
+              lambda step_context: self._replica.remainder.count(step_context.session))
           self._run_out(session)
           raise
         if math.isnan(loss):
@@ -200,7 +205,7 @@ class _Worker:
         self._shard.index, self._shard.count))
     return Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
-      self._stops.reason(self._was_ended), self._counter.late,
+      self._stops.reason(self._was_ended, self._left), self._counter.late,
       self._recorder.ages if self._recorder is not None else None, None, part.heartbeat.members())
 
   def _hooks(self):

@@ -1,0 +1,67 @@
+"""What is left of a worker's data when another worker's end has ended training (stop_all).
+
+1. Each step notes the size of its batch on the worker, before its gradient goes anywhere. The step
+   in which the end is learned has drawn a batch for an update that nobody makes.
+2. Then the rest of the data is drawn, batch by batch, within a limit: only the input runs.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import tensorflow.compat.v1 as tf
+
+_LIMIT = 5.0  # seconds
+
+
+class Left(NamedTuple):
+  """The examples of one worker that no update has seen."""
+
+  drawn: int  # those of the batch that was drawn for an update that was not made
+  undrawn: int  # those that were still to come
+  is_all: bool  # whether the data's end was seen; else there are more that were still to come
+
+  def __str__(self):
+    return "of its own, %d examples were drawn for no update and %s%d left" % (
+      self.drawn, "" if self.is_all else "at least ", self.undrawn)
+
+
+class Remainder:
+  """Counts what is left.
+
+  Attributes:
+    note: the operation that notes the size of the batch; a training step must depend on it.
+  """
+
+  def __init__(self, batch_examples: tf.Tensor):
+    """Builds the operations in the default graph.
+
+    Args:
+      batch_examples: the size of a batch, an int scalar; whoever runs it draws a batch.
+    """
+    self._size = batch_examples
+    with tf.get_default_graph().colocate_with(batch_examples.op):
+      handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name="tf1ps.batch_examples")
+      self.note = tf.raw_ops.AssignVariableOp(
+        resource=handle, value=tf.cast(batch_examples, tf.int64))
+      self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
+
+  def count(self, session: tf.Session, limit: float = _LIMIT) -> Left:
+    """Draws what is left, after a step that has learned of the end.
+
+    Args:
+      session: that of the step.
+      limit: seconds for all.
+    """
+    until = time.monotonic() + limit
+    drawn, undrawn, is_all = int(session.run(self._noted)), 0, False
+    try:
+      while time.monotonic() < until:
+        left = max(1, int(1000 * (until - time.monotonic())))  # milliseconds
+        undrawn += int(session.run(self._size, options=tf.RunOptions(timeout_in_ms=left)))
+    except tf.errors.OutOfRangeError:
+      is_all = True
+    except tf.errors.OpError:
+      pass  # the limit, or whatever else keeps the rest from being seen
+    return Left(drawn, undrawn, is_all)
