@@ -2,10 +2,10 @@
 
 In each session it joins before the first step. Beside the loop, once a second, a thread
 
-1. looks whether the present turn waits for replicas that the heartbeats say are lost or have ended,
-   or that have not been heard of, or have been heard of but not joined, within `start_timeout`.
-   With on_uneven "shrink" they are dropped, so that the others go on; with enough spare replicas
-   nothing is lost; else the session ends with `ReplicaLostError`, which names them;
+1. looks whether the present turn waits for replicas that are lost, have ended or do not come, as
+   the heartbeats say (lost_replicas.py). With on_uneven "shrink" they are dropped, so that the
+   others go on; with enough spare replicas nothing is lost; else the session ends with
+   `ReplicaLostError`, which names them;
 2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
    have taken the first.
 
@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.compat import error_text
-from tf1ps.replication import turn_book, turns
-from tf1ps.state import control, membership
+from tf1ps.replication import lost_replicas, turn_book, turns
+from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
 _EVERY = 1.0  # seconds between two looks
-_STEADY = 4.0  # seconds between two answers, at most, for silence to count
 _LIMIT = 10000  # milliseconds for a run that waits for the lock
 
 
@@ -130,7 +128,7 @@ class _Watch:
     self._thread.join(5.0)
 
   def _work(self):
-    heartbeats = _Heartbeats(self._record, self._start_timeout)
+    heartbeats = lost_replicas.LostReplicas(self._record, self._start_timeout)
     try:
       while not self._stopped.wait(_EVERY) and not self._coord.should_stop():
         try:
@@ -185,60 +183,6 @@ class _Watch:
 
 def _limit():
   return tf.RunOptions(timeout_in_ms=_LIMIT)
-
-
-class _Heartbeats:
-  """Who is lost, as the heartbeats of this process's job say."""
-
-  def __init__(self, record, start_timeout):
-    self._record = record
-    self._start_timeout = start_timeout
-    self._began = self._read_at = time.monotonic()
-    self._outside = {}  # since when a process beats that has not joined, by name, host and pid
-    self._table = None
-    if record is not None:
-      cluster = record.cluster
-      self._table = control.ControlTable(record.target, cluster.task, cluster.control_task)
-
-  def lost(self, replicas: List[int]) -> Dict[int, str]:
-    """Those of some replicas who will not come, and why; raises control.ControlError."""
-    if self._table is None or not replicas:
-      return {}
-    cluster = self._record.cluster
-    members = {member.name: member for member in membership.members_of(
-      self._table.read(), self._record.container)}
-    own = members.get(cluster.task.name)
-    # Where the keeper was held up, everybody's last beat is older than it should be.
-    steady, self._read_at = time.monotonic() - self._read_at < _STEADY, time.monotonic()
-    if own is None or not own.run or not steady:
-      return {}
-    found = {}
-    for i in replicas:
-      member = members.get(cluster.replicas[i].name) if i < cluster.num_replicas else None
-      reason = self._reason(member, own.run)
-      if reason:
-        found[i] = reason
-    return found
-
-  def _reason(self, member, run) -> str:
-    """Why a replica will not come; "" where it may."""
-    if member is None or member.run not in ("", run):  # what it left in an earlier run says nothing
-      waited = time.monotonic() - self._began
-      return "has not come within %.0f s" % waited if waited > self._start_timeout else ""
-    if member.has_ended:
-      return "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
-    if member.age > self._record.lost_after:
-      return "is lost: silent for %.0f s" % member.age
-    if not member.run:
-      since = self._outside.setdefault((member.name, member.host, member.pid), time.monotonic())
-      waited = time.monotonic() - since
-      if waited > self._start_timeout:
-        return "is there, but has not joined within %.0f s" % waited
-    return ""
-
-  def close(self):
-    if self._table is not None:
-      self._table.close()
 
 
 def _names(replicas, record) -> List[str]:
