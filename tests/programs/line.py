@@ -13,6 +13,7 @@ flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
 flags.DEFINE_integer("slow_index", -1, "Only this worker is slow; -1: all.")
 flags.DEFINE_integer("block_at", -1, "This worker's step that never ends; -1: none.")
 flags.DEFINE_string("block_until", "", "Or that ends when this file is there.")
+flags.DEFINE_string("evaluate_until", "", "The evaluation goes on when this file is there.")
 flags.DEFINE_integer("nan_at", -1, "The step whose loss is NaN; -1: none.")
 flags.DEFINE_boolean("hang_in_initialiser", False, "An initialiser of a variable never ends.")
 flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
@@ -25,6 +26,9 @@ def input_fn(mode, shard):
   """x in 0 to 1, y = 3 x + 2, of [batch]."""
   if FLAGS.fail_in == "input" or FLAGS.fail_in == "eval" and mode == "eval":
     raise ValueError("no data today")
+  if FLAGS.evaluate_until and mode == "eval":
+    print("holds its evaluation", flush=True)
+    _wait_for(FLAGS.evaluate_until)
   x = np.arange(400, dtype=np.float32) / 400
   dataset = shard.dataset(tf.data.Dataset.from_tensor_slices((x, 3 * x + 2)), shuffle=400)
   features, labels = tf.data.make_one_shot_iterator(dataset.batch(shard.batch_size)).get_next()
@@ -41,9 +45,7 @@ def _slow(features, index):
     if FLAGS.slow_index in (-1, index):
       if steps[0] == FLAGS.block_at:
         print("holds step %d" % steps[0], flush=True)
-        until = time.monotonic() + 3600.0
-        while not os.path.exists(FLAGS.block_until) and time.monotonic() < until:
-          threading.Event().wait(0.02)
+        _wait_for(FLAGS.block_until)
       threading.Event().wait(FLAGS.step_seconds)
     if FLAGS.fail_in == "step" and steps[0] == 5:
       raise ValueError("a bad record")
@@ -52,6 +54,12 @@ def _slow(features, index):
   held = tf.numpy_function(hold, [features], tf.float32)
   held.set_shape(features.shape)
   return held
+
+
+def _wait_for(path):
+  until = time.monotonic() + 3600.0
+  while not os.path.exists(path) and time.monotonic() < until:
+    threading.Event().wait(0.02)
 
 
 def _hang(shape, dtype=None, partition_info=None):

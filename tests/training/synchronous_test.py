@@ -31,8 +31,9 @@ def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, o
   assert [end[1] for end in ends] == [4 * own for own in own_steps]
   reasons = ["went through its data --epochs=1 times"] * 3
   if on_uneven == "stop_all":
-    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all); of its own, 4 examples were "
-                   "drawn for no update and %d left" % (4 * left) for left in (100 - 41, 70 - 41)]
+    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all); of its own, 4 examples "
+                   "were drawn for no update and %d left" % (4 * left)
+                   for left in (100 - 41, 70 - 41)]
   assert [end[2] for end in ends] == reasons
   assert find(workers[0], r"global step (\d+) in ") == [steps]
   # The mean of gradients of 1 is 1, however many they are.
@@ -75,6 +76,25 @@ def test_the_others_go_on_without_a_lost_worker_which_comes_back(start, tmp_path
   assert codes(chief, again, ps) == [0, 0, 0]
   assert last_line(chief, LAST)[0] == 40
   assert last_line(again, LAST)[0] == 21
+
+
+def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, flags=["--update=sync", "--on_uneven=shrink", "--epochs=1",
+                          "--evaluate_until=%s" % gate])
+  ps, chief = job.ps(), job.worker(0)
+  worker = job.worker(1, "--slow_index=1", "--block_at=5")
+  worker.wait_for("holds step 5")
+  worker.kill()
+  chief.wait_for("holds its evaluation")  # it has left, and its session is closed
+  again = job.worker(1)
+  # It finds the last turn's book, and neither begins a new one nor trains after the last checkpoint.
+  assert again.wait() == 0
+  assert last_line(again, LAST)[:3] == [
+    0, 0, "the chief had given this worker up and ended training"]
+  gate.write_text("")
+  assert codes(chief, ps) == [1, 0]
+  assert "and the job failed: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
 
 
 def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):

@@ -9,8 +9,10 @@ In each session it joins before the first step. Beside the loop, once a second, 
 2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
    have taken the first.
 
-At the end of the loop the replica leaves. A replica that ends with an error says so by its
-heartbeat. Without a `tf1ps.Server` there are no heartbeats, and nobody is seen to be lost.
+At the end of the loop the replica leaves. A chief that waits for the others then ends training for
+whoever has not come by then: a lost one that comes back finds the end, and does not train on after
+the last checkpoint. A replica that ends with an error says so by its heartbeat. Without a
+`tf1ps.Server` there are no heartbeats, and nobody is seen to be lost.
 """
 
 from __future__ import annotations
@@ -96,6 +98,10 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     self.was_ended = turn_book.view(session.run(self._optimizer.look)).ended
     session.run(self._optimizer.leave_op, options=_limit())
     self.book = turn_book.view(session.run(self._optimizer.look))
+
+  def end_all(self, session):
+    """Ends training for all; for a chief that has waited for the others, and will not any more."""
+    session.run(self._optimizer.end_op, options=_limit())
 
   def end(self, session):
     self.leave(session)

@@ -33,7 +33,7 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     local_step_init_op: joins, for a loop without the hook; run it once in each session.
     chief_init_op: the same, for the chief.
     may_begin: to feed with 0 when one of these is run on servers where a new job finds no old book.
-    look, nudge, leaver: for the hook.
+    look, nudge, leaver, end_op: for the hook.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
     rules: the `turns.Rules`.
   """
@@ -186,9 +186,9 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
       self.chief_init_op = self.turns.join(make_rows, self.may_begin, is_chief=True)
       self.look = self.turns.look()
       self.nudge = self.turns.nudge()
+      self.end_op = self.turns.end()
       if self.rules.on_uneven == turns.SHRINK:
-        me = tf.constant(self._index, tf.int64)
-        self.leaver = tf.placeholder_with_default(me, [], "leaver")
+        self.leaver = tf.placeholder_with_default(tf.constant(self._index, tf.int64), [], "leaver")
         self.leave_op = self.turns.drop(self.leaver, self._update)
       else:
         self.leave_op = self.turns.leave(self._update)

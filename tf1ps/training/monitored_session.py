@@ -144,7 +144,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     """Creates the session; use `MonitoredTrainingSession`."""
     self.life = life
     self._left = False
-    self._leaving = [hook for hook in hooks if hasattr(hook, "leave")]
+    self._hooks_at_end = [hook for hook in hooks if hasattr(hook, "leave")]
     life.enter()
     if life.part is not None:
       life.part.start()
@@ -176,8 +176,10 @@ class MonitoredSession(tf.train.MonitoredSession):
     self._left = True
     try:
       if error is None:
-        self._leave_replicas()
+        self._tell("leave", self.life.signum is None)
         self.life.before_close(self.run_step_fn)
+        if self.life.is_chief and self.life.signum is None:
+          self._tell("end_all")
       self.life.hold_close()
       result = close()
     except BaseException as problem:
@@ -186,14 +188,13 @@ class MonitoredSession(tf.train.MonitoredSession):
     self.life.after_close(error)
     return result
 
-  def _leave_replicas(self):
-    """Lets the others go on without this replica before it waits for them."""
-    def leave(step_context):
-      for hook in self._leaving:
-        hook.leave(step_context.session, self.life.signum is None)
-    if self._leaving and self.life.creator.session is not None:
+  def _tell(self, method, *args):
+    """Calls a method of those hooks that have it: the other replicas shall know."""
+    hooks = [hook for hook in self._hooks_at_end if hasattr(hook, method)]
+    if hooks and self.life.creator.session is not None:
       try:
-        self.run_step_fn(leave)
+        self.run_step_fn(lambda step_context: [
+          getattr(hook, method)(step_context.session, *args) for hook in hooks])
       except (tf.errors.OpError, RuntimeError) as error:
         _log.warning("the other replicas were not told of the end: %s", error)
 

@@ -25,8 +25,8 @@ class ProgramTowers:
   """The towers of a program, in the default graph.
 
   Attributes:
-    batch_sizes: the examples in a batch of each worker, scalar int tensors. Whoever runs one draws a
-      batch, also where the size is known before.
+    batch_sizes: the examples in a batch of each worker, scalar int tensors. Whoever runs one draws
+      a batch, also where the size is known before.
     optimizers: of each tower built so far.
     has_own_optimizer: whether the program has brought an optimizer.
   """

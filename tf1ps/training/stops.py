@@ -6,6 +6,7 @@ from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.replication import turns
 from tf1ps.training import global_step, progress, remainder, stopping
 from tf1ps.training import options as options_lib
 
@@ -70,8 +71,11 @@ class Stops:
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return reason
+    if was_ended and self._options.on_uneven != turns.STOP_ALL:
+      return "the chief had given this worker up and ended training"
     if was_ended:
-      return "another worker's data ended (--on_uneven=stop_all)" + ("; %s" % (left,) if left else "")
+      return "another worker's data ended (--on_uneven=stop_all)" + (
+        "; %s" % (left,) if left else "")
     if self._options.epochs:
       return "went through its data --epochs=%d times" % self._options.epochs
     return "its data ended"
