@@ -88,7 +88,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   worker.kill()
   chief.wait_for("holds its evaluation")  # it has left, and its session is closed
   again = job.worker(1)
-  # It finds the last turn's book, and neither begins a new one nor trains after the last checkpoint.
+  # It finds the last turn's book, begins no new one, and does not train after the last checkpoint.
   assert again.wait() == 0
   assert last_line(again, LAST)[:3] == [
     0, 0, "the chief had given this worker up and ended training"]

@@ -96,7 +96,8 @@ def _inputs(program, cluster, options) -> List[tuple]:
 def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
   built = in_graph.build_synchronous(
     towers.loss, devices, towers.optimizer(), global_step, options.clip_norm)
-  return replica_lib.Replica(built.train_op, built.loss, _total(towers.batch_sizes))
+  sizes = [tf.cast(size, tf.int32) for size in towers.batch_sizes]
+  return replica_lib.Replica(built.train_op, built.loss, tf.add_n(sizes, name="batch_examples"))
 
 
 def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
@@ -115,12 +116,6 @@ def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
   if not others:
     return first
   return first._replace(hooks=[in_graph_threads.InGraphThreads(others)])
-
-
-def _total(sizes):
-  known = [tf.get_static_value(size) for size in sizes]
-  return int(sum(known)) if None not in known else tf.add_n(
-    [tf.cast(size, tf.int32) for size in sizes], name="batch_examples")
 
 
 def _after(global_step, train_op):

@@ -1,8 +1,8 @@
 """The other replicas of an asynchronous in-graph job, a thread each beside the training loop.
 
 1. With each session the threads begin, but for those whose data have ended. Each repeats its step.
-2. A replica ends with its data, or with the last global step. One that fails ends the loop, whose
-   next step raises the error.
+2. A replica ends with its data, or when a stop is reached. One that fails ends the loop, whose next
+   step raises the error.
 3. Where the session breaks the threads end, since the loop meets the same and gets a new session.
 4. The loop, when the first replica's data have ended, waits in `run_out`; leaving ends the threads.
 """
@@ -16,7 +16,10 @@ from typing import Callable, Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.replication import staleness
+from tf1ps.training import progress
 from tf1ps.training import replica as replica_lib
+from tf1ps.training import stops as stops_lib
 
 _LIMIT = 10.0  # seconds that a step may still take at the end
 _EVERY = 0.2  # seconds between two looks of `run_out`
@@ -49,21 +52,18 @@ class InGraphThreads(tf.train.SessionRunHook):
     self._stopped = threading.Event()
     self._lock = threading.Lock()
     self._error: Optional[BaseException] = None
-    self._last_step: Optional[int] = None
-    self._add_examples: Callable[[int], None] = lambda examples: None
-    self._add_age: Callable[[int], None] = lambda age: None
     self.steps = 0
 
-  def connect(self, add_examples: Callable[[int], None], add_age: Callable[[int], None],
-              last_step: Optional[int]) -> None:
+  def connect(self, counter: progress.ExampleCounter, ages: staleness.Ages,
+              stops: stops_lib.Stops) -> None:
     """Tells the hook what only the training loop knows.
 
     Args:
-      add_examples: called with the examples of each step, from any thread.
-      add_age: called with the age of each step's gradient, one call at a time among the threads.
-      last_step: the global step at which they end, or None.
+      counter: counts the examples of all replicas.
+      ages: collects the ages of their gradients.
+      stops: what ends training.
     """
-    self._add_examples, self._add_age, self._last_step = add_examples, add_age, last_step
+    self._counter, self._ages, self._stops = counter, ages, stops
 
   def after_create_session(self, session, coord):
     self._stop()  # of a session that broke
@@ -109,16 +109,15 @@ class InGraphThreads(tf.train.SessionRunHook):
 
   def _work(self, name, session, coord, stopped):
     replica, step_after = self._steps[name]
-    fetches = dict(op=replica.train_op, loss=replica.loss, step=step_after)
-    fetches.update((key, tensor) for key, tensor in (
-      ("size", replica.batch_examples), ("age", replica.age)) if tf.is_tensor(tensor))
+    fetches = dict(op=replica.train_op, loss=replica.loss, step=step_after,
+                   size=replica.batch_examples, age=replica.age)
     try:
       while not stopped.is_set() and not coord.should_stop():
         found = session.run(fetches)
-        self._note(replica, found)
+        self._note(found)
         if np.isnan(found["loss"]):
           raise tf.train.NanLossDuringTrainingError()
-        if self._last_step is not None and found["step"] >= self._last_step:
+        if self._stops.is_reached_at(found["step"]):
           return
     except tf.errors.OutOfRangeError:
       self._ended.add(name)
@@ -128,9 +127,8 @@ class InGraphThreads(tf.train.SessionRunHook):
       if not stopped.is_set() and not coord.should_stop():
         self._error = error
 
-  def _note(self, replica, found):
+  def _note(self, found):
     with self._lock:
       self.steps += 1
-      self._add_examples(int(found.get("size", replica.batch_examples)))
-      if "age" in found:
-        self._add_age(found["age"])
+    self._counter.add(int(found["size"]))
+    self._ages.add(found["age"])

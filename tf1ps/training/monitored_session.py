@@ -134,11 +134,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
 
 
 class MonitoredSession(tf.train.MonitoredSession):
-  """A `tf.train.MonitoredSession` with a bounded, honest end.
-
-  Attributes:
-    life: the `life.SessionLife`.
-  """
+  """A `tf.train.MonitoredSession` with a bounded, honest end; `life` is its `life.SessionLife`."""
 
   def __init__(self, life: life_lib.SessionLife, hooks, stop_grace_period_secs: float):
     """Creates the session; use `MonitoredTrainingSession`."""
@@ -189,7 +185,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     return result
 
   def _tell(self, method, *args):
-    """Calls a method of those hooks that have it: the other replicas shall know."""
+    """Calls a method of those hooks that have it."""
     hooks = [hook for hook in self._hooks_at_end if hasattr(hook, method)]
     if hooks and self.life.creator.session is not None:
       try:

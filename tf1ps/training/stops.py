@@ -57,6 +57,10 @@ class Stops:
     """Whether one of them is reached."""
     return any(stop.is_reached for stop in self._by_reason.values())
 
+  def is_reached_at(self, step: int) -> bool:
+    """Whether one is, where the global step is known to be this one."""
+    return self.is_reached or bool(self._options.steps and step >= self._options.steps)
+
   def is_last(self, examples: int) -> bool:
     """Whether this worker's part is done after a batch of so many examples."""
     return self._examples is not None and self._examples.is_reached_by(examples)

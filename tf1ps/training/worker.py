@@ -151,8 +151,7 @@ class _Worker:
     if turn is not None:
       self._tracker.come_along(turn.global_step)
     self._counter = progress_lib.ExampleCounter(
-      self._replica.batch_examples, lambda: part.examples_before,
-      turn.taken if turn is not None else None)
+      self._replica.batch_examples, lambda: part.examples_before, turn and turn.taken)
     self._stops = stops_lib.Stops(
       options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
     if part.is_chief:
@@ -218,8 +217,7 @@ class _Worker:
     if self._lockstep is not None:
       self._lockstep.connect(part, self._stops.is_last)
     if self._threads is not None:
-      self._threads.connect(
-        self._counter.add, self._recorder.ages.add if self._recorder else None, options.steps)
+      self._threads.connect(self._counter, self._recorder.ages, self._stops)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, replica.loss, options.steps))
