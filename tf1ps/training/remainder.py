@@ -55,11 +55,16 @@ class Remainder:
       limit: seconds for all.
     """
     until = time.monotonic() + limit
-    drawn, undrawn, is_all = int(session.run(self._noted)), 0, False
+    drawn, undrawn, is_all = 0, 0, False
+
+    def run(fetched):
+      left = max(1, int(1000 * (until - time.monotonic())))  # milliseconds
+      return int(session.run(fetched, options=tf.RunOptions(timeout_in_ms=left)))
+
     try:
+      drawn = run(self._noted)
       while time.monotonic() < until:
-        left = max(1, int(1000 * (until - time.monotonic())))  # milliseconds
-        undrawn += int(session.run(self._size, options=tf.RunOptions(timeout_in_ms=left)))
+        undrawn += run(self._size)
     except tf.errors.OutOfRangeError:
       is_all = True
     except tf.errors.OpError:

@@ -69,8 +69,8 @@ class Stops:
     """Why training has ended.
 
     Args:
-      was_ended: whether another worker's data ended it.
-      left: what was left of this worker's then, where that was counted.
+      was_ended: whether another worker ended it.
+      left: what was left of this worker's data then, where that was counted.
     """
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
@@ -78,8 +78,8 @@ class Stops:
     if was_ended and self._options.on_uneven != turns.STOP_ALL:
       return "the chief had given this worker up and ended training"
     if was_ended:
-      return "another worker's data ended (--on_uneven=stop_all)" + (
-        "; %s" % (left,) if left else "")
+      reason = "another worker's data ended (--on_uneven=stop_all)"
+      return reason if left is None else "%s; %s" % (reason, left)
     if self._options.epochs:
       return "went through its data --epochs=%d times" % self._options.epochs
     return "its data ended"
