@@ -26,6 +26,7 @@ def program(document, first_line, folder):
 
 @pytest.mark.parametrize("document, name, roles, last", [
   ("in_graph.md", "in_graph.py", ["ps", "1", "2", "0"], {"0": ["w is 3.000 at step 50"]}),
+  ("staleness.md", "staleness.py", ["ps", "0", "1"], {"0": ["w is 3.00"], "1": ["w is 3.00"]}),
   ("all_reduce.md", "mirrored.py", ["0", "1"], {
     role: ["0.0", "1.0", "1.5", "1.75", "1.875"] for role in "01"}),
 ])

@@ -149,12 +149,15 @@ def test_a_model_without_a_loss_is_refused():
     build(CLUSTER, model=lambda features, labels, mode: training.ModelSpec(predictions=features))
 
 
-def test_synchronous_updates_that_cannot_be_made_are_refused():
+def test_updates_that_cannot_be_made_are_refused():
   def own(features, labels, mode):
     return model_fn(features, labels, mode)._replace(optimizer=tf.train.AdamOptimizer())
 
   with pytest.raises(ValueError, match="--replicas_to_aggregate=3, .*: give 2 or less"):
     build(CLUSTER, synchronous=between_graph.Synchronous(aggregate=3))
+  with tf.Graph().as_default(), pytest.raises(
+      ValueError, match="--staleness_damping has no effect: the program brings an optimizer"):
+    build(CLUSTER, model=own, staleness_damping=True)
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--scale_learning_rate has no effect: the program brings an optimizer"):
     build(CLUSTER, model=own, synchronous=between_graph.Synchronous(scales=True))

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from tf1ps.training.options import Options, check_options
+from tf1ps.training.options import Options, batch_size_of, check_options
 
 
 @pytest.mark.parametrize("kwargs", [
   {"steps": 1}, {"epochs": 1}, {"examples": 1}, {"steps": 5, "epochs": 2, "examples": 9},
-  {"steps": 1, "save_checkpoint_secs": None, "save_checkpoint_steps": 5}])
+  {"steps": 1, "save_checkpoint_secs": None, "save_checkpoint_steps": 5},
+  {"steps": 1, "max_lead": 1, "max_staleness": 0, "staleness_damping": True, "warm_up_steps": 9,
+   "batch_sizes": [1, 2]}])
 def test_options_that_work_together(kwargs):
   check_options(Options(**kwargs))
 
@@ -21,7 +23,7 @@ def test_something_must_say_when_the_job_ends():
   ("steps", 0), ("steps", -1), ("epochs", 0), ("examples", -5), ("batch_size", 0),
   ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoints", 0),
   ("save_checkpoint_secs", -1.0), ("save_checkpoint_steps", 0), ("save_summaries_steps", 0),
-  ("start_timeout", 0.0), ("end_timeout", -1.0)])
+  ("start_timeout", 0.0), ("end_timeout", -1.0), ("max_lead", 0), ("warm_up_steps", 0)])
 def test_a_number_that_is_not_above_zero_is_refused(name, value):
   with pytest.raises(ValueError, match="--%s must be above 0, got %r" % (name, value)):
     check_options(Options(**dict({"epochs": 1}, **{name: value})))
@@ -59,3 +61,30 @@ def test_replications_and_clones():
     check_options(Options(steps=1, replication="ingraph"))
   with pytest.raises(ValueError, match="--clones must be above 0, got 0"):
     check_options(Options(steps=1, clones=0))
+
+
+@pytest.mark.parametrize("name, value", [
+  ("max_lead", 2), ("max_staleness", 0), ("staleness_damping", True), ("warm_up_steps", 5),
+  ("batch_sizes", [4, 4])])
+def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value):
+  for kwargs in (dict(update="sync"), dict(replication="all_reduce"), dict(replication="in_graph")):
+    with pytest.raises(ValueError, match="--%s=.* is about workers that update each for itself: it "
+                                         "needs --replication=between_graph and --update" % name):
+      check_options(Options(steps=1, **{name: value}, **kwargs))
+
+
+@pytest.mark.parametrize("kwargs, text", [
+  (dict(max_staleness=-1), "--max_staleness must be at least 0, got -1"),
+  (dict(batch_sizes=[4, 0]), "--batch_sizes must be numbers above 0, got 4,0"),
+  (dict(batch_sizes=[]), "--batch_sizes must be numbers above 0, got none"),
+  (dict(batch_sizes=[4, 4], batch_size=8), "in the place of --batch_size: give one of them")])
+def test_numbers_that_make_no_sense_are_refused(kwargs, text):
+  with pytest.raises(ValueError, match=text):
+    check_options(Options(steps=1, **kwargs))
+
+
+def test_each_worker_has_its_batch_size():
+  assert [batch_size_of(Options(batch_size=8), i, 2) for i in range(2)] == [8, 8]
+  assert [batch_size_of(Options(batch_sizes=[8, 4]), i, 2) for i in range(2)] == [8, 4]
+  with pytest.raises(ValueError, match="--batch_sizes=8,4 has 2 numbers, and there are 3 workers"):
+    batch_size_of(Options(batch_sizes=[8, 4]), 0, 3)

@@ -22,3 +22,14 @@ def test_ages_come_along_and_are_written(tmp_path):
   found = [value.histo.num for event in tf.train.summary_iterator(path)
            for value in event.summary.value if value.tag == staleness_recorder.TAG]
   assert found[-1] == 5
+
+
+def test_ages_of_dropped_gradients_do_not_count():
+  with tf.Graph().as_default():
+    age = tf.placeholder_with_default(0, [])
+    recorder = staleness_recorder.StalenessRecorder(
+      age, global_step.GlobalStepTracker(), taken=age <= 2)
+    with tf.train.MonitoredSession(hooks=[recorder]) as session:
+      for number in (0, 5, 2, 3, 0):
+        session.run(age, {age: number})
+  assert dict(recorder.ages.counts) == {0: 2, 2: 1} and recorder.dropped == 2

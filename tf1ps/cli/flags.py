@@ -82,8 +82,29 @@ def define_program(needed: bool) -> None:
   if needed:
     define(group, flags.DEFINE_integer, "batch_size", 32, "Examples in a batch of one worker.",
            above_zero=True)
+    define(group, _define_batch_sizes, "batch_sizes", None,
+           "The batch size of each worker, as in 64,32,32, in the place of --batch_size.")
     define(group, flags.DEFINE_enum, "variables", "resource", ["resource", "ref"],
            "The kind of TensorFlow's variables; the same in all tasks.")
+
+
+class _NumbersParser(flags.ArgumentParser):
+  syntactic_help = "<number,number,...>"
+
+  def parse(self, argument):
+    if isinstance(argument, list):
+      return argument
+    try:
+      return [int(number) for number in argument.split(",")]
+    except ValueError:
+      raise ValueError("must be numbers with commas between them, as in 64,32,32") from None
+
+  def flag_type(self):
+    return "comma separated list of integers"
+
+
+def _define_batch_sizes(name, default, text):
+  flags.DEFINE(_NumbersParser(), name, default, text, serializer=flags.CsvListSerializer(","))
 
 
 def define_output() -> None:
@@ -176,6 +197,17 @@ def define_training() -> None:
   define(group, flags.DEFINE_enum, "on_uneven", "stop_all", ["stop_all", "pad", "shrink"],
          "What the end of one worker's data means for synchronous updates: training ends for all; "
          "it counts as one that comes with nothing; or the others go on without it.")
+  define(group, flags.DEFINE_integer, "max_lead", None,
+         "The most steps that an asynchronous worker makes more than the slowest; it waits then.",
+         above_zero=True)
+  define(group, flags.DEFINE_integer, "max_staleness", None,
+         "The highest age, in global steps, of a gradient that is applied; older ones are dropped.",
+         lower_bound=0)
+  define(group, flags.DEFINE_boolean, "staleness_damping", False,
+         "Divide the learning rate of an update by the age of its gradient.")
+  define(group, flags.DEFINE_integer, "warm_up_steps", None,
+         "Worker 0 trains alone at first; each time so many global steps later one more joins.",
+         above_zero=True)
   define(group, flags.DEFINE_enum, "shard", None, ["files", "records", "none"],
          "What is divided among the workers; by default what the program asks its shard for.")
   define(group, flags.DEFINE_enum, "ps_strategy", "greedy", ["greedy", "round_robin"],

@@ -81,9 +81,9 @@ def _train(program, launched: bool) -> int:
   if outcome is not None:
     _print_summary(outcome, cluster)
     late = ", %d more examples came too late" % outcome.late if outcome.late else ""
-    ages = ", %s" % outcome.ages if outcome.ages is not None and outcome.steps else ""
+    stale = ", " + outcome.staleness if outcome.staleness else ""
     reason = "%d steps, %d examples%s%s, %.1f s, %s" % (
-      outcome.steps, outcome.examples, late, ages, outcome.seconds, reason)
+      outcome.steps, outcome.examples, late, stale, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
   return code
 

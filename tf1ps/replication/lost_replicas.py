@@ -87,3 +87,9 @@ class LostReplicas:
     """Closes the session with the keeper."""
     if self._table is not None:
       self._table.close()
+
+
+def names(replicas: int, record: Optional[server.ServerRecord]) -> List[str]:
+  """What so many replicas are called in a message."""
+  tasks = record.cluster.replicas if record is not None else []
+  return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]

@@ -121,7 +121,7 @@ class _Watch:
     self._session = session
     self._coord = coord
     self._record = server.latest_record()
-    self._names = _names(optimizer.rules.replicas, self._record)
+    self._names = lost_replicas.names(optimizer.rules.replicas, self._record)
     self._has_said: List[int] = []
     self._seen_turn = -1
     self._seen_own = None
@@ -134,20 +134,20 @@ class _Watch:
     self._thread.join(5.0)
 
   def _work(self):
-    heartbeats = lost_replicas.LostReplicas(self._record, self._start_timeout)
+    beats = lost_replicas.LostReplicas(self._record, self._start_timeout)
     try:
       while not self._stopped.wait(_EVERY) and not self._coord.should_stop():
         try:
-          self._look(heartbeats)
+          self._look(beats)
         except (tf.errors.InvalidArgumentError, tf.errors.AbortedError) as error:
           if hasattr(self._session, "abort"):  # who waits for a token would never hear of it
             self._session.abort(lambda error=error: error)
         except (tf.errors.OpError, control.ControlError, RuntimeError) as error:
           _log.debug("the replicas were not looked at: %s", error_text.first_line(error))
     finally:
-      heartbeats.close()
+      beats.close()
 
-  def _look(self, heartbeats):
+  def _look(self, beats):
     optimizer = self._optimizer
     book = turn_book.view(self._session.run(optimizer.look))
     index = optimizer.turns.index
@@ -162,7 +162,7 @@ class _Watch:
       return
     awaited = [i for i in range(optimizer.rules.replicas)
                if not (book.came[i] or book.padding[i] or book.gone[i])]
-    reasons = heartbeats.lost(awaited)
+    reasons = beats.lost(awaited)
     if reasons:
       self._lose(book, reasons)
 
@@ -189,9 +189,3 @@ class _Watch:
 
 def _limit():
   return tf.RunOptions(timeout_in_ms=_LIMIT)
-
-
-def _names(replicas, record) -> List[str]:
-  """What the replicas are called in a message."""
-  tasks = record.cluster.replicas if record is not None else []
-  return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]

@@ -22,8 +22,8 @@ from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
 from tf1ps.replication import clones as clones_lib
-from tf1ps.replication import gradients, staleness, sync_replicas_optimizer, turns
-from tf1ps.training import optimizers, program_towers, variable_kind
+from tf1ps.replication import gradients, stale_gradients, sync_replicas_optimizer, turns
+from tf1ps.training import async_update, optimizers, program_towers, variable_kind
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import remainder as remainder_lib
@@ -60,7 +60,8 @@ def build_replica(
   program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
   optimizer: str, learning_rate: Optional[float], container: str = "",
   variables: str = variable_kind.RESOURCE, ps_strategy: str = "greedy",
-  clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None, clones: int = 1
+  clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None, clones: int = 1,
+  max_staleness: Optional[int] = None, staleness_damping: bool = False
 ) -> replica_lib.Replica:
   """Builds a replica in the default graph.
 
@@ -76,13 +77,15 @@ def build_replica(
     clip_norm: the global norm that the gradient of an update is clipped to, or None.
     synchronous: how synchronous updates are made; None: asynchronous ones.
     clones: the devices of this worker that divide its batch.
+    max_staleness: the highest age of a gradient that an asynchronous update is made of, or None.
+    staleness_damping: whether its learning rate is divided by the gradient's age.
 
   Returns:
     The replica.
 
   Raises:
-    ValueError: more gradients for an update than there are workers, a learning rate that was
-      scaled for a program with an optimizer of its own, or more clones than GPUs.
+    ValueError: more gradients for an update than there are workers, a learning rate that is
+      scaled or damped for a program with an optimizer of its own, or more clones than GPUs.
     shard.ShardError: the program trains on several workers and never asked its shard.
     model.ModelSpecError and others: what the program returned is no model.
   """
@@ -105,7 +108,11 @@ def build_replica(
     # Moving averages of batch normalisation and the like are updated with the step.
     with tf.control_dependencies(built.update_ops + ([remainder.note] if remainder else [])):
       if synchronous is None:
-        train_op = _update_at_once(update, built.grads_and_vars, global_step, clip_norm)
+        make_damped = _make_damped(towers, optimizer, learning_rate) if staleness_damping else None
+        update = async_update.build_update(
+          _clipped(built.grads_and_vars, clip_norm), global_step, update, make_damped,
+          max_staleness)
+        train_op = update.train_op
       else:
         update = _synchronous(update, cluster, clip_norm, synchronous)
         train_op = update.apply_gradients(built.grads_and_vars, global_step, loss=loss)
@@ -113,19 +120,28 @@ def build_replica(
     replica = replica_lib.Replica(train_op, loss, towers.batch_sizes[0])
     replica_lib.summarize_loss(replica.loss)
     if synchronous is None:
-      age = staleness.age(global_step, staleness.begin(global_step), train_op)
-      return replica._replace(age=age if cluster.num_replicas > 1 else None)
+      return replica._replace(
+        age=update.age if cluster.num_replicas > 1 else None, taken=update.taken)
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
     return replica._replace(turn=update.turn, remainder=remainder, hooks=[hook])
 
 
-def _update_at_once(optimizer, grads_and_vars, global_step, clip_norm) -> tf.Operation:
-  """One asynchronous update."""
+def _make_damped(towers, optimizer, learning_rate):
+  """What makes the flags' optimizer of the gradient's age; raises ValueError."""
+  if towers.has_own_optimizer:
+    raise ValueError("--staleness_damping has no effect: the program brings an optimizer of its "
+                     "own, which knows its learning rate")
+  rate = optimizers.learning_rate_of(optimizer, learning_rate)
+  return lambda age: optimizers.make_optimizer(optimizer, stale_gradients.damped(rate, age))
+
+
+def _clipped(grads_and_vars, clip_norm) -> list:
+  """The gradients that there are, clipped."""
   grads_and_vars = [(g, v) for g, v in grads_and_vars if g is not None]
   if clip_norm is not None and grads_and_vars:
     grads_and_vars = gradients.clip_gradients(grads_and_vars, clip_norm)
-  return optimizer.apply_gradients(grads_and_vars, global_step=global_step)
+  return grads_and_vars
 
 
 def _synchronous(optimizer, cluster, clip_norm, synchronous):

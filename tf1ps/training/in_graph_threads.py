@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import staleness
-from tf1ps.training import progress
+from tf1ps.training import global_step, progress
 from tf1ps.training import replica as replica_lib
 from tf1ps.training import stops as stops_lib
 
@@ -54,16 +54,17 @@ class InGraphThreads(tf.train.SessionRunHook):
     self._error: Optional[BaseException] = None
     self.steps = 0
 
-  def connect(self, counter: progress.ExampleCounter, ages: staleness.Ages,
-              stops: stops_lib.Stops) -> None:
+  def connect(self, tracker: global_step.GlobalStepTracker, counter: progress.ExampleCounter,
+              ages: staleness.Ages, stops: stops_lib.Stops) -> None:
     """Tells the hook what only the training loop knows.
 
     Args:
+      tracker: of the global step.
       counter: counts the examples of all replicas.
       ages: collects the ages of their gradients.
       stops: what ends training.
     """
-    self._counter, self._ages, self._stops = counter, ages, stops
+    self._tracker, self._counter, self._ages, self._stops = tracker, counter, ages, stops
 
   def after_create_session(self, session, coord):
     self._stop()  # of a session that broke
@@ -84,21 +85,25 @@ class InGraphThreads(tf.train.SessionRunHook):
     """Ends the threads, before the last checkpoint is saved."""
     self._stop()
 
-  def run_out(self, session, look: Callable[[tf.Session], bool]) -> None:
-    """Waits for the others when the first replica's data have ended.
+  def run_out(self, session) -> None:
+    """Waits for the others when the first replica's data have ended, until a stop is reached.
 
     Args:
-      session: the training session.
-      look: called with the session inside, a few times a second; returns whether to wait no longer.
+      session: the training session, which recovers meanwhile as it does in a step.
 
     Raises:
       What a replica's step raised.
     """
+    def look(step_context):
+      self._tracker.ask(step_context.session)
+      session.life.count()
+
     while len(self._ended) < len(self._steps):
-      if session.run_step_fn(lambda step_context: look(step_context.session)):
-        return
+      session.run_step_fn(look)
       if self._error is not None:
         raise self._error
+      if self._stops.is_reached or session.life.signum is not None:
+        return
       time.sleep(_EVERY)
 
   def _stop(self):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 from tf1ps.replication import turns
 
@@ -17,6 +17,7 @@ class Options(NamedTuple):
   epochs: Optional[int] = None  # how often the data are gone through, over all workers
   examples: Optional[int] = None  # trained on, over all workers
   batch_size: int = 32  # of one worker
+  batch_sizes: Optional[List[int]] = None  # of each worker, in the place of batch_size
   optimizer: str = "adam"
   learning_rate: Optional[float] = None  # None: the optimizer's default
   scale_learning_rate: bool = False  # whether it is multiplied by the gradients of an update
@@ -26,6 +27,10 @@ class Options(NamedTuple):
   update: str = "async"  # or "sync"; all_reduce is always synchronous
   replicas_to_aggregate: Optional[int] = None  # gradients of a synchronous update; None: all
   on_uneven: str = "stop_all"  # or "pad", "shrink": what the end of one worker's data means
+  max_lead: Optional[int] = None  # steps of a worker over the slowest
+  max_staleness: Optional[int] = None  # the highest age of a gradient that is applied
+  staleness_damping: bool = False  # whether the learning rate is divided by the gradient's age
+  warm_up_steps: Optional[int] = None  # global steps until one more worker joins
   variables: str = "resource"  # or "ref"
   shard: Optional[str] = None  # "files", "records", "none"; None: as the program asks
   ps_strategy: str = "greedy"  # or "round_robin"
@@ -47,7 +52,8 @@ def check_options(options: Options) -> None:
   """Refuses options that cannot work together; raises ValueError."""
   for name in ("steps", "epochs", "examples", "batch_size", "learning_rate", "keep_checkpoints",
                "save_checkpoint_secs", "save_checkpoint_steps", "save_summaries_steps",
-               "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate", "clones"):
+               "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate", "clones",
+               "max_lead", "warm_up_steps"):
     value = getattr(options, name)
     if value is not None and not value > 0:
       raise ValueError("--%s must be above 0, got %r" % (name, value))
@@ -70,6 +76,7 @@ def check_options(options: Options) -> None:
     raise ValueError(
       "--clones=%d with --replication=in_graph needs --update=sync: asynchronous in-graph replicas "
       "update each for itself, and clones make one gradient together" % options.clones)
+  _check_staleness(options)
 
 
 def _refuse(options, condition, text, *names):
@@ -78,3 +85,38 @@ def _refuse(options, condition, text, *names):
     value = getattr(options, name)
     if condition and value != Options._field_defaults[name]:
       raise ValueError(text % (name, value))
+
+
+def _check_staleness(options: Options) -> None:
+  """Refuses what cannot be said of stale gradients."""
+  is_async = options.replication == "between_graph" and not options.is_synchronous
+  _refuse(options, not is_async, "--%s=%s is about workers that update each for itself: it needs "
+          "--replication=between_graph and --update=async, the defaults", "max_lead",
+          "max_staleness", "staleness_damping", "warm_up_steps", "batch_sizes")
+  if options.max_staleness is not None and options.max_staleness < 0:
+    raise ValueError("--max_staleness must be at least 0, got %r" % (options.max_staleness,))
+  if options.batch_sizes is not None:
+    if min(options.batch_sizes, default=0) < 1:
+      raise ValueError("--batch_sizes must be numbers above 0, got %s" % (
+        ",".join(map(str, options.batch_sizes)) or "none"))
+    if options.batch_size != Options._field_defaults["batch_size"]:
+      raise ValueError("--batch_sizes stands in the place of --batch_size: give one of them")
+
+
+def batch_size_of(options: Options, index: int, count: int) -> int:
+  """The batch size of a worker.
+
+  Args:
+    options: what the flags say.
+    index: of the worker, from 0.
+    count: how many workers there are.
+
+  Raises:
+    ValueError: another number of sizes than of workers.
+  """
+  if options.batch_sizes is None:
+    return options.batch_size
+  if len(options.batch_sizes) != count:
+    raise ValueError("--batch_sizes=%s has %d numbers, and there are %d workers" % (
+      ",".join(map(str, options.batch_sizes)), len(options.batch_sizes), count))
+  return options.batch_sizes[index]

@@ -17,6 +17,7 @@ class Replica(NamedTuple):
   loss: tf.Tensor  # [], of the batch; the mean over the batches of a synchronous update
   batch_examples: tf.Tensor  # the size of the batch, a scalar int; whoever runs it draws a batch
   age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
+  taken: Optional[tf.Tensor] = None  # bool: whether an asynchronous update was made; None: always
   turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
   # Of data that end, where the end of another worker's ends training.
   remainder: Optional[remainder_lib.Remainder] = None

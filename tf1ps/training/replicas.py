@@ -31,4 +31,5 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
   return between_graph.build_replica(
     program, cluster, shard, options.optimizer, between_graph.learning_rate_of(options, cluster),
     container, options.variables, options.ps_strategy, options.clip_norm,
-    between_graph.synchronous_of(options), options.clones)
+    between_graph.synchronous_of(options), options.clones, options.max_staleness,
+    options.staleness_damping)

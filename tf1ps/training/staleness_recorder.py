@@ -20,11 +20,13 @@ class StalenessRecorder(tf.train.SessionRunHook):
   """Collects the ages of this worker's gradients.
 
   Attributes:
-    ages: the `staleness.Ages`, over recoveries.
+    ages: the `staleness.Ages` of those that were applied, over recoveries.
+    dropped: how many were not applied.
   """
 
   def __init__(self, age: tf.Tensor, tracker: global_step.GlobalStepTracker,
-               directory: Optional[str] = None, every_secs: float = 5.0):
+               directory: Optional[str] = None, every_secs: float = 5.0,
+               taken: Optional[tf.Tensor] = None):
     """Creates the hook.
 
     Args:
@@ -32,19 +34,24 @@ class StalenessRecorder(tf.train.SessionRunHook):
       tracker: the tracker, which stands before this hook.
       directory: where the event files go; None writes none.
       every_secs: seconds between two histograms, at least.
+      taken: a bool scalar tensor: whether the gradient is applied; None: always.
     """
-    self._age = age
+    self._fetches = {"age": age} if taken is None else {"age": age, "taken": taken}
     self._tracker = tracker
     self._directory = directory
     self._every_secs = every_secs
     self._next = 0.0
     self.ages = staleness.Ages()
+    self.dropped = 0
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._age)
+    return tf.train.SessionRunArgs(self._fetches)
 
   def after_run(self, run_context, run_values):
-    self.ages.add(run_values.results)
+    if run_values.results.get("taken", True):
+      self.ages.add(run_values.results["age"])
+    else:
+      self.dropped += 1
     if self._directory is not None and self._tracker.asked and time.monotonic() >= self._next:
       self._next = time.monotonic() + self._every_secs
       self._write()

@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import server as server_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import load_table
-from tf1ps.replication import staleness, turns
+from tf1ps.replication import turns
 from tf1ps.state import membership
 from tf1ps.training import (
   checkpoints,
@@ -31,7 +31,7 @@ from tf1ps.training import (
   remainder,
   replicas,
   saving,
-  staleness_recorder,
+  staleness_policies,
 )
 from tf1ps.training import evaluation as evaluation_lib
 from tf1ps.training import options as options_lib
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
   seconds: float  # from the first session to the end of the loop
   reason: str  # why it ended
   late: int  # examples of its batches that came too late for a synchronous update
-  ages: Optional[staleness.Ages]  # of its gradients, where several workers update for themselves
+  staleness: str  # what is told of its gradients' ages, and of what was done about them; or ""
   evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
   members: List[membership.Member]  # of the job, as of the end; only the chief looks
 
@@ -133,12 +133,12 @@ class _Worker:
     self._problems: List[str] = []
     self._was_ended = False  # by another worker
     self._left: Optional[remainder.Left] = None  # of the data, then
-    self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._target = record.target
     cluster = part.cluster
     self._shard = shard_lib.Shard(
       mode="train", index=cluster.replica_index, count=cluster.num_replicas,
-      batch_size=options.batch_size, epochs=options.epochs, policy=options.shard)
+      batch_size=options_lib.batch_size_of(options, cluster.replica_index, cluster.num_replicas),
+      epochs=options.epochs, policy=options.shard)
     self._replica = replicas.build_replica(
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
@@ -151,9 +151,12 @@ class _Worker:
     if turn is not None:
       self._tracker.come_along(turn.global_step)
     self._counter = progress_lib.ExampleCounter(
-      self._replica.batch_examples, lambda: part.examples_before, turn and turn.taken)
+      self._replica.batch_examples, lambda: part.examples_before,
+      turn.taken if turn is not None else self._replica.taken)
     self._stops = stops_lib.Stops(
       options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
+    self._policies = staleness_policies.StalenessPolicies(
+      options, self._replica, self._tracker, part)
     if part.is_chief:
       _log.info("%s", load_table.format_table(load_table.load_table()))
 
@@ -177,6 +180,7 @@ class _Worker:
       start_timeout=options.start_timeout, end_timeout=options.end_timeout,
       participation=part, tracker=self._tracker)
     session.life.examples = lambda: self._counter.examples
+    self._policies.watch(session.life)
     began = time.monotonic()
     with session:
       while not session.should_stop():
@@ -187,7 +191,8 @@ class _Worker:
           if self._was_ended and self._replica.remainder is not None:
             self._left = session.run_step_fn(
               lambda step_context: self._replica.remainder.count(step_context.session))
-          self._run_out(session)
+          if self._threads is not None:
+            self._threads.run_out(session)
           raise
         if math.isnan(loss):
           step = session.run_step_fn(
@@ -204,34 +209,23 @@ class _Worker:
         self._shard.index, self._shard.count))
     return Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
-      self._stops.reason(self._was_ended, self._left), self._counter.late,
-      self._recorder.ages if self._recorder is not None else None, None, part.heartbeat.members())
+      self._stops.reason(self._was_ended, self._left), self._counter.late, str(self._policies),
+      None, part.heartbeat.members())
 
   def _hooks(self):
     options, part, replica = self._options, self._part, self._replica
-    hooks = [self._counter, *self._stops.hooks, *replica.hooks]
-    if replica.age is not None:
-      self._recorder = staleness_recorder.StalenessRecorder(
-        replica.age, self._tracker, options.checkpoint_dir if part.is_chief else None)
-      hooks.append(self._recorder)
+    policies = self._policies
+    hooks = [*policies.first_hooks, self._counter, *self._stops.hooks, *replica.hooks,
+             *policies.hooks]
     if self._lockstep is not None:
       self._lockstep.connect(part, self._stops.is_last)
     if self._threads is not None:
-      self._threads.connect(self._counter, self._recorder.ages, self._stops)
+      self._threads.connect(
+        self._tracker, self._counter, policies.recorder.ages, self._stops)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, replica.loss, options.steps))
     return hooks
-
-  def _run_out(self, session):
-    """In-graph replicas whose data have not ended yet go on after the first one's."""
-    def look(inner):
-      self._tracker.ask(inner)
-      session.life.count()
-      return self._stops.is_reached or session.life.signum is not None
-
-    if self._threads is not None:
-      self._threads.run_out(session, look)
 
   def finish(self, outcome: Outcome) -> Outcome:
     """The chief's: evaluates the last checkpoint and releases the ps."""

@@ -1,0 +1,158 @@
+"""What measuring the age of gradients costs: asynchronous training with and without the two reads.
+
+    python benchmarks/staleness.py [--blocks=40] [--steps=100]
+
+One ps and two workers, processes of this machine, train a model of dense layers 784-100-10 with
+batches of 32 from memory. There are two copies of the model on the ps: the steps of one also fetch
+the age of their gradient. Blocks of steps are interleaved, plain and measured in turn, so that
+whatever else the machine does meets both alike; both workers begin each block together. Printed:
+for each copy the median steps/s of both workers, the ratio to the plain one's (the median of the
+ratios of neighbouring blocks), and the loss after the same number of minibatches; then the ages.
+"""
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np  # noqa: E402
+import tensorflow.compat.v1 as tf  # noqa: E402
+from absl import app, flags  # noqa: E402
+
+from tf1ps.launch import ports  # noqa: E402
+from tf1ps.replication import staleness  # noqa: E402
+
+flags.DEFINE_integer("blocks", 40, "Blocks of each kind.")
+flags.DEFINE_integer("steps", 100, "Steps of each worker in a block.")
+flags.DEFINE_list("addresses", [], "For the processes that this one starts: of the tasks.")
+flags.DEFINE_integer("task", -1, "For the processes that this one starts: 0 is the ps.")
+FLAGS = flags.FLAGS
+
+KINDS = ("plain", "measured")
+WORKERS, BATCH, RECORDS = 2, 32, 3200
+
+
+def build(kind, features, labels, worker):
+  """A copy of the model; returns its step, what the step fetches, and the loss of all records."""
+  setter = tf.train.replica_device_setter(1, worker_device="/job:worker/task:%d" % worker)
+  with tf.device(setter), tf.variable_scope(kind, use_resource=True):
+    step = tf.get_variable("step", initializer=np.int64(0), trainable=False)
+    ids = tf.random_uniform([BATCH], maxval=RECORDS, dtype=tf.int32)
+    losses = []
+    for x, y in ((tf.gather(features, ids), tf.gather(labels, ids)), (features, labels)):
+      with tf.variable_scope("net", reuse=tf.AUTO_REUSE):
+        w1, b1 = tf.get_variable("w1", [784, 100]), tf.get_variable("b1", [100])
+        w2, b2 = tf.get_variable("w2", [100, 10]), tf.get_variable("b2", [10])
+      logits = tf.matmul(tf.nn.relu(tf.matmul(x, w1) + b1), w2) + b2
+      losses.append(tf.losses.sparse_softmax_cross_entropy(y, logits))
+    train_op = tf.train.GradientDescentOptimizer(0.05).minimize(losses[0], step)
+    fetches = [train_op, losses[0]]
+    if kind == "measured":
+      fetches.append(staleness.age(step, staleness.begin(step), train_op))
+  return fetches, losses[1]
+
+
+def work(index):
+  """A worker: does the blocks that it is told on its input, and says when it has done each."""
+  random = np.random.RandomState(0)
+  features = random.normal(size=[RECORDS, 784]).astype(np.float32)
+  labels = np.argmax(features.dot(random.normal(size=[784, 10])), axis=1)
+  with tf.device("/job:worker/task:%d" % index):
+    features, labels = tf.constant(features), tf.constant(labels)
+  models = {kind: build(kind, features, labels, index) for kind in KINDS}
+  init = tf.global_variables_initializer()
+  server = tf.train.Server({"ps": FLAGS.addresses[:1], "worker": FLAGS.addresses[1:]}, "worker",
+                           index)
+  config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:%d" % index])
+  ages = staleness.Ages()
+  with tf.Session(server.target, config=config) as session:
+    for line in sys.stdin:
+      what, _, kind = line.strip().partition(" ")
+      if what == "initialise":
+        session.run(init)
+      elif what == "loss":
+        print("is %.4f" % session.run(models[kind][1]), flush=True)
+        continue
+      elif what == "ages":
+        print("is %s" % ages, flush=True)
+        continue
+      else:
+        fetches = models[kind][0]
+        for _ in range(int(what)):
+          found = session.run(fetches)
+          if kind == "measured":
+            ages.add(found[2])
+      print("done", flush=True)
+
+
+def ask(processes, line):
+  """Has each of these processes do what a line says; returns their answers."""
+  for process in processes:
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+  answers = [process.stdout.readline().strip() for process in processes]
+  if not all(answers):
+    raise RuntimeError("a worker ended before it had done %r" % line)
+  return [answer.partition(" ")[2] for answer in answers]
+
+
+def compare(workers, blocks, steps):
+  """The steps/s of each block, by kind."""
+  rates = {kind: [] for kind in KINDS}
+  for block in range(blocks + 1):
+    # In turn, and each first as often as the other.
+    for kind in KINDS if block % 2 else reversed(KINDS):
+      began = time.perf_counter()
+      ask(workers, "%d %s" % (steps, kind))
+      if block:  # the first ones set things up
+        rates[kind].append(WORKERS * steps / (time.perf_counter() - began))
+  return rates
+
+
+def report(workers, rates, steps):
+  """Prints the comparison."""
+  minibatches = WORKERS * steps * (len(rates["plain"]) + 1)
+  for kind in KINDS:
+    ratio = statistics.median(mine / plain for mine, plain in zip(rates[kind], rates["plain"]))
+    print("%-8s %7.1f steps/s (%.3f)   loss %s after %d minibatches" % (
+      kind, statistics.median(rates[kind]), ratio, ask(workers[:1], "loss " + kind)[0],
+      minibatches))
+  for index, ages in enumerate(ask(workers, "ages")):
+    print("worker %d: %s" % (index, ages))
+
+
+def main(argv):
+  """Runs the comparison, or one of its processes."""
+  del argv
+  tf.disable_v2_behavior()
+  tf.logging.set_verbosity("ERROR")
+  if FLAGS.task == 0:
+    tf.train.Server({"ps": FLAGS.addresses[:1], "worker": FLAGS.addresses[1:]}, "ps", 0).join()
+  if FLAGS.task > 0:
+    work(FLAGS.task - 1)
+    return
+  addresses = ",".join("127.0.0.1:%d" % port for port in ports.choose_ports(1 + WORKERS))
+  processes = [subprocess.Popen(
+    [sys.executable, os.path.abspath(__file__), "--addresses=" + addresses, "--task=%d" % task],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    universal_newlines=True) for task in range(1 + WORKERS)]
+  try:
+    workers = processes[1:]
+    ask(workers[:1], "initialise")
+    print("TensorFlow %s, %d blocks of %d steps for each of %d workers, medians" % (
+      tf.__version__, FLAGS.blocks, FLAGS.steps, WORKERS))
+    report(workers, compare(workers, FLAGS.blocks, FLAGS.steps), FLAGS.steps)
+  finally:
+    for process in reversed(processes):  # the ps last: without it, a worker's exit would hang
+      process.kill()
+      process.wait()
+
+
+if __name__ == "__main__":
+  app.run(main)

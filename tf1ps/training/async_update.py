@@ -1,0 +1,56 @@
+"""An asynchronous update: the gradients of one worker, applied at once, if they are not too old.
+
+The age of the gradients is measured in any case. Without a policy that is after the update, which
+costs no message (replication/staleness.py); a policy needs it before (stale_gradients.py there).
+"""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import stale_gradients, staleness
+
+
+class Update(NamedTuple):
+  """An asynchronous update."""
+
+  train_op: tf.Operation
+  age: tf.Tensor  # of its gradient; as of the push where a policy needs it there
+  taken: Optional[tf.Tensor]  # whether it was made; None: it always is
+
+
+def build_update(
+  grads_and_vars: list, global_step: tf.Variable, optimizer: tf.train.Optimizer,
+  make_damped: Optional[Callable[[tf.Tensor], tf.train.Optimizer]] = None,
+  max_staleness: Optional[int] = None, begun: Optional[tf.Tensor] = None
+) -> Update:
+  """Builds an asynchronous update.
+
+  Args:
+    grads_and_vars: pairs of a gradient, not None, and its variable.
+    global_step: the variable that counts updates.
+    optimizer: makes the update.
+    make_damped: makes the optimizer of the gradient's age as of its push, to take the place of
+      the other one; None: the learning rate does not go with the age.
+    max_staleness: the highest age of a gradient that is applied, or None.
+    begun: what `staleness.begin` returned; None: it is called here.
+
+  Returns:
+    The update.
+  """
+  if begun is None:
+    begun = staleness.begin(global_step)
+  if make_damped is None and max_staleness is None:
+    train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
+    return Update(train_op, staleness.age(global_step, begun, train_op), None)
+  age = stale_gradients.age_at_push(global_step, begun, [g for g, _ in grads_and_vars])
+  if make_damped is not None:
+    optimizer = make_damped(age)
+  if max_staleness is None:
+    train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
+    return Update(train_op, age, None)
+  applied = stale_gradients.apply_unless_older(
+    optimizer, grads_and_vars, global_step, age, max_staleness)
+  return Update(applied.train_op, age, applied.taken)

@@ -1,0 +1,93 @@
+"""What a worker that updates for itself does about staleness, as the flags say.
+
+The mechanisms are elsewhere; this is how the flags put them together, in the order of a step:
+
+  --warm_up_steps      before the first step: warm_up.py
+  --staleness_damping  the learning rate of the update: replication/stale_gradients.py
+  --max_staleness      whether the update is made: replication/stale_gradients.py
+  always               how old the gradient was: staleness_recorder.py
+  --max_lead           before the next step: replication/lead_hook.py
+
+Those of the update itself are in the graph already (async_update.py); here are the hooks.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import clocks as clocks_lib
+from tf1ps.replication import lead_hook
+from tf1ps.training import global_step as global_step_lib
+from tf1ps.training import options as options_lib
+from tf1ps.training import participation as participation_lib
+from tf1ps.training import replica as replica_lib
+from tf1ps.training import staleness_recorder, warm_up
+
+
+class StalenessPolicies:
+  """The hooks of one worker, and what they say at the end.
+
+  Attributes:
+    first_hooks: to stand before the hooks that stop training.
+    hooks: to stand after them.
+    recorder: the `staleness_recorder.StalenessRecorder`, or None where nothing is stale.
+  """
+
+  def __init__(self, options: options_lib.Options, replica: replica_lib.Replica,
+               tracker: global_step_lib.GlobalStepTracker,
+               part: participation_lib.Participation):
+    """Builds what the hooks need, in the replica's graph.
+
+    Args:
+      options: what the flags say.
+      replica: the worker's.
+      tracker: the tracker of the global step.
+      part: the worker's part in the run.
+    """
+    self.first_hooks: List[tf.train.SessionRunHook] = []
+    self.hooks: List[tf.train.SessionRunHook] = []
+    self.recorder: Optional[staleness_recorder.StalenessRecorder] = None
+    self._lead: Optional[lead_hook.LeadHook] = None
+    self._max_staleness = options.max_staleness
+    if replica.age is not None:
+      self.recorder = staleness_recorder.StalenessRecorder(
+        replica.age, tracker, options.checkpoint_dir if part.is_chief else None,
+        taken=replica.taken)
+      self.hooks.append(self.recorder)
+    cluster = part.cluster
+    if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
+      return
+    clocks = clocks_lib.Clocks(
+      tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
+    if options.warm_up_steps:
+      self.first_hooks.append(warm_up.WarmUp(
+        clocks, options.warm_up_steps, tracker, part, options.steps, options.start_timeout))
+    if options.max_lead:
+      self._lead = lead_hook.LeadHook(
+        clocks, clocks.advance(replica.train_op), options.max_lead, options.start_timeout,
+        expects_all=not options.warm_up_steps)
+      self.hooks.append(self._lead)
+
+  def watch(self, life) -> None:
+    """Has waits end after a signal.
+
+    Args:
+      life: the `life.SessionLife` of the session.
+    """
+    if self._lead is not None:
+      self._lead.told_to_stop = lambda: life.signum is not None
+
+  def __str__(self):
+    """What they did, for the worker's last line: "" or a list in words."""
+    parts = []
+    if self.recorder is not None:
+      if self.recorder.ages.gradients:
+        parts.append(str(self.recorder.ages))
+      if self.recorder.dropped:
+        parts.append("%d gradients dropped (--max_staleness=%d)" % (
+          self.recorder.dropped, self._max_staleness))
+    if self._lead is not None:
+      parts.append("lead %d at most (waited %.1f s)" % (self._lead.highest, self._lead.seconds))
+    return ", ".join(parts)

@@ -1,0 +1,113 @@
+"""Warm-up: worker 0 trains alone at first, and the others join one by one.
+
+The first steps change the variables most, and stale gradients do the most harm there. So worker i
+makes its first step when the global step has reached i times a number of steps. Until then it looks
+four times a second
+
+1. at the global step. Where that is the last of the job already, it makes no step at all;
+2. at the clocks (replication/clocks.py), which say who of the workers before it has left: when all
+   of them have, nobody is there to raise the step, and its turn has come, too;
+3. once a second at the heartbeats: if the chief is lost or has ended, the wait ends with an error;
+   another worker before it that is lost is not waited for.
+
+The wait is in the creation of each session, so that a worker which comes back to a restored state
+waits for its turn again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import error_text
+from tf1ps.replication import clocks as clocks_lib
+from tf1ps.replication import lost_replicas
+from tf1ps.state import control
+from tf1ps.training import global_step, session_creator
+from tf1ps.training import participation as participation_lib
+
+_log = logging.getLogger("tf1ps")
+_POLL = 0.25  # seconds between two looks
+_EVERY = 1.0  # seconds between two looks at the heartbeats
+
+
+class WarmUp(tf.train.SessionRunHook):
+  """Waits for this worker's turn when a session is created; leaves at the end."""
+
+  def __init__(self, clocks: clocks_lib.Clocks, steps_each: int,
+               tracker: global_step.GlobalStepTracker, part: participation_lib.Participation,
+               last_step: Optional[int] = None, start_timeout: float = 60.0):
+    """Creates the hook.
+
+    Args:
+      clocks: this worker's.
+      steps_each: the global steps until one more worker joins.
+      tracker: the tracker, which stands before this hook; hooks that plan by it stand after it.
+      part: this worker's part in the run.
+      last_step: the global step at which the job ends, or None.
+      start_timeout: seconds that the workers before this one may take to come.
+    """
+    if steps_each < 1:
+      raise ValueError("steps_each must be at least 1, got %r" % (steps_each,))
+    self._clocks = clocks
+    self._begins_at = steps_each * clocks.index
+    self._tracker = tracker
+    self._part = part
+    self._last_step = last_step
+    self._start_timeout = start_timeout
+
+  def after_create_session(self, session, coord):
+    beats = lost_replicas.LostReplicas(self._part.record, self._start_timeout)
+    try:
+      self._wait(session, coord, beats)
+    finally:
+      beats.close()
+    self._clocks.join(session)
+
+  def leave(self, session, has_done_its_part: bool = True):
+    """Leaves; the chief does it before it waits for the others, whose turn may have come now.
+
+    Args:
+      session: the session.
+      has_done_its_part: whether it ends as it should; it makes no difference here.
+    """
+    del has_done_its_part
+    self._clocks.leave(session)
+
+  def end(self, session):
+    self.leave(session)
+
+  def _wait(self, session, coord, beats):
+    before = list(range(self._clocks.index))
+    gone, said, looked = {}, False, time.monotonic()
+    while not coord.should_stop():
+      step = self._tracker.ask(session)
+      if step >= self._begins_at or self._last_step is not None and step >= self._last_step:
+        return
+      standings = self._clocks.look(session).standings
+      if all(standings[i] == clocks_lib.AWAY or i in gone for i in before):
+        return
+      if not said:
+        said = True
+        _log.info("waits for global step %d to begin (--warm_up_steps)", self._begins_at)
+      if time.monotonic() - looked >= _EVERY:
+        looked = time.monotonic()
+        gone = self._look_at(beats, before, gone)
+      coord.wait_for_stop(_POLL)
+
+  def _look_at(self, beats, before, gone):
+    """Those of the workers before this one who will not come; the chief must."""
+    try:
+      gone = beats.lost(before)
+    except control.ControlError as error:
+      _log.debug("the heartbeats were not read: %s", error_text.first_line(error))
+    chief = self._part.cluster.chief.name
+    for i, reason in gone.items():
+      if self._part.cluster.replicas[i].name == chief:
+        raise session_creator.TaskLostError(
+          "this worker was to begin at global step %d (--warm_up_steps), but the chief %s %s" % (
+            self._begins_at, chief, reason))
+    return gone
