@@ -212,6 +212,7 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),
   (r"tf1ps-local --program=examples/digits.py --update=sync", "test_docs_synchronous_updates"),
+  (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
@@ -258,6 +259,12 @@ def test_queues_two_programs(tmp_path):
 def test_docs_synchronous_updates(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/synchronous.md", "tf1ps-local")
+  assert LEARNT.search(launcher(start, arguments, tmp_path))
+
+
+def test_docs_staleness(start, tmp_path):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  arguments, = of_program("docs/staleness.md", "tf1ps-local")
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 

@@ -99,6 +99,22 @@ def test_nobody_is_further_ahead_of_the_slowest_than_allowed(target):
   assert max(second.hook.highest, third.hook.highest) <= 2
 
 
+def test_who_joins_waits_for_those_that_have_not(target):
+  first = Replica(target, "joins", 0, 3).start()
+  for _ in range(3):
+    first.gate.release()
+  first.wait_for([2, 0, 0])
+  second = Replica(target, "joins", 1, 1).start()
+  second.gate.release()
+  second.wait_for([2, 2, 0])  # beside the first one, and as far ahead of the third one as allowed
+  third = Replica(target, "joins", 2, 1).start()
+  third.gate.release()
+  for replica in (first, second, third):
+    replica.join()
+  assert first.hook.highest == 2 and second.hook.highest <= 2
+  assert second.hook.seconds > 0  # before its first step
+
+
 def test_who_does_not_join_in_time_is_not_waited_for(target, caplog):
   first = Replica(target, "late", 0, 20, max_lead=1, start_timeout=0.5).start(free=True)
   first.join()

@@ -75,11 +75,13 @@ def test_in_turn_and_as_ref_variables():
     "seen": (WORKER, "VariableV2", b"")}
 
 
-def test_one_update(tmp_path):
+@pytest.mark.parametrize("policies", [{}, {"max_staleness": 0, "staleness_damping": True}])
+def test_one_update(tmp_path, policies):
   def find(name):
     return [v for v in tf.global_variables() + tf.local_variables() if v.op.name == name][0]
 
-  replica = build(Cluster({"local": {0: "localhost:0"}}, "local", 0))
+  tf.disable_control_flow_v2()  # as the programs do
+  replica = build(Cluster({"local": {0: "localhost:0"}}, "local", 0), **policies)
   server = tf.train.Server({"local": ["localhost:0"]})
   with tf.Session(server.target) as session:
     session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
@@ -132,6 +134,20 @@ def test_the_programs_own_optimizer_wins():
 
   build(ALONE, model=own, optimizer="sgd")
   assert "small/Momentum" in places()
+
+
+@pytest.mark.parametrize("kwargs", [
+  {"synchronous": between_graph.Synchronous()}, {"max_staleness": 3}, {"staleness_damping": True},
+  {"clones": 2}])
+@pytest.mark.parametrize("variables", ["resource", "ref"])
+def test_a_checkpoint_does_not_know_how_updates_are_made(kwargs, variables):
+  names = []
+  tf.disable_control_flow_v2()  # as the programs do
+  for each in ({}, kwargs):
+    with tf.Graph().as_default():
+      build(CLUSTER, optimizer="adam", variables=variables, **each)
+      names.append(sorted(variable.op.name for variable in tf.global_variables()))
+  assert names[0] == names[1] and "beta1_power" in names[0]
 
 
 def test_data_that_nobody_divided_are_refused():

@@ -66,7 +66,7 @@ class LeadHook(tf.train.SessionRunHook):
     self._awaited = self._counted + (clocks_lib.JOINING,)
     self._coord = None
     self._began = 0.0
-    self._heartbeats: Optional[lost_replicas.LostReplicas] = None
+    self._lost: Optional[lost_replicas.LostReplicas] = None
     self._names = []
     self.highest = 0
     self.seconds = 0.0
@@ -75,9 +75,11 @@ class LeadHook(tf.train.SessionRunHook):
     self._close()
     record = server.latest_record()
     self._names = lost_replicas.names(self._clocks.replicas, record)
-    self._heartbeats = lost_replicas.LostReplicas(record, self._start_timeout)
-    self._clocks.join(session)
+    self._lost = lost_replicas.LostReplicas(record, self._start_timeout)
+    view = self._clocks.join(session)
     self._coord, self._began = coord, time.monotonic()
+    # The slowest that takes part may be ahead of one that has not joined.
+    self._wait(session, view, coord.should_stop)
 
   def before_run(self, run_context):
     return tf.train.SessionRunArgs(self._advanced)
@@ -88,12 +90,7 @@ class LeadHook(tf.train.SessionRunHook):
       _log.warning("this replica was silent, and was not counted meanwhile; it joins again")
       view = self._clocks.join(run_context.session)
     self.highest = max(self.highest, view.lead(self._clocks.index, self._counted))
-    if not self._may_begin(view):
-      began = time.monotonic()
-      try:
-        self._wait(run_context)
-      finally:
-        self.seconds += time.monotonic() - began
+    self._wait(run_context.session, view, lambda: run_context.stop_requested)
 
   def leave(self, session, has_done_its_part: bool = True):
     """Leaves; a replica that waits for the others' end does it before.
@@ -112,18 +109,20 @@ class LeadHook(tf.train.SessionRunHook):
   def _may_begin(self, view):
     return view.lead(self._clocks.index, self._awaited) < self._max_lead
 
-  def _wait(self, run_context):
+  def _wait(self, session, view, is_stopped):
     """Waits until the next step may begin, or until there will be none."""
-    pause, looked = _FIRST_PAUSE, time.monotonic()
-    while not (run_context.stop_requested or self.told_to_stop()
+    if self._may_begin(view):
+      return
+    began = looked = time.monotonic()
+    pause = _FIRST_PAUSE
+    while not (self._may_begin(view) or is_stopped() or self.told_to_stop()
                or self._coord.wait_for_stop(pause)):
-      view = self._clocks.look(run_context.session)
-      if self._may_begin(view):
-        return
+      view = self._clocks.look(session)
       pause = min(2 * pause, _LONGEST_PAUSE)
       if time.monotonic() - looked >= _EVERY:
         looked = time.monotonic()
-        self._drop_the_lost(run_context.session, view)
+        self._drop_the_lost(session, view)
+    self.seconds += time.monotonic() - began
 
   def _drop_the_lost(self, session, view):
     index = self._clocks.index
@@ -131,7 +130,7 @@ class LeadHook(tf.train.SessionRunHook):
                and view.standings[i] in self._awaited
                and view.clocks[index] - view.clocks[i] >= self._max_lead]
     try:
-      reasons = self._heartbeats.lost(awaited)
+      reasons = self._lost.lost(awaited)
     except control.ControlError as error:
       _log.debug("the heartbeats were not read: %s", error_text.first_line(error))
       reasons = {}
@@ -144,6 +143,6 @@ class LeadHook(tf.train.SessionRunHook):
       _log.warning("%s %s: nobody waits for it any more", self._names[i], reason)
 
   def _close(self):
-    if self._heartbeats is not None:
-      self._heartbeats.close()
-      self._heartbeats = None
+    if self._lost is not None:
+      self._lost.close()
+      self._lost = None

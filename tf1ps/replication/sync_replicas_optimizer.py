@@ -125,11 +125,13 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
     if not pairs:
       raise ValueError("there is no gradient for any variable")
-    if loss is not None and not _is_loss(loss):
+    losses = self._losses if loss is None and len(self._losses) == 1 else [loss]
+    is_loss = tf.is_tensor(losses[0]) and losses[0].dtype.is_floating
+    if loss is not None and not is_loss:
       raise ValueError("loss must be a float tensor, got %r" % (loss,))
-    if loss is None and len(self._losses) == 1 and _is_loss(self._losses[0]):
-      loss = self._losses[0]
+    loss = losses[0] if is_loss else None
     self._global_step = global_step
+    self._scope = tf.get_default_graph().get_name_scope()
     with tf.name_scope(name, self._name):
       shared_name = _shared_name(self._name, pairs)
       home = _task_of(global_step)
@@ -201,7 +203,9 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     with tf.device(_task_of(self._global_step)):
       if self._clip_norm is not None:
         grads_and_vars = gradients.clip_gradients(grads_and_vars, self._clip_norm)
-      done = [self._opt.apply_gradients(grads_and_vars, self._global_step)]
+      # Its variables have the names that they have without this one: checkpoints fit both.
+      with tf.name_scope(self._scope + "/" if self._scope else None):
+        done = [self._opt.apply_gradients(grads_and_vars, self._global_step)]
       if self._averages is not None:
         with tf.control_dependencies(done):
           done = [self._average(variable) for variable in self._averaged]
@@ -212,10 +216,6 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     # Elsewhere than beside the variable, it would be made from a copy from before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
-
-
-def _is_loss(value) -> bool:
-  return tf.is_tensor(value) and value.dtype.is_floating
 
 
 def _task_of(variable) -> str:

@@ -18,7 +18,7 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import lead_hook
+from tf1ps.replication import lead_hook, staleness
 from tf1ps.training import global_step as global_step_lib
 from tf1ps.training import options as options_lib
 from tf1ps.training import participation as participation_lib
@@ -32,7 +32,7 @@ class StalenessPolicies:
   Attributes:
     first_hooks: to stand before the hooks that stop training.
     hooks: to stand after them.
-    recorder: the `staleness_recorder.StalenessRecorder`, or None where nothing is stale.
+    ages: of the gradients, or None where nothing is stale.
   """
 
   def __init__(self, options: options_lib.Options, replica: replica_lib.Replica,
@@ -48,14 +48,16 @@ class StalenessPolicies:
     """
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []
-    self.recorder: Optional[staleness_recorder.StalenessRecorder] = None
+    self.ages: Optional[staleness.Ages] = None
+    self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._lead: Optional[lead_hook.LeadHook] = None
     self._max_staleness = options.max_staleness
     if replica.age is not None:
-      self.recorder = staleness_recorder.StalenessRecorder(
+      self._recorder = staleness_recorder.StalenessRecorder(
         replica.age, tracker, options.checkpoint_dir if part.is_chief else None,
         taken=replica.taken)
-      self.hooks.append(self.recorder)
+      self.hooks.append(self._recorder)
+      self.ages = self._recorder.ages
     cluster = part.cluster
     if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
       return
@@ -82,12 +84,12 @@ class StalenessPolicies:
   def __str__(self):
     """What they did, for the worker's last line: "" or a list in words."""
     parts = []
-    if self.recorder is not None:
-      if self.recorder.ages.gradients:
-        parts.append(str(self.recorder.ages))
-      if self.recorder.dropped:
+    if self._recorder is not None:
+      if self._recorder.ages.gradients:
+        parts.append(str(self._recorder.ages))
+      if self._recorder.dropped:
         parts.append("%d gradients dropped (--max_staleness=%d)" % (
-          self.recorder.dropped, self._max_staleness))
+          self._recorder.dropped, self._max_staleness))
     if self._lead is not None:
       parts.append("lead %d at most (waited %.1f s)" % (self._lead.highest, self._lead.seconds))
     return ", ".join(parts)

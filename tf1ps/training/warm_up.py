@@ -60,11 +60,11 @@ class WarmUp(tf.train.SessionRunHook):
     self._start_timeout = start_timeout
 
   def after_create_session(self, session, coord):
-    beats = lost_replicas.LostReplicas(self._part.record, self._start_timeout)
+    lost = lost_replicas.LostReplicas(self._part.record, self._start_timeout)
     try:
-      self._wait(session, coord, beats)
+      self._wait(session, coord, lost)
     finally:
-      beats.close()
+      lost.close()
     self._clocks.join(session)
 
   def leave(self, session, has_done_its_part: bool = True):
@@ -80,7 +80,7 @@ class WarmUp(tf.train.SessionRunHook):
   def end(self, session):
     self.leave(session)
 
-  def _wait(self, session, coord, beats):
+  def _wait(self, session, coord, lost):
     before = list(range(self._clocks.index))
     gone, said, looked = {}, False, time.monotonic()
     while not coord.should_stop():
@@ -95,13 +95,13 @@ class WarmUp(tf.train.SessionRunHook):
         _log.info("waits for global step %d to begin (--warm_up_steps)", self._begins_at)
       if time.monotonic() - looked >= _EVERY:
         looked = time.monotonic()
-        gone = self._look_at(beats, before, gone)
+        gone = self._look_at(lost, before, gone)
       coord.wait_for_stop(_POLL)
 
-  def _look_at(self, beats, before, gone):
+  def _look_at(self, lost, before, gone):
     """Those of the workers before this one who will not come; the chief must."""
     try:
-      gone = beats.lost(before)
+      gone = lost.lost(before)
     except control.ControlError as error:
       _log.debug("the heartbeats were not read: %s", error_text.first_line(error))
     chief = self._part.cluster.chief.name

@@ -221,7 +221,7 @@ class _Worker:
       self._lockstep.connect(part, self._stops.is_last)
     if self._threads is not None:
       self._threads.connect(
-        self._tracker, self._counter, policies.recorder.ages, self._stops)
+        self._tracker, self._counter, policies.ages, self._stops)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, replica.loss, options.steps))
