@@ -268,6 +268,7 @@ def test_docs_staleness(start, tmp_path):
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_docs_replication_by_flags(start, tmp_path, number):
   (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -5,9 +5,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 BENCHMARK = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "queues.py"
 
 
+@pytest.mark.slow
 def test_it_compares_each_kind_and_prints_ratios():
   done = subprocess.run(
     [sys.executable, str(BENCHMARK), "--runs=5", "--batches=4"], stdout=subprocess.PIPE,

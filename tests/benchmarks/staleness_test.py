@@ -5,9 +5,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 BENCHMARK = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "staleness.py"
 
 
+@pytest.mark.slow
 def test_it_compares_steps_with_and_without_the_reads():
   done = subprocess.run(
     [sys.executable, str(BENCHMARK), "--blocks=2", "--steps=5"], stdout=subprocess.PIPE,

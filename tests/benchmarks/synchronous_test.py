@@ -5,9 +5,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 BENCHMARK = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "synchronous.py"
 
 
+@pytest.mark.slow
 def test_it_compares_each_kind_and_both_synchronous_ones_learn_the_same():
   done = subprocess.run(
     [sys.executable, str(BENCHMARK), "--rounds=3", "--steps=5"], stdout=subprocess.PIPE,

@@ -7,8 +7,8 @@ import pytest
 from tests.cli import commands
 from tf1ps.cli import flags as flags_lib
 
-OF_LINE = ["block_at", "block_until", "extra_variable", "fail_in", "hang_in_initialiser",
-           "nan_at", "slow_index", "step_seconds"]
+OF_LINE = ["block_at", "block_until", "evaluate_until", "extra_variable", "fail_in",
+           "hang_in_initialiser", "nan_at", "slow_index", "step_seconds"]
 
 
 def help_of(start, name, *argv):

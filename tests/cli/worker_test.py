@@ -9,6 +9,7 @@ import pytest
 from tests import harness
 from tests.cli import commands
 from tf1ps.cli import worker
+from tf1ps.training import options
 
 LINE = commands.LINE
 # A model that fails in a module of its own; its input is fine.
@@ -96,18 +97,28 @@ def test_a_port_that_is_taken(start, launched, code):
                             "process has that port, exit code %d" % (address, code))
 
 
+COMMON = [
+  "--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=ftrl",
+  "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
+  "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
+  "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
+  "--clip_norm=2.5", "--replication=between_graph", "--clones=2"]
+
+
 def test_the_flags_become_options(start):
   """Every field of the options but the config is a flag."""
-  argv = ["--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=ftrl",
-          "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
-          "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
-          "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12",
-          "--checkpoint_dir=d", "--scale_learning_rate=True", "--clip_norm=2.5", "--update=sync",
-          "--replicas_to_aggregate=3", "--on_uneven=shrink", "--replication=between_graph",
-          "--clones=2"]
-  expected = {arg[2:].split("=")[0]: arg.split("=")[1] for arg in argv}
-  lines = commands.call(start, commands.show_options, argv)
-  found = dict(line.split("=", 1) for line in lines)
-  assert found.pop("config") == "None"
-  assert {name: float(value) if value[0].isdigit() else value for name, value in found.items()} == {
-    name: float(value) if value[0].isdigit() else value for name, value in expected.items()}
+  synchronous = ["--scale_learning_rate=True", "--update=sync", "--replicas_to_aggregate=3",
+                 "--on_uneven=shrink"]
+  stale = ["--max_lead=2", "--max_staleness=8", "--staleness_damping=True", "--warm_up_steps=5"]
+  fields = set(options.Options._fields) - {"config", "batch_sizes"}
+  for some, others in ((synchronous, stale), (stale, synchronous)):
+    argv = COMMON + some
+    expected = {arg[2:].split("=")[0]: arg.split("=")[1] for arg in argv}
+    assert set(expected).union(arg[2:].split("=")[0] for arg in others) == fields
+    lines = commands.call(start, commands.show_options, argv)
+    found = dict(line.split("=", 1) for line in lines)
+    assert found["config"] == found["batch_sizes"] == "None"
+    found = {name: found[name] for name in expected}
+    assert {name: float(value) if value[0].isdigit() else value
+            for name, value in found.items()} == {
+      name: float(value) if value[0].isdigit() else value for name, value in expected.items()}

@@ -24,6 +24,11 @@ SCHEMES = {"between_graph": ([SYNC], 2), "in_graph": ([IN_GRAPH, SYNC], 2),
            "all_reduce_clones": ([ALL_REDUCE, "--clones=2"], 0)}
 
 
+def slow(*values):
+  """A case that only the slow tests try."""
+  return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def values_in(directory):
   """The trained variables in a directory's last checkpoint."""
   reader = tf.train.load_checkpoint(str(directory))
@@ -31,10 +36,11 @@ def values_in(directory):
 
 
 @pytest.mark.parametrize("scheme, workers, optimizer, variables", [
-  ("between_graph", 3, "adam", "resource"), ("in_graph", 3, "momentum", "resource"),
-  ("in_graph", 2, "adam", "ref"), ("all_reduce", 3, "adam", "resource"),
-  ("all_reduce", 2, "momentum", "ref"), ("clones", 2, "adam", "resource"),
-  ("in_graph_clones", 2, "sgd", "resource"), ("all_reduce_clones", 2, "adam", "resource")])
+  ("in_graph", 3, "momentum", "resource"), ("all_reduce", 3, "adam", "resource"),
+  ("clones", 2, "adam", "resource"),
+  slow("between_graph", 3, "adam", "resource"), slow("in_graph", 2, "adam", "ref"),
+  slow("all_reduce", 2, "momentum", "ref"), slow("in_graph_clones", 2, "sgd", "resource"),
+  slow("all_reduce_clones", 2, "adam", "resource")])
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
     start, tmp_path, scheme, workers, optimizer, variables):
   flags, num_ps = SCHEMES[scheme]
@@ -50,7 +56,7 @@ def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
 SCALAR = ["--program=%s" % (PROGRAMS / "scalar.py"), "--shard=none", "--batch_size=1"]
 
 
-@pytest.mark.parametrize("scheme", ["between_graph", "in_graph", "all_reduce"])
+@pytest.mark.parametrize("scheme", ["in_graph", "all_reduce", slow("between_graph")])
 def test_two_workers_with_a_target_each_meet_in_the_middle(start, tmp_path, scheme):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, 2, flags=flags + SCALAR + [
@@ -72,7 +78,7 @@ def test_in_graph_threads_reach_their_target_together(start, tmp_path):
   assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("w") == 2.0
 
 
-@pytest.mark.parametrize("clones", [2, 5])
+@pytest.mark.parametrize("clones", [5, slow(2)])
 def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path, clones):
   """600 records in batches of 7: the last of 86 has 5, of which one clone may get none."""
   found = []
@@ -98,7 +104,7 @@ def test_in_graph_the_first_end_of_data_ends_synchronous_training(start):
     "worker 1: the chief released this task: the job has ended, exit code 0")
 
 
-@pytest.mark.parametrize("batches", ["30,20,10", "10,20,30"])
+@pytest.mark.parametrize("batches", ["10,20,30", slow("30,20,10")])
 def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
   job = Job(start, num_workers=3, flags=[IN_GRAPH, "--batches=" + batches, *UNEVEN])
   (ps,), workers = job.all()
@@ -108,7 +114,7 @@ def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
   assert find(workers[0], r"global step (\d+) in ") == [60]
 
 
-@pytest.mark.parametrize("update", ["sync", "async"])
+@pytest.mark.parametrize("update", ["async", slow("sync")])
 def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, update):
   flags = [IN_GRAPH, "--update=" + update, "--checkpoint_dir=%s" % tmp_path]
   for steps in (40, 60):
@@ -119,7 +125,7 @@ def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, up
     assert steps <= reached < steps + (1 if update == "sync" else 2)
 
 
-@pytest.mark.parametrize("update", ["sync", "async"])
+@pytest.mark.parametrize("update", ["async", slow("sync")])
 def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update):
   gate = tmp_path / "gate"
   job = Job(start, num_workers=2, lost_after=60, flags=[
@@ -173,7 +179,7 @@ def test_all_reduce_steps_and_examples_and_a_second_job_from_the_checkpoint(star
     assert {last_line(worker, LAST)[1] for worker in workers} == {examples}
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("lost", [2, slow(0), slow(1)])
 def test_all_reduce_a_lost_worker_ends_the_job_by_name(start, lost):
   job = Job(start, 0, 3, flags=[ALL_REDUCE, "--steps=1000000"])
   workers = [job.worker(index, "--slow_index=%d" % lost, "--block_at=10") for index in range(3)]
@@ -187,6 +193,7 @@ def test_all_reduce_a_lost_worker_ends_the_job_by_name(start, lost):
       worker.lines[-1])
 
 
+@pytest.mark.slow
 def test_all_reduce_a_worker_that_is_started_again_is_not_taken_for_the_old_one(start):
   job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000"])
   workers = [job.worker(0), job.worker(1, "--slow_index=1", "--block_at=10")]
