@@ -33,7 +33,7 @@ def test_another_workers_end_is_told_with_what_was_left():
     "another worker's data ended (--on_uneven=stop_all); of its own, 4 examples were drawn for no "
     "update and 20 left")
   assert make(epochs=1, update="sync", on_uneven="shrink").reason(True) == (
-    "the chief had given this worker up and ended training")
+    "training had been ended for all without this worker")
 
 
 @pytest.mark.parametrize("index, replication, is_last", [

@@ -91,7 +91,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   # It finds the last turn's book, begins no new one, and does not train after the last checkpoint.
   assert again.wait() == 0
   assert last_line(again, LAST)[:3] == [
-    0, 0, "the chief had given this worker up and ended training"]
+    0, 0, "training had been ended for all without this worker"]
   gate.write_text("")
   assert codes(chief, ps) == [1, 0]
   assert "and the job failed: /job:worker/task:1 is lost: silent for" in chief.lines[-1]

@@ -24,12 +24,13 @@ def resolve_cluster(implied_job: str, launched: bool = False):
     implied_job: the job that the program runs.
     launched: whether a launcher has warned already of who can connect.
   """
-  replication = FLAGS.replication if "replication" in FLAGS else "between_graph"
+  replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
   cluster = description.resolve(
     ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
     evaluator_hosts=FLAGS.evaluator_hosts, job_name=FLAGS.job_name, task_index=FLAGS.task_index,
     job_workers=FLAGS.job_workers, tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
-    needs_ps=replication != ALL_REDUCE and replication.replace("_", "-") + " replication")
+    needs_ps=replication not in (None, ALL_REDUCE) and (
+      replication.replace("_", "-") + " replication"))
   if replication == ALL_REDUCE and cluster.ps:
     raise errors.UsageError("--replication=all_reduce has no ps, and the cluster has %d: leave the "
                             "job ps away" % len(cluster.ps))

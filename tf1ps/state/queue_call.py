@@ -160,6 +160,8 @@ def _make_in_another_session(op, device, target):
 
 def run_once(session, fetches, feed=None):
   """Runs a step of ours, without hooks where the session has some."""
+  if hasattr(session, "call_inside"):  # ours, which knows the new session after a recovery
+    return session.call_inside(lambda inner: refused_runs.run(inner.run, fetches, feed))
   if hasattr(session, "run_step_fn"):
     return session.run_step_fn(
       lambda step_context: refused_runs.run(step_context.session.run, fetches, feed))

@@ -85,9 +85,11 @@ def _inputs(program, cluster, options) -> List[tuple]:
       epochs=options.epochs, policy=options.shard)
 
   devices = [worker.name for worker in workers]
-  with tf.Graph().as_default() as graph:
-    program_lib.build_input(program, "train", share(0))
-    if len(workers) > 1 and python_calls.are_in(graph):
+  if len(workers) > 1:
+    with tf.Graph().as_default() as graph:
+      for index in range(len(workers)):  # one worker's may be another pipeline than the others'
+        program_lib.build_input(program, "train", share(index))
+    if python_calls.are_in(graph):
       devices = [cluster.task.name] * len(workers)
       _log.info("input_fn calls Python, so the chief reads the data of all workers")
   return [(share(index), device) for index, device in enumerate(devices)]

@@ -3,8 +3,10 @@
 1. With each session the threads begin, but for those whose data have ended. Each repeats its step.
 2. A replica ends with its data, or when a stop is reached. One that fails ends the loop, whose next
    step raises the error.
-3. Where the session breaks the threads end, since the loop meets the same and gets a new session.
-4. The loop, when the first replica's data have ended, waits in `run_out`; leaving ends the threads.
+3. Where the session breaks for one of them it is aborted, so that the loop, whose own steps may not
+   need that task, gets a new one.
+4. The loop, when the first replica's data have ended, waits in `run_out`; `finish` ends the
+   threads.
 """
 
 from __future__ import annotations
@@ -81,9 +83,11 @@ class InGraphThreads(tf.train.SessionRunHook):
     if self._error is not None:
       raise self._error
 
-  def leave(self, session, has_done_its_part=True):
-    """Ends the threads, before the last checkpoint is saved."""
+  def finish(self) -> None:
+    """Ends the threads, before the last checkpoint is saved; raises what a last step raised."""
     self._stop()
+    if self._error is not None:
+      raise self._error
 
   def run_out(self, session) -> None:
     """Waits for the others when the first replica's data have ended, until a stop is reached.
@@ -94,12 +98,9 @@ class InGraphThreads(tf.train.SessionRunHook):
     Raises:
       What a replica's step raised.
     """
-    def look(step_context):
-      self._tracker.ask(step_context.session)
-      session.life.count()
-
     while len(self._ended) < len(self._steps):
-      session.run_step_fn(look)
+      session.call_inside(self._tracker.ask)
+      session.life.count()
       if self._error is not None:
         raise self._error
       if self._stops.is_reached or session.life.signum is not None:
@@ -126,8 +127,10 @@ class InGraphThreads(tf.train.SessionRunHook):
           return
     except tf.errors.OutOfRangeError:
       self._ended.add(name)
-    except _BROKEN:
-      pass
+    except _BROKEN as error:
+      if not stopped.is_set() and not coord.should_stop():
+        text = str(error)
+        session.abort(lambda: tf.errors.AbortedError(None, None, text))
     except BaseException as error:
       if not stopped.is_set() and not coord.should_stop():
         self._error = error

@@ -37,6 +37,7 @@ class SessionLife:
     part: this task's part in the run, or None where nothing is known of a cluster.
     signum: the signal that ends the session, or None.
     problems: a sentence for each other worker that did not do its part.
+    stops_by_vote: whether another hook ends the loop after a signal, for all workers together.
   """
 
   def __init__(self, part: Optional[participation_lib.Participation], tracker, end_timeout: float,
@@ -56,6 +57,7 @@ class SessionLife:
     self.summary_dir = None  # of event files, or None
     self.examples = None  # a callable that returns this worker's examples, or None
     self.problems: List[str] = []
+    self.stops_by_vote = False
     self._end_timeout = end_timeout
     self._release = release
     self._closing = threading.Event()
@@ -92,10 +94,10 @@ class SessionLife:
 
   # The end.
 
-  def before_close(self, run_step_fn) -> None:
+  def before_close(self, call) -> None:
     """The chief waits for the others, and keeps its session alive meanwhile."""
     if self.is_chief and self.signum is None:
-      self._wait_for_workers(run_step_fn)
+      self._wait_for_workers(call)
     self._closing.set()
     if self.saver is not None and self._holders_answer():
       self._signals.extend(_SAVE_LIMIT)
@@ -105,13 +107,13 @@ class SessionLife:
     return self.part is None or all(
       one.is_up for one in readiness.probe_all(self.part.holders, timeout=0.5))
 
-  def _wait_for_workers(self, run_step_fn):
+  def _wait_for_workers(self, call):
     def each_round():
       self.interrupted()
       session = self.creator.session
       if session is not None and session.is_aborted:
         # A ps was restarted: the others wait for this chief to restore it.
-        run_step_fn(lambda step_context: self.tracker.ask(self.creator.session))
+        call(self.tracker.ask)
 
     try:
       self.problems = ending.wait_for_workers(self.part, self._end_timeout, each_round)
@@ -212,5 +214,5 @@ class LifeHook(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     if self._life.part is not None:
       self._life.count()
-    if self._life.signum is not None:
+    if self._life.signum is not None and not self._life.stops_by_vote:
       run_context.request_stop()

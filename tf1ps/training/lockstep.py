@@ -22,6 +22,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.state import control
 from tf1ps.training import batch_ahead
+from tf1ps.training import life as life_lib
 from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
@@ -50,6 +51,7 @@ class Lockstep(tf.train.SessionRunHook):
     self._goes_on = True
     self._steps = 0
     self._is_last: Callable[[int], bool] = lambda examples: False
+    self._is_told_to_stop: Callable[[], bool] = lambda: False
     self._part: Optional[participation_lib.Participation] = None
     self.was_ended = False
 
@@ -64,16 +66,25 @@ class Lockstep(tf.train.SessionRunHook):
     """
     self._part, self._is_last = part, is_last
 
+  def watch(self, life: life_lib.SessionLife) -> None:
+    """Has a signal end the loop by a vote: who left alone would leave the others waiting."""
+    life.stops_by_vote = True
+    self._is_told_to_stop = lambda: life.signum is not None
+
   def before_run(self, run_context):
     session = run_context.session
     if not self._sizes:
-      self._sizes.append(int(session.run(self._ahead.read)))  # OutOfRangeError: there are no data
+      try:
+        self._sizes.append(int(session.run(self._ahead.read)))
+      except tf.errors.OutOfRangeError as error:  # no end of training: the others wait for a step
+        raise ValueError("this worker's share of the data is empty: it got no batch") from error
     if len(self._sizes) < 2 and not self._data_ended:
       try:
         self._sizes.append(int(session.run(self._ahead.read)))
       except tf.errors.OutOfRangeError:
         self._data_ended = True
-    self._goes_on = len(self._sizes) > 1 and not self._is_last(self._sizes[0])
+    self._goes_on = len(self._sizes) > 1 and not (
+      self._is_last(self._sizes[0]) or self._is_told_to_stop())
     return tf.train.SessionRunArgs(self._votes, {self._vote: float(self._goes_on)})
 
   def after_run(self, run_context, run_values):
@@ -84,13 +95,16 @@ class Lockstep(tf.train.SessionRunHook):
       run_context.request_stop()
 
   @property
-  def examples_left(self) -> int:
-    """Examples that were read and not trained on."""
-    return sum(self._sizes)
+  def left(self) -> Optional[str]:
+    """What was read ahead and not trained on, in words; None: nothing."""
+    return "%d examples that it had read were left" % sum(self._sizes) if self._sizes else None
 
   def leave(self, session, has_done_its_part=True):
     """Waits until the others have made the last step too."""
-    if self._part is None or not has_done_its_part:
+    if self._part is None:
+      return
+    self._part.is_over = True
+    if not has_done_its_part:
       return
     end = time.monotonic() + _LEAVE_LIMIT
     others = {task.name for task in self._part.cluster.replicas} - {self._part.cluster.task.name}

@@ -15,7 +15,7 @@ from typing import List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import readiness
+from tf1ps.cluster import bounded, readiness
 from tf1ps.compat import error_text
 from tf1ps.replication import all_reduce, peers
 from tf1ps.state import control, membership
@@ -28,10 +28,29 @@ def are_in(graph: tf.Graph) -> bool:
   return bool(graph.get_collection_ref(all_reduce.STARTS))
 
 
-def start(session: tf.Session) -> None:
-  """Gives this task's variables the chief's values; all workers run it together."""
-  for operation in session.graph.get_collection(all_reduce.STARTS):
-    session.run(operation)
+def start(session: tf.Session, part, limit: float) -> None:
+  """Gives this task's variables the chief's values; all workers run it together.
+
+  Args:
+    session: the session.
+    part: this task's `participation.Participation`.
+    limit: seconds that the others may take to come.
+
+  Raises:
+    peers.PeerLostError: one of them did not, and is named.
+  """
+  def run():
+    for operation in session.graph.get_collection(all_reduce.STARTS):
+      session.run(operation)
+
+  try:
+    bounded.call_within(limit, "starting together", run)
+  except bounded.LimitExceeded as error:
+    members = _members(part)
+    missing = [task.name for task in part.cluster.replicas if task.name != part.cluster.task.name
+               and (task.name not in members or not members[task.name].run)]
+    raise peers.PeerLostError("%s did not come to the start within %.0f s (--start_timeout)" % (
+      ", ".join(missing) or "another worker", limit)) from error
 
 
 def again() -> BaseException:

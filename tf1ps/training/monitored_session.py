@@ -173,7 +173,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     try:
       if error is None:
         self._tell("leave", self.life.signum is None)
-        self.life.before_close(self.run_step_fn)
+        self.life.before_close(self.call_inside)
         if self.life.is_chief and self.life.signum is None:
           self._tell("end_all")
       self.life.hold_close()
@@ -184,15 +184,18 @@ class MonitoredSession(tf.train.MonitoredSession):
     self.life.after_close(error)
     return result
 
+  def call_inside(self, function):
+    """Calls function(session inside); after a recovery the new one, not run_step_fn's old one."""
+    return self.run_step_fn(lambda step_context: function(self.life.creator.session))
+
   def _tell(self, method, *args):
     """Calls a method of those hooks that have it."""
     hooks = [hook for hook in self._hooks_at_end if hasattr(hook, method)]
     if hooks and self.life.creator.session is not None:
       try:
-        self.run_step_fn(lambda step_context: [
-          getattr(hook, method)(step_context.session, *args) for hook in hooks])
+        self.call_inside(lambda session: [getattr(hook, method)(session, *args) for hook in hooks])
       except (tf.errors.OpError, RuntimeError) as error:
-        _log.warning("the other replicas were not told of the end: %s", error)
+        _log.warning("at the end of training: %s", error)
 
 
 def _participation(master, is_chief, checkpoint_dir, lost_after):

@@ -76,6 +76,8 @@ def check_options(options: Options) -> None:
     raise ValueError(
       "--clones=%d with --replication=in_graph needs --update=sync: asynchronous in-graph replicas "
       "update each for itself, and clones make one gradient together" % options.clones)
+  _refuse(options, options.replication == "all_reduce", "--%s=%s is about variables on ps, and "
+          "--replication=all_reduce has none", "ps_strategy")
   _check_staleness(options)
 
 
@@ -101,6 +103,20 @@ def _check_staleness(options: Options) -> None:
         ",".join(map(str, options.batch_sizes)) or "none"))
     if options.batch_size != Options._field_defaults["batch_size"]:
       raise ValueError("--batch_sizes stands in the place of --batch_size: give one of them")
+
+
+def share_of(options: Options, count: int) -> Optional[float]:
+  """How many times the examples that a worker counts all train on; None: by the steps of all.
+
+  Args:
+    options: what the flags say.
+    count: how many workers there are.
+  """
+  if options.replication == "in_graph":
+    return 1.0  # the chief counts for all
+  if options.is_synchronous:
+    return float(options.replicas_to_aggregate or count)
+  return None
 
 
 def batch_size_of(options: Options, index: int, count: int) -> int:

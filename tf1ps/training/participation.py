@@ -37,6 +37,7 @@ class Participation:
     heartbeat: the `membership.Heartbeat`.
     resets: the `reset_watch.ResetWatch` of the job's container.
     run_id: the id of the run; "" before it is known.
+    is_over: whether no step follows for which this task needs another worker.
   """
 
   def __init__(self, record: server_lib.ServerRecord, checkpoint_dir: Optional[str] = None,
@@ -52,7 +53,7 @@ class Participation:
     self.cluster = record.cluster
     self.lost_after = record.lost_after if lost_after is None else lost_after
     self.is_chief = self.cluster.is_chief
-    self.run_id = ""
+    self.run_id, self.is_over = "", False
     self._records = run_records.RunRecords(record)
     self.holders = self._records.holders
     self._file = run_lib.RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None

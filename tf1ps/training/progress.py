@@ -70,10 +70,10 @@ class ExampleCounter(tf.train.SessionRunHook):
 
 
 class Progress(tf.train.SessionRunHook):
-  """Says how far the job is; a step of another worker counts as many examples as one of this."""
+  """Says how far the job is; a batch of another worker counts as many examples as one of this."""
 
   def __init__(self, tracker: global_step.GlobalStepTracker, counter: ExampleCounter, loss,
-               last_step: Optional[int] = None, stream=None):
+               last_step: Optional[int] = None, stream=None, share: Optional[float] = None):
     """Creates the hook.
 
     Args:
@@ -82,12 +82,15 @@ class Progress(tf.train.SessionRunHook):
       loss: the scalar loss tensor.
       last_step: the global step at which the job ends, or None.
       stream: where to write; None: stdout.
+      share: how many times the counter's examples all workers train on; None: as the global step
+        is raised more often than by this worker.
     """
     self._tracker = tracker
     self._counter = counter
     self._loss = loss
     self._last_step = last_step
     self._stream = stream or sys.stdout
+    self._share = share
     self._bar = None
     self._began = None
     self._next = 0.0
@@ -118,11 +121,12 @@ class Progress(tf.train.SessionRunHook):
     began, step, examples = self._began
     seconds = max(now - began, 1e-9)
     rate = (self._tracker.value - step) / seconds
-    own_steps = max(1, self._tracker.own_steps)
-    per_step = (self._counter.examples - examples) / own_steps
+    steps = self._tracker.value - step
+    share = steps / max(1, self._tracker.own_steps) if self._share is None else self._share
+    examples = share * (self._counter.examples - examples) / seconds
     parts = ["step %d" % self._tracker.value + (
       " of %d" % self._last_step if self._last_step else "")]
-    parts += ["loss %.4f" % self.loss, "%.1f steps/s" % rate, "%.0f examples/s" % (rate * per_step)]
+    parts += ["loss %.4f" % self.loss, "%.1f steps/s" % rate, "%.0f examples/s" % examples]
     if self._last_step and rate > 0:
       left = max(0, self._last_step - self._tracker.value) / rate
       parts.append("%d:%02d left" % divmod(int(left + 0.5), 60))

@@ -145,7 +145,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         initialise.restore_or_initialise(session, self._scaffold, None)
       initialise.initialise_locally(session, self._scaffold)
     if self._is_mirrored:
-      mirrors.start(session)
+      mirrors.start(session, self._part, self._start_timeout)
     self.sessions += 1
     if self.sessions > 1:
       _log.warning("recovered: session %d of this task", self.sessions)
@@ -174,7 +174,8 @@ class RunSessionCreator(tf.train.SessionCreator):
   def _on_gone(self, session, one):
     error = tf.errors.AbortedError(None, None, str(one))
     if self._is_mirrored:
-      error = mirrors.lost(self._part, self._tasks, [one] if one.is_up else [])
+      again = [one] if one.is_up else []
+      error = None if self._part.is_over else mirrors.lost(self._part, self._tasks, again)
     if error is not None:
       session.abort(lambda: error)
 

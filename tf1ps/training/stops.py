@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -65,7 +65,7 @@ class Stops:
     """Whether this worker's part is done after a batch of so many examples."""
     return self._examples is not None and self._examples.is_reached_by(examples)
 
-  def reason(self, was_ended: bool, left: Optional[remainder.Left] = None) -> str:
+  def reason(self, was_ended: bool, left: Union[None, str, remainder.Left] = None) -> str:
     """Why training has ended.
 
     Args:
@@ -76,9 +76,11 @@ class Stops:
       if stop.is_reached:
         return reason
     if was_ended and self._options.on_uneven != turns.STOP_ALL:
-      return "the chief had given this worker up and ended training"
+      return "training had been ended for all without this worker"
     if was_ended:
       reason = "another worker's data ended (--on_uneven=stop_all)"
+      if self._options.replication == "all_reduce":
+        reason = "another worker had no more to train on, or was told to stop"
       return reason if left is None else "%s; %s" % (reason, left)
     if self._options.epochs:
       return "went through its data --epochs=%d times" % self._options.epochs

@@ -181,6 +181,8 @@ class _Worker:
       participation=part, tracker=self._tracker)
     session.life.examples = lambda: self._counter.examples
     self._policies.watch(session.life)
+    if self._lockstep is not None:
+      self._lockstep.watch(session.life)
     began = time.monotonic()
     with session:
       while not session.should_stop():
@@ -189,24 +191,24 @@ class _Worker:
         except tf.errors.OutOfRangeError as error:
           self._was_ended = turns.ENDED in error.message
           if self._was_ended and self._replica.remainder is not None:
-            self._left = session.run_step_fn(
-              lambda step_context: self._replica.remainder.count(step_context.session))
+            self._left = session.call_inside(self._replica.remainder.count)
           if self._threads is not None:
             self._threads.run_out(session)
+            self._threads.finish()
           raise
         if math.isnan(loss):
-          step = session.run_step_fn(
-            lambda step_context: self._tracker.ask(step_context.session))
-          raise NanLossError(step, self._tracker.own_steps)
+          raise NanLossError(session.call_inside(self._tracker.ask), self._tracker.own_steps)
+      if self._threads is not None:
+        self._threads.finish()
     self._problems = session.life.problems
     steps = self._tracker.own_steps
     if self._lockstep is not None:
-      self._was_ended = self._lockstep.was_ended
+      self._was_ended, self._left = self._lockstep.was_ended, self._lockstep.left
     if self._threads is not None:
       steps += self._threads.steps
     if not steps and not self._was_ended and not self._stops.is_reached:
-      raise ValueError("this worker's share of the data is empty: worker %d of %d got no batch" % (
-        self._shard.index, self._shard.count))
+      raise ValueError("no batch came: the share of worker %d of %d, or in-graph that of another "
+                       "one, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
       self._stops.reason(self._was_ended, self._left), self._counter.late, str(self._policies),
@@ -224,7 +226,8 @@ class _Worker:
         self._tracker, self._counter, policies.ages, self._stops)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
-        self._tracker, self._counter, replica.loss, options.steps))
+        self._tracker, self._counter, replica.loss, options.steps, share=options_lib.share_of(
+          options, part.cluster.num_replicas)))
     return hooks
 
   def finish(self, outcome: Outcome) -> Outcome:
