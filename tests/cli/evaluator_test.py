@@ -37,6 +37,13 @@ def test_a_run_that_has_ended(start, ended):
                   lines[1])
 
 
+def test_a_cluster_without_ps_is_all_reduces(start, tmp_path):
+  code, lines = commands.run(
+    start, "tf1ps-evaluator", PROGRAM, "--checkpoint_dir=%s" % tmp_path, "--start_timeout=0.1",
+    "--worker_hosts=a:1,b:2")
+  assert code == 1 and "no run appeared" in lines[-1]
+
+
 def test_a_run_that_does_not_come(start, tmp_path):
   code, lines = commands.run(start, "tf1ps-evaluator", PROGRAM, "--checkpoint_dir=%s" % tmp_path,
                              "--start_timeout=0.1")

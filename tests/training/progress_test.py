@@ -82,6 +82,18 @@ def test_says_how_far_it_is(last_step, text):
   assert hook.text(began + 4.0) == text
 
 
+@pytest.mark.parametrize("share, rate", [
+  (1.0, 200),  # in-graph: the counter has the examples of all
+  (4.0, 800)])  # synchronous with four workers: each global step has a batch of each
+def test_examples_where_a_step_is_not_one_batch(share, rate):
+  tracker, counter, _ = make(Screen(False))
+  hook = progress.Progress(tracker, counter, None, None, Screen(False), share)
+  tracker.value, counter.examples = 100, 1000
+  hook.after_create_session(None, None)
+  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
+  assert hook.text(hook._began[0] + 4.0).endswith("50.0 steps/s, %d examples/s" % rate)
+
+
 def test_before_anything_has_happened_it_says_so():
   tracker, _, hook = make(Screen(False), 10)
   tracker.value = 0

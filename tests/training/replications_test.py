@@ -162,6 +162,19 @@ def test_in_graph_a_worker_that_never_comes_is_named(start):
   assert "TaskUnavailableError" in chief.lines[-1] and "/job:worker/task:1" in chief.lines[-1]
 
 
+@pytest.mark.parametrize("flags, others", [
+  ([IN_GRAPH, SYNC], [SYNC]), ([SYNC], []), ([], [SYNC])])
+def test_a_worker_with_another_scheme_than_the_chief_is_refused(start, flags, others):
+  job = Job(start, num_workers=2, flags=["--steps=1000000"])
+  ps, chief, worker = job.ps(), job.worker(0, *flags), job.worker(1, *others)
+  assert worker.wait() == 1
+  given = ["--replication=between_graph", *(others or ["--update=async"])]
+  assert "started with %s, and /job:worker/task:0, the chief, with --rep" % " ".join(
+    given) in worker.lines[-1]
+  chief.kill()
+  ps.kill()
+
+
 def test_in_graph_an_error_in_another_replica_ends_the_job(start):
   job = Job(start, num_workers=2, flags=[IN_GRAPH, "--steps=100000", "--slow_index=1",
                                          "--nan_at=20"])

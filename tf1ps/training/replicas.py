@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tensorflow.compat.v1 as tf
+
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
-from tf1ps.training import all_reduce, between_graph, in_graph
+from tf1ps.training import all_reduce, between_graph, in_graph, signature
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import replica as replica_lib
@@ -24,6 +26,8 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
   Returns:
     The replica; see `between_graph.build_replica` for what is raised.
   """
+  for name in ("replication", "update"):
+    tf.add_to_collection(signature.FLAGS, "--%s=%s" % (name, getattr(options, name)))
   if options.replication == "in_graph":
     return in_graph.build_replica(program, cluster, options, container)
   if options.replication == "all_reduce":

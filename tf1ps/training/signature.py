@@ -3,7 +3,7 @@
 Between-graph replicas meet only in their variables' names. A worker whose graph has one variable
 more would wait for its initialisation for two hours; one whose variable has another shape, device
 or kind would share nothing, or break the ps. So the chief writes down its shared variables, and
-each worker compares.
+each worker compares. Flags that decide who updates what are compared with it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from typing import Iterable, List
 import tensorflow.compat.v1 as tf
 
 _KINDS = {"VarHandleOp": "resource", "VariableV2": "ref", "Variable": "ref"}
+
+
+FLAGS = "tf1ps_flags"  # collection: texts of flags that must be the same in all workers
+_FLAG = "flag"  # the kind of their rows
 
 
 class GraphMismatchError(RuntimeError):
@@ -27,8 +31,10 @@ def signature(own_task, variables: Iterable[tf.Variable] = None) -> List[list]:
     variables: the global variables, by default those of the default graph.
 
   Returns:
-    A list of [name, shape as text, dtype, device, kind], sorted by name.
+    A list of [name, shape as text, dtype, device, kind], sorted by name; first the flags in the
+    collection FLAGS of the default graph.
   """
+  flags = [[text, "", "", "", _FLAG] for text in tf.get_collection(FLAGS)]
   variables = tf.global_variables() if variables is None else variables
   rows = []
   for variable in variables:
@@ -38,7 +44,7 @@ def signature(own_task, variables: Iterable[tf.Variable] = None) -> List[list]:
       continue
     kind = _KINDS.get(variable.op.type, variable.op.type)
     rows.append([variable.name, str(variable.shape), variable.dtype.base_dtype.name, task, kind])
-  return sorted(rows)
+  return flags + sorted(rows)
 
 
 def _job_and_task(device: str):
@@ -85,8 +91,14 @@ def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str
   Raises:
     GraphMismatchError: naming up to five of the variables that differ, and how.
   """
-  here = {row[0]: row[1:] for row in mine}
-  there = {row[0]: list(row[1:]) for row in chiefs}
+  flags, chiefs_flags = ([row[0] for row in rows if row[4] == _FLAG] for rows in (mine, chiefs))
+  if flags != chiefs_flags:
+    raise GraphMismatchError(
+      "%s was started with %s, and %s, the chief, with %s: give all workers the same" % (
+        own_name, " ".join(flags) or "none of its flags", chief_name,
+        " ".join(chiefs_flags) or "none of these flags"))
+  here = {row[0]: row[1:] for row in mine if row[4] != _FLAG}
+  there = {row[0]: list(row[1:]) for row in chiefs if row[4] != _FLAG}
   found = []
   for name in sorted(set(here) | set(there)):
     if name not in there:
