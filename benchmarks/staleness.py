@@ -1,10 +1,10 @@
-"""What measuring the age of gradients costs: asynchronous training with and without the two reads.
+"""What measuring the age of gradients costs: asynchronous training with it and without.
 
     python benchmarks/staleness.py [--blocks=40] [--steps=100]
 
 One ps and two workers, processes of this machine, train a model of dense layers 784-100-10 with
-batches of 32 from memory. There are two copies of the model on the ps: the steps of one also fetch
-the age of their gradient. Blocks of steps are interleaved, plain and measured in turn, so that
+batches of 32 from memory. There are two copies of the model on the ps: the steps of one also count
+the age of their gradient there. Blocks of steps are interleaved, plain and measured in turn, so that
 whatever else the machine does meets both alike; both workers begin each block together. Printed:
 for each copy the median steps/s of both workers, the ratio to the plain one's (the median of the
 ratios of neighbouring blocks), and the loss after the same number of minibatches; then the ages.
@@ -26,7 +26,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 from tf1ps.launch import ports  # noqa: E402
-from tf1ps.replication import staleness  # noqa: E402
+from tf1ps.replication import age_table, staleness  # noqa: E402
 
 flags.DEFINE_integer("blocks", 40, "Blocks of each kind.")
 flags.DEFINE_integer("steps", 100, "Steps of each worker in a block.")
@@ -39,7 +39,7 @@ WORKERS, BATCH, RECORDS = 2, 32, 3200
 
 
 def build(kind, features, labels, worker):
-  """A copy of the model; returns its step, what the step fetches, and the loss of all records."""
+  """A copy of the model; returns what its step fetches, the loss of all records, and its table."""
   setter = tf.train.replica_device_setter(1, worker_device="/job:worker/task:%d" % worker)
   with tf.device(setter), tf.variable_scope(kind, use_resource=True):
     step = tf.get_variable("step", initializer=np.int64(0), trainable=False)
@@ -53,9 +53,10 @@ def build(kind, features, labels, worker):
       losses.append(tf.losses.sparse_softmax_cross_entropy(y, logits))
     train_op = tf.train.GradientDescentOptimizer(0.05).minimize(losses[0], step)
     fetches = [train_op, losses[0]]
+    table = age_table.AgeTable(step, worker)
     if kind == "measured":
-      fetches.append(staleness.age(step, staleness.begin(step), train_op))
-  return fetches, losses[1]
+      fetches.append(table.count(staleness.age(step, staleness.begin(step), train_op)))
+  return fetches, losses[1], table
 
 
 def work(index):
@@ -70,8 +71,8 @@ def work(index):
   server = tf.train.Server({"ps": FLAGS.addresses[:1], "worker": FLAGS.addresses[1:]}, "worker",
                            index)
   config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:%d" % index])
-  ages = staleness.Ages()
   with tf.Session(server.target, config=config) as session:
+    session.run([table.reset for _, _, table in models.values()])
     for line in sys.stdin:
       what, _, kind = line.strip().partition(" ")
       if what == "initialise":
@@ -80,14 +81,12 @@ def work(index):
         print("is %.4f" % session.run(models[kind][1]), flush=True)
         continue
       elif what == "ages":
-        print("is %s" % ages, flush=True)
+        print("is %s" % age_table.ages_of([session.run(models["measured"][2].read)]), flush=True)
         continue
       else:
         fetches = models[kind][0]
         for _ in range(int(what)):
-          found = session.run(fetches)
-          if kind == "measured":
-            ages.add(found[2])
+          session.run(fetches)
       print("done", flush=True)
 
 

@@ -5,18 +5,17 @@ age of a gradient is the number of updates, by anybody, that were made between t
 variables and its own update: 0 for a worker alone, about n - 1 for n workers of one speed.
 
 It is measured on the ps that keeps the global step, which it costs two reads of one number: the
-first as the step begins, beside the reads of the variables, the second after the update. No message
-of its own travels: the answer comes back with the end of the step. What other workers do between
-the update of the last variable and the second read counts too.
+first as the step begins, beside the reads of the variables, the second after the update. What other
+workers do between the update of the last variable and the second read counts too. An age that is
+fetched travels to the worker in a message of its own; age_table.py counts it on the ps instead.
 
-`Ages` collects what was measured.
+`Ages` are what was measured.
 """
 
 from __future__ import annotations
 
 import collections
-import threading
-from typing import Dict
+from typing import Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -44,7 +43,7 @@ def age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operation) -> t
     train_op: the update, which raises the global step by one.
 
   Returns:
-    The age in global steps, an int64 scalar, to fetch together with `train_op`.
+    The age in global steps, an int64 scalar on the ps of the global step.
   """
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies([train_op]):
     done = tf.cast(global_step.read_value(), tf.int64)
@@ -52,20 +51,31 @@ def age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operation) -> t
 
 
 class Ages:
-  """The ages of one worker's gradients.
+  """The ages of gradients.
 
   Attributes:
     counts: how many gradients had each age.
+    total: the sum of their ages.
+    highest: the highest age; 0 where there was none.
   """
 
-  def __init__(self):
-    self.counts: Dict[int, int] = collections.Counter()
-    self._lock = threading.Lock()
+  def __init__(self, counts: Optional[Dict[int, int]] = None, total: int = 0, highest: int = 0):
+    """Begins with none, or with what an age_table.AgeTable has counted.
+
+    Args:
+      counts: how many gradients had each age; the last one may have those of higher ages, too.
+      total: the sum of their ages.
+      highest: the highest age.
+    """
+    self.counts = collections.Counter(counts or {})
+    self.total, self.highest = total, highest
 
   def add(self, age: int) -> None:
-    """Adds a gradient's age; threads of several replicas may do so."""
-    with self._lock:
-      self.counts[int(age)] += 1
+    """Adds a gradient's age."""
+    age = int(age)
+    self.counts[age] += 1
+    self.total += age
+    self.highest = max(self.highest, age)
 
   @property
   def gradients(self) -> int:
@@ -75,21 +85,16 @@ class Ages:
   @property
   def mean(self) -> float:
     """Their mean age; 0 where there was none."""
-    return sum(age * count for age, count in self.counts.items()) / max(1, self.gradients)
-
-  @property
-  def highest(self) -> int:
-    """The highest age; 0 where there was none."""
-    return max(self.counts, default=0)
+    return self.total / max(1, self.gradients)
 
   def histogram(self) -> tf.HistogramProto:
     """What TensorBoard shows of them: a bucket for each age."""
     ages = sorted(self.counts)
     return tf.HistogramProto(
-      min=ages[0] if ages else 0, max=self.highest, num=self.gradients,
-      sum=sum(age * self.counts[age] for age in ages),
+      min=ages[0] if ages else 0, max=self.highest, num=self.gradients, sum=self.total,
       sum_squares=sum(age * age * self.counts[age] for age in ages),
-      bucket_limit=[age + 0.5 for age in ages], bucket=[self.counts[age] for age in ages])
+      bucket_limit=[age + 0.5 for age in ages[:-1]] + [self.highest + 0.5] * bool(ages),
+      bucket=[self.counts[age] for age in ages])
 
   def __str__(self):
     return "staleness %.1f (%d at most)" % (self.mean, self.highest)

@@ -22,7 +22,13 @@ from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
 from tf1ps.replication import clones as clones_lib
-from tf1ps.replication import gradients, stale_gradients, sync_replicas_optimizer, turns
+from tf1ps.replication import (
+  age_table,
+  gradients,
+  stale_gradients,
+  sync_replicas_optimizer,
+  turns,
+)
 from tf1ps.training import async_update, optimizers, program_towers, variable_kind
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
@@ -120,8 +126,11 @@ def build_replica(
     replica = replica_lib.Replica(train_op, loss, towers.batch_sizes[0])
     replica_lib.summarize_loss(replica.loss)
     if synchronous is None:
+      if cluster.num_replicas == 1:
+        return replica._replace(taken=update.taken)
+      table = age_table.AgeTable(global_step, cluster.replica_index)
       return replica._replace(
-        age=update.age if cluster.num_replicas > 1 else None, taken=update.taken)
+        counted=table.count(update.age, max_staleness), age_tables=[table], taken=update.taken)
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
     return replica._replace(turn=update.turn, remainder=remainder, hooks=[hook])

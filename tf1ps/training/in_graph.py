@@ -22,7 +22,7 @@ from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import python_calls
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
-from tf1ps.replication import clones, in_graph, staleness
+from tf1ps.replication import age_table, clones, in_graph, staleness
 from tf1ps.training import (
   between_graph,
   in_graph_threads,
@@ -105,13 +105,13 @@ def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
 def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
   built = in_graph.build_asynchronous(
     towers.loss, devices, towers.optimizer, global_step, options.clip_norm)
-  ages: List = [None]
-  if len(built) > 1:
-    ages = [staleness.age(global_step, staleness.begin(global_step), one.train_op)
-            for one in built]
-  replicas = [
-    replica_lib.Replica(one.train_op, one.loss, size, age=age)
-    for one, size, age in zip(built, towers.batch_sizes, ages)]
+  replicas = [replica_lib.Replica(one.train_op, one.loss, size)
+              for one, size in zip(built, towers.batch_sizes)]
+  if len(replicas) > 1:
+    tables = [age_table.AgeTable(global_step, index) for index in range(len(replicas))]
+    replicas = [replica._replace(counted=table.count(staleness.age(
+      global_step, staleness.begin(global_step), replica.train_op)), age_tables=tables)
+                for replica, table in zip(replicas, tables)]
   others = {device: in_graph_threads.Step(one, _after(global_step, one.train_op))
             for device, one in list(zip(devices, replicas))[1:]}
   first = replicas[0]

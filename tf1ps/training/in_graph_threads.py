@@ -18,7 +18,6 @@ from typing import Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import staleness
 from tf1ps.training import global_step, progress
 from tf1ps.training import replica as replica_lib
 from tf1ps.training import stops as stops_lib
@@ -57,16 +56,15 @@ class InGraphThreads(tf.train.SessionRunHook):
     self.steps = 0
 
   def connect(self, tracker: global_step.GlobalStepTracker, counter: progress.ExampleCounter,
-              ages: staleness.Ages, stops: stops_lib.Stops) -> None:
+              stops: stops_lib.Stops) -> None:
     """Tells the hook what only the training loop knows.
 
     Args:
       tracker: of the global step.
       counter: counts the examples of all replicas.
-      ages: collects the ages of their gradients.
       stops: what ends training.
     """
-    self._tracker, self._counter, self._ages, self._stops = tracker, counter, ages, stops
+    self._tracker, self._counter, self._stops = tracker, counter, stops
 
   def after_create_session(self, session, coord):
     self._stop()  # of a session that broke
@@ -116,7 +114,7 @@ class InGraphThreads(tf.train.SessionRunHook):
   def _work(self, name, session, coord, stopped):
     replica, step_after = self._steps[name]
     fetches = dict(op=replica.train_op, loss=replica.loss, step=step_after,
-                   size=replica.batch_examples, age=replica.age)
+                   size=replica.batch_examples, counted=replica.counted)
     try:
       while not stopped.is_set() and not coord.should_stop():
         found = session.run(fetches)
@@ -139,4 +137,3 @@ class InGraphThreads(tf.train.SessionRunHook):
     with self._lock:
       self.steps += 1
     self._counter.add(int(found["size"]))
-    self._ages.add(found["age"])

@@ -6,7 +6,7 @@ from typing import List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import turns
+from tf1ps.replication import age_table, turns
 from tf1ps.training import remainder as remainder_lib
 
 
@@ -16,7 +16,8 @@ class Replica(NamedTuple):
   train_op: tf.Operation  # one update of the variables
   loss: tf.Tensor  # [], of the batch; the mean over the batches of a synchronous update
   batch_examples: tf.Tensor  # the size of the batch, a scalar int; whoever runs it draws a batch
-  age: Optional[tf.Tensor] = None  # of an asynchronous update's gradient, see staleness.py
+  counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
+  age_tables: List[age_table.AgeTable] = []  # where this and the hooks' replicas count them
   taken: Optional[tf.Tensor] = None  # bool: whether an asynchronous update was made; None: always
   turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
   # Of data that end, where the end of another worker's ends training.

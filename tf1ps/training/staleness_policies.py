@@ -18,7 +18,7 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import lead_hook, staleness
+from tf1ps.replication import lead_hook
 from tf1ps.training import global_step as global_step_lib
 from tf1ps.training import options as options_lib
 from tf1ps.training import participation as participation_lib
@@ -30,9 +30,8 @@ class StalenessPolicies:
   """The hooks of one worker, and what they say at the end.
 
   Attributes:
-    first_hooks: to stand before the hooks that stop training.
+    first_hooks: to stand before the hooks that stop training, and before those of the replica.
     hooks: to stand after them.
-    ages: of the gradients, or None where nothing is stale.
   """
 
   def __init__(self, options: options_lib.Options, replica: replica_lib.Replica,
@@ -48,16 +47,14 @@ class StalenessPolicies:
     """
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []
-    self.ages: Optional[staleness.Ages] = None
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._lead: Optional[lead_hook.LeadHook] = None
     self._max_staleness = options.max_staleness
-    if replica.age is not None:
+    if replica.counted is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
-        replica.age, tracker, options.checkpoint_dir if part.is_chief else None,
-        taken=replica.taken)
-      self.hooks.append(self._recorder)
-      self.ages = self._recorder.ages
+        replica.age_tables, replica.counted, tracker,
+        options.checkpoint_dir if part.is_chief else None, taken=replica.taken)
+      self.first_hooks.append(self._recorder)
     cluster = part.cluster
     if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
       return
@@ -85,8 +82,9 @@ class StalenessPolicies:
     """What they did, for the worker's last line: "" or a list in words."""
     parts = []
     if self._recorder is not None:
-      if self._recorder.ages.gradients:
-        parts.append(str(self._recorder.ages))
+      ages = self._recorder.ages
+      if ages.gradients:
+        parts.append(str(ages))
       if self._recorder.dropped:
         parts.append("%d gradients dropped (--max_staleness=%d)" % (
           self._recorder.dropped, self._max_staleness))

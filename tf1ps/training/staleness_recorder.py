@@ -1,65 +1,105 @@
-"""What becomes of the measured staleness: a count in each worker, a histogram in the summaries.
+"""What becomes of the measured staleness: a count for each worker, a histogram in the summaries.
 
-The age of each gradient comes along with the training step (replication/staleness.py).
+1. The first session of this process sets its tables of ages to zero (replication/age_table.py).
+2. Each step counts the age of its gradient there, of which nothing comes back.
+3. The tables are read every few seconds and at the end, each in a run of its own.
+4. Where a ps was started again its table is new: what was last read of the old one is kept.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Optional
+from typing import List, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import staleness
+from tf1ps.replication import age_table, staleness
 from tf1ps.training import global_step
 
 TAG = "staleness"
+_LIMIT = 5000  # milliseconds that the last reading may take
 
 
 class StalenessRecorder(tf.train.SessionRunHook):
   """Collects the ages of this worker's gradients.
 
   Attributes:
-    ages: the `staleness.Ages` of those that were applied, over recoveries.
-    dropped: how many were not applied.
+    dropped: how many gradients were not applied.
   """
 
-  def __init__(self, age: tf.Tensor, tracker: global_step.GlobalStepTracker,
-               directory: Optional[str] = None, every_secs: float = 5.0,
-               taken: Optional[tf.Tensor] = None):
+  def __init__(self, tables: List[age_table.AgeTable], counted: tf.Operation,
+               tracker: global_step.GlobalStepTracker, directory: Optional[str] = None,
+               every_secs: float = 5.0, taken: Optional[tf.Tensor] = None):
     """Creates the hook.
 
     Args:
-      age: of the training step's gradient, as `staleness.age` returns it.
+      tables: of the replicas that this process trains; it stands before the hooks of others than
+        the first.
+      counted: the operation that counts the training step's age, as `AgeTable.count` returns it.
       tracker: the tracker, which stands before this hook.
       directory: where the event files go; None writes none.
-      every_secs: seconds between two histograms, at least.
+      every_secs: seconds between two readings of the tables, at least.
       taken: a bool scalar tensor: whether the gradient is applied; None: always.
     """
-    self._fetches = {"age": age} if taken is None else {"age": age, "taken": taken}
+    self._tables = tables
+    self._fetches = {"counted": counted}
+    if taken is not None:
+      self._fetches["taken"] = taken
     self._tracker = tracker
     self._directory = directory
     self._every_secs = every_secs
     self._next = 0.0
-    self.ages = staleness.Ages()
+    self._has_begun = self._has_left = False
+    self._before = []  # tables that went with their ps, as of the last reading
+    self._now = np.zeros([len(tables), age_table.SIZE], np.int64)
     self.dropped = 0
+
+  @property
+  def ages(self) -> staleness.Ages:
+    """Those of the gradients that were applied, over recoveries, as of the last reading."""
+    return age_table.ages_of([*self._before, *self._now])
+
+  def after_create_session(self, session, coord):
+    if not self._has_begun or not all(session.run([t.is_initialized for t in self._tables])):
+      # They live on one ps.
+      self._before.extend(self._now)
+      self._now = np.zeros_like(self._now)
+      session.run([table.reset for table in self._tables])
+    self._has_begun = True
 
   def before_run(self, run_context):
     return tf.train.SessionRunArgs(self._fetches)
 
   def after_run(self, run_context, run_values):
-    if run_values.results.get("taken", True):
-      self.ages.add(run_values.results["age"])
-    else:
+    if not run_values.results.get("taken", True):
       self.dropped += 1
-    if self._directory is not None and self._tracker.asked and time.monotonic() >= self._next:
+    if self._tracker.asked and time.monotonic() >= self._next:
       self._next = time.monotonic() + self._every_secs
+      self._read(run_context.session)
       self._write()
+
+  def leave(self, session, has_done_its_part=True):
+    """Reads the tables while the ps is sure to be there."""
+    self._read_last(session)
+    self._has_left = True
 
   def end(self, session):
-    if self._directory is not None and self.ages.gradients:
-      self._write()
+    if not self._has_left:
+      self._read_last(session)
+    self._write()
+
+  def _read(self, session, options=None):
+    self._now = np.stack(session.run([table.read for table in self._tables], options=options))
+
+  def _read_last(self, session):
+    try:
+      self._read(session, tf.RunOptions(timeout_in_ms=_LIMIT))
+    except (tf.errors.OpError, RuntimeError):
+      pass  # what was read before is what is known
 
   def _write(self):
-    summary = tf.Summary(value=[tf.Summary.Value(tag=TAG, histo=self.ages.histogram())])
-    tf.summary.FileWriterCache.get(self._directory).add_summary(summary, self._tracker.value)
+    ages = self.ages
+    if self._directory is not None and ages.gradients:
+      summary = tf.Summary(value=[tf.Summary.Value(tag=TAG, histo=ages.histogram())])
+      tf.summary.FileWriterCache.get(self._directory).add_summary(summary, self._tracker.value)

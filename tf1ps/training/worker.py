@@ -222,8 +222,7 @@ class _Worker:
     if self._lockstep is not None:
       self._lockstep.connect(part, self._stops.is_last)
     if self._threads is not None:
-      self._threads.connect(
-        self._tracker, self._counter, policies.ages, self._stops)
+      self._threads.connect(self._tracker, self._counter, self._stops)
     if part.is_chief:
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, replica.loss, options.steps, share=options_lib.share_of(
