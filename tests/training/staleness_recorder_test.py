@@ -80,7 +80,7 @@ def test_a_new_session_goes_on_counting(ps_lives):
     model = Model()
     # A session of its own has no resources of the one before it, like a ps that comes back.
     target = tf.train.Server.create_local_server().target if ps_lives else ""
-    recorder = model.recorder(every_secs=0.0)
+    recorder = model.recorder(every_secs=1e9 if ps_lives else 0.0)
     model.run([4, 1, 9, 1, 0], [recorder, Breaks(3)], target)
   assert dict(recorder.ages.counts) == {0: 1, 1: 2, 4: 1, 9: 2}  # the third step was made twice
   assert (recorder.ages.total, recorder.ages.highest) == (24, 9)
