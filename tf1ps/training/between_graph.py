@@ -21,7 +21,6 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
-from tf1ps.replication import clones as clones_lib
 from tf1ps.replication import (
   age_table,
   gradients,
@@ -29,6 +28,7 @@ from tf1ps.replication import (
   sync_replicas_optimizer,
   turns,
 )
+from tf1ps.replication import clones as clones_lib
 from tf1ps.training import async_update, optimizers, program_towers, variable_kind
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
