@@ -5,9 +5,10 @@
 One ps and two workers, processes of this machine, train a model of dense layers 784-100-10 with
 batches of 32 from memory. There are two copies of the model on the ps: the steps of one also count
 the age of their gradient there. Blocks of steps are interleaved, plain and measured in turn, so
-that whatever else the machine does meets both alike; both workers begin each block together. Printed:
-for each copy the median steps/s of both workers, the ratio to the plain one's (the median of the
-ratios of neighbouring blocks), and the loss after the same number of minibatches; then the ages.
+that whatever else the machine does meets both alike; both workers begin each block together.
+Printed: for each copy the median steps/s of both workers, the ratio to the plain one's (the median
+of the ratios of neighbouring blocks), and the loss after the same number of minibatches; then the
+ages.
 """
 from __future__ import annotations
 

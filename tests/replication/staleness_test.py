@@ -35,9 +35,6 @@ def test_ages_are_collected():
   assert histogram.sum_squares == 17
 
 
-def test_ages_that_were_counted_may_end_with_higher_ones():
-  ages = staleness.Ages({0: 1, 5: 2}, total=15, highest=10)
-  assert (ages.gradients, ages.mean, ages.highest) == (3, 5, 10)
-  histogram = ages.histogram()
-  assert (histogram.min, histogram.max, histogram.num, histogram.sum) == (0, 10, 3, 15)
-  assert list(histogram.bucket_limit) == [0.5, 10.5] and list(histogram.bucket) == [1, 2]
+def test_ages_that_were_counted_elsewhere():
+  ages = staleness.Ages({0: 1, 5: 2})
+  assert (ages.gradients, ages.total, ages.highest) == (3, 10, 5)

@@ -55,27 +55,15 @@ class Ages:
 
   Attributes:
     counts: how many gradients had each age.
-    total: the sum of their ages.
-    highest: the highest age; 0 where there was none.
   """
 
-  def __init__(self, counts: Optional[Dict[int, int]] = None, total: int = 0, highest: int = 0):
-    """Begins with none, or with what an age_table.AgeTable has counted.
-
-    Args:
-      counts: how many gradients had each age; the last one may have those of higher ages, too.
-      total: the sum of their ages.
-      highest: the highest age.
-    """
+  def __init__(self, counts: Optional[Dict[int, int]] = None):
+    """Begins with none, or with these counts by age."""
     self.counts = collections.Counter(counts or {})
-    self.total, self.highest = total, highest
 
   def add(self, age: int) -> None:
     """Adds a gradient's age."""
-    age = int(age)
-    self.counts[age] += 1
-    self.total += age
-    self.highest = max(self.highest, age)
+    self.counts[int(age)] += 1
 
   @property
   def gradients(self) -> int:
@@ -83,9 +71,19 @@ class Ages:
     return sum(self.counts.values())
 
   @property
+  def total(self) -> int:
+    """The sum of their ages."""
+    return sum(age * count for age, count in self.counts.items())
+
+  @property
   def mean(self) -> float:
     """Their mean age; 0 where there was none."""
     return self.total / max(1, self.gradients)
+
+  @property
+  def highest(self) -> int:
+    """The highest age; 0 where there was none."""
+    return max(self.counts, default=0)
 
   def histogram(self) -> tf.HistogramProto:
     """What TensorBoard shows of them: a bucket for each age."""
@@ -93,8 +91,7 @@ class Ages:
     return tf.HistogramProto(
       min=ages[0] if ages else 0, max=self.highest, num=self.gradients, sum=self.total,
       sum_squares=sum(age * age * self.counts[age] for age in ages),
-      bucket_limit=[age + 0.5 for age in ages[:-1]] + [self.highest + 0.5] * bool(ages),
-      bucket=[self.counts[age] for age in ages])
+      bucket_limit=[age + 0.5 for age in ages], bucket=[self.counts[age] for age in ages])
 
   def __str__(self):
     return "staleness %.1f (%d at most)" % (self.mean, self.highest)
