@@ -44,7 +44,8 @@ def input_fn(mode, shard):
   """Examples [batch, 10] of a linear model; the straggler's come slowly in training."""
   random = np.random.RandomState(3)
   features = random.normal(size=[3200, 10]).astype(np.float32)
-  labels = features.dot(random.normal(size=[10]).astype(np.float32))
+  labels = features.dot(random.normal(size=[10])) + random.normal(scale=0.5, size=[3200])
+  labels = labels.astype(np.float32)
   data = shard.dataset(tf.data.Dataset.from_tensor_slices((features, labels)), shuffle=3200)
   x, y = tf.data.make_one_shot_iterator(data.batch(shard.batch_size)).get_next()
   if mode == "train" and shard.index == FLAGS.straggler:
