@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import session as session_lib
 from tf1ps.training import program, remainder
 
 
@@ -54,3 +58,24 @@ def test_data_that_do_not_come_are_given_up():
     session.run(queue.enqueue_many(tf.zeros([6])))
     session.run(left.note)
     assert left.count(session, limit=1.0) == remainder.Left(drawn=2, undrawn=4, is_all=False)
+
+
+def test_an_input_that_sits_in_python_is_left_behind():
+  free = threading.Event()
+  calls = []
+
+  def hold(batch):
+    calls.append(batch)
+    if len(calls) == 3:
+      free.wait(60.0)
+    return batch
+
+  dataset = tf.data.Dataset.from_tensor_slices(np.zeros([14], np.float32)).batch(2).map(
+    lambda batch: tf.numpy_function(hold, [batch], tf.float32))
+  left = remainder_of(dataset)
+  with session_lib.BoundedSession("") as session:
+    session.run(left.note)
+    began = time.monotonic()
+    assert left.count(session, limit=1.0) == remainder.Left(drawn=2, undrawn=2, is_all=False)
+    assert time.monotonic() - began < 30.0  # hold would have kept it for a minute
+    free.set()
