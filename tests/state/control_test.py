@@ -202,3 +202,27 @@ def test_a_name_is_known_by_eight_bytes_of_its_hash():
   assert feed[graph_ops.keys].tolist() == [
       int(np.uint64(0xca978112ca1bbdca).astype(np.int64)), 0x3e23e8160039594a]
   assert feed[graph_ops.values] == ['["a", {}]', '["b", {"x": 1}]']
+
+
+def test_changes_of_one_record_come_one_after_the_other(tables):
+  rounds = 40
+
+  def count(table):
+    for _ in range(rounds):
+      table.change("count", lambda value: {"n": (value or {"n": 0})["n"] + 1})
+
+  threads = [threading.Thread(target=count, args=(table,)) for table in tables]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(60.0)
+  assert values(tables[0].read()) == {"count": {"n": 2 * rounds}}
+
+
+def test_a_change_may_leave_the_record_as_it_is(tables):
+  table = tables[0]
+  assert table.change("a", lambda value: None) == {}
+  assert values(table.read()) == {}
+  assert table.change("a", lambda value: {"n": 1}) == {"n": 1}
+  assert table.change("a", lambda value: value.clear()) == {"n": 1}
+  assert values(table.read()) == {"a": {"n": 1}}

@@ -5,7 +5,9 @@ it first. A record is a name and a JSON object; writing replaces the record in o
 stamped with the clock of the server that keeps it, so that its age needs no common clock:
 
 1. `put` writes records, `read` returns all, with their ages.
-2. Every call has a limit. After one that failed, the next opens a new session.
+2. `change` has one record changed by several clients, one after the other: what it was made of is
+   still there when it is written, or else it is made again.
+3. Every call has a limit. After one that failed, the next opens a new session.
 
 TensorFlow has no table from string to string; the key is the first eight bytes of the name's
 SHA-256, and the name travels in the value.
@@ -16,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from typing import Dict, NamedTuple
+from typing import Callable, Dict, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -27,6 +29,7 @@ from tf1ps.compat import error_text, refused_runs
 from tf1ps.state import containers
 
 CLUSTER = "cluster"  # the name of the record of the cluster that a task was started with
+_TRIES = 1000  # of a change, each of which another client came before
 
 
 class ControlError(RuntimeError):
@@ -76,13 +79,40 @@ class ControlTable:
     """Writes records and returns all, in one run; raises ControlError."""
     return _decode(*self._run(self._ops.insert_then_export, records))
 
+  def change(self, name: str, function: Callable[[Optional[dict]], Optional[dict]]) -> dict:
+    """Changes one record, which no other client can change meanwhile.
+
+    All changes of this record must be made by this method.
+
+    Args:
+      name: of the record.
+      function: called with the record's value, None if there is none; returns the new one, or None
+        to leave it. It is called again where another client was faster.
+
+    Returns:
+      The record's value after that; {} if there is none.
+
+    Raises:
+      ControlError: no answer; whether the change was made is not known.
+    """
+    for _ in range(_TRIES):
+      seen = self._run(self._ops.find, {name: {}})
+      value = json.loads(seen.decode("utf-8").split(" ", 1)[1])[1] if seen else None
+      # The function may change what it gets: it is not what is compared.
+      changed = function(None if value is None else dict(value))
+      if changed is None:
+        return value or {}
+      if self._run(self._ops.swap, {name: changed}, {self._ops.expected: seen}):
+        return changed
+    raise ControlError("record %r was changed by others %d times in a row" % (name, _TRIES))
+
   def close(self) -> None:
     """Closes the session, within a limit."""
     with self._lock:
       self._drop()
 
-  def _run(self, fetches, records=None):
-    feed = None if records is None else _encode(self._ops, records)
+  def _run(self, fetches, records=None, more=None):
+    feed = None if records is None else {**_encode(self._ops, records), **(more or {})}
     options = tf.RunOptions(timeout_in_ms=int(1000 * self._limit))
     with self._lock:
       try:
@@ -120,6 +150,9 @@ class _Ops(NamedTuple):
   insert: tf.Operation
   export: tuple  # the stamped values of all records, string [all]; the keeper's clock after that
   insert_then_export: tuple  # the same, after the insertion
+  find: tf.Tensor  # the stamped value of the first key, or ""
+  expected: tf.Tensor  # string scalar, to feed
+  swap: tf.Tensor  # inserts if the first key has the expected stamped value; bool: whether it had
 
 
 def _build(device: str) -> _Ops:
@@ -136,7 +169,30 @@ def _build(device: str) -> _Ops:
     export = _export(table)
     with tf.control_dependencies([insert]):
       insert_then_export = _export(table)
-  return _Ops(graph, keys, values, insert, export, insert_then_export)
+    found = _find(table, keys)
+    expected = tf.placeholder(tf.string, [])
+    swap = _swap(table, keys, expected, stamped)
+  return _Ops(graph, keys, values, insert, export, insert_then_export, found, expected, swap)
+
+
+def _find(table, keys):
+  found = tf.raw_ops.LookupTableFindV2(
+    table_handle=table, keys=keys, default_value=tf.constant(""))
+  return found[0]
+
+
+def _swap(table, keys, expected, stamped):
+  mutex = tf.raw_ops.MutexV2(container=containers.CONTROL, shared_name="records:changes")
+  lock = tf.raw_ops.MutexLock(mutex=mutex)
+  with tf.control_dependencies([lock]):
+    same = tf.equal(_find(table, keys), expected)
+  insert = tf.raw_ops.LookupTableInsertV2(
+    table_handle=table, keys=tf.boolean_mask(keys, [same]),
+    values=tf.boolean_mask(stamped, [same]))
+  with tf.control_dependencies([insert]):
+    unlock = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+  with tf.control_dependencies([unlock]):
+    return tf.identity(same)
 
 
 def _export(table):
