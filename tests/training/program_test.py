@@ -7,6 +7,7 @@ import sys
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
 from tf1ps.training import program
 
@@ -149,11 +150,21 @@ def test_input_is_a_pair_of_structures_of_tensors():
     assert features["b"][0] is sparse and labels == [x]
 
 
+def test_a_dataset_of_pairs_becomes_the_tensors_of_one_batch():
+  with tf.Graph().as_default() as graph, tf.Session() as session:
+    dataset = tf.data.Dataset.from_tensors(({"a": [1., 2.]}, [3, 4]))
+    features, labels = build(dataset)
+    session.run(iterators.initializers(graph))
+    assert session.run([features["a"], labels])[1].tolist() == [3, 4]
+
+
 @pytest.mark.parametrize("result, expected", [
     (lambda: None, r"must return \(features, labels\), got None: is its `return` missing\?"),
     (lambda: tf.constant([1.]), r"must return \(features, labels\), got <tf.Tensor"),
-    (lambda: tf.data.Dataset.range(3), "got a dataset or an iterator: return `tf.data.make_one_sh"),
-    (lambda: tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)), "got a dataset or an iter"),
+    (lambda: tf.data.Dataset.range(3), r"must be pairs \(features, labels\), each of one batch"),
+    (lambda: tf.data.make_initializable_iterator(tf.data.Dataset.range(3)),
+     r"got an iterator: return its `get_next\(\)`"),
+    (lambda: tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)), "got an iterator: return"),
     (lambda: ({}, None), "returned features without a tensor: {}"),
     (lambda: (tf.constant([1.]), {"a": 3}), "among the labels is 3"),
 ])

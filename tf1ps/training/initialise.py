@@ -1,4 +1,7 @@
-"""Giving a session's variables their values: from a checkpoint, from initialisers, locally."""
+"""Giving a session's variables their values: from a checkpoint, from initialisers, locally.
+
+What is local to a task comes last: local variables and tables, then the iterators of its input.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import iterators
 from tf1ps.replication import turns
 from tf1ps.training import checkpoints
 
@@ -47,8 +51,18 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Opti
   session.run(session.graph.get_collection(turns.WIPES))
 
 
-def initialise_locally(session, scaffold: tf.train.Scaffold) -> None:
-  """Runs the scaffold's local_init_op; raises SessionCreationError if anything is left over."""
+def initialise_locally(session, scaffold: tf.train.Scaffold,
+                       only_task: Optional[str] = None) -> None:
+  """Runs the scaffold's local_init_op, and initialises the iterators that it leaves out.
+
+  Args:
+    session: the session.
+    scaffold: finalised.
+    only_task: the task that the session belongs to, where another initialises what is shared.
+
+  Raises:
+    SessionCreationError: a variable is not initialised by now.
+  """
   if scaffold.local_init_op is not None:
     session.run(scaffold.local_init_op)
   missing = missing_variables(session, scaffold.ready_op)
@@ -56,6 +70,7 @@ def initialise_locally(session, scaffold: tf.train.Scaffold) -> None:
     raise SessionCreationError(
       "%d variables are not initialised, such as %s: the scaffold's init_op, the checkpoint or the "
       "local_init_op must initialise them" % (len(missing), ", ".join(missing[:5])))
+  session.run(iterators.initializers(session.graph, scaffold.local_init_op, only_task))
 
 
 def is_torn(session) -> bool:

@@ -3,7 +3,8 @@
 1. `load_program` imports it, from a module's name or from the path of a file, and checks that both
    functions are there and take what they are called with. absl flags that the module defines come
    to life by the import.
-2. `build_input` calls its input_fn in the default graph and checks what comes back.
+2. `build_input` calls its input_fn in the default graph and checks what comes back: the tensors of
+   one batch, or a dataset of batches.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
 
 # What a program must define, and the parameters that it is called with, by position.
@@ -80,10 +82,13 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
     ProgramError: input_fn returned something else.
   """
   result = program.input_fn(mode, shard)
-  if hasattr(result, "output_shapes") or hasattr(result, "element_spec"):
+  if hasattr(result, "get_next"):
     raise ProgramError(
-      "input_fn must return the tensors of one batch, got a dataset or an iterator: return "
-      "`tf.data.make_one_shot_iterator(dataset).get_next()`")
+      "input_fn must return the tensors of one batch or a dataset of batches, got an iterator: "
+      "return its `get_next()`")
+  if hasattr(result, "element_spec"):
+    _check_elements(result.element_spec)
+    result = iterators.next_batch(result)
   if not (isinstance(result, (tuple, list)) and len(result) == 2):
     hint = ": is its `return` missing?" if result is None else ""
     raise ProgramError(f"input_fn must return (features, labels), got {result!r}{hint}")
@@ -115,6 +120,12 @@ def batch_size_of(features) -> tf.Tensor:
   if isinstance(first, tf.SparseTensor):
     return tf.cast(first.dense_shape[0], tf.int32, name="batch_size")
   return tf.shape(first)[0]
+
+
+def _check_elements(spec):
+  if not (isinstance(spec, tuple) and len(spec) == 2):
+    raise ProgramError("the elements of the dataset that input_fn returns must be pairs "
+                       f"(features, labels), each of one batch, got {spec!r}")
 
 
 def _check_tensors(what, structure):

@@ -9,7 +9,7 @@
 3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
    initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
    The other workers look four times a second whether it has, and compare their graph with its.
-4. Local variables are initialised, and the session is watched: a ps that is restarted ends its runs
+4. Local variables and iterators are initialised, and the session is watched: a ps that is restarted ends its runs
    with AbortedError, so that the MonitoredSession asks for a new session, and so does a reset of
    the job's container; one that is silent for too long ends them with TaskLostError.
 
@@ -143,7 +143,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       session = self._open(seen)
       if self._is_mirrored:
         initialise.restore_or_initialise(session, self._scaffold, None)
-      initialise.initialise_locally(session, self._scaffold)
+      initialise.initialise_locally(session, self._scaffold, self._part.cluster.task.name)
     if self._is_mirrored:
       mirrors.start(session, self._part, self._start_timeout)
     self.sessions += 1

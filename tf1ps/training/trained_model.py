@@ -3,8 +3,8 @@
 What evaluation, prediction and export have in common:
 
 1. `build` makes the model in a graph of its own;
-2. `session` restores the checkpoint, initialises local variables and tables, and runs the queue
-   runners, in a session of its own that meets no other session or server of the process;
+2. `session` restores the checkpoint, initialises local variables, tables and iterators, and runs
+   the queue runners, in a session of its own that meets no other session or server of the process;
 3. `batches` runs it until the input ends.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
 from tf1ps.training import checkpoints, restoring, variable_kind
 from tf1ps.training import model as model_lib
@@ -96,9 +97,11 @@ def session(graph: tf.Graph, checkpoint: str,
     restore = restoring.restore_from(checkpoint)
     initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
   graph.finalize()
+  starts = iterators.initializers(graph, initialise[-1])
   with tf.Session("", graph=graph, config=config) as own_session:
     restore(own_session)
     own_session.run(initialise)
+    own_session.run(starts)
     coordinator = tf.train.Coordinator()
     threads = []
     for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
