@@ -213,6 +213,7 @@ COVERED = [
    "test_readme_shows_what_make_train_calls"),
   (r"tf1ps-local --program=examples/digits.py --update=sync", "test_docs_synchronous_updates"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
+  (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
@@ -260,6 +261,27 @@ def test_docs_synchronous_updates(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/synchronous.md", "tf1ps-local")
   assert LEARNT.search(launcher(start, arguments, tmp_path))
+
+
+def test_docs_ranges_by_flag(start, tmp_path):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  arguments, = of_program("docs/shares.md", "tf1ps-local")
+  assert LEARNT.search(launcher(start, arguments, tmp_path))
+
+
+def test_docs_ranges_by_hand(start, tmp_path):
+  (tmp_path / "ranges.py").write_text(block_with("docs/shares.md", "# ranges.py"))
+  for index in range(7):
+    (tmp_path / ("%d.txt" % index)).write_text("".join("%d\n" % n for n in range(index, 30, 7)))
+  hosts = harness.addresses(3)
+  tasks = [start("worker " + index, program_tasks.run_file, "ranges.py", [index, *hosts], tmp_path)
+           for index in "01"]
+  tasks.append(start("ps", program_tasks.run_program, "tf1ps-ps", [
+    "--ps_hosts=" + hosts[0], "--worker_hosts=" + ",".join(hosts[1:])], tmp_path))
+  end_well(tasks)
+  totals = [float(total) for task in tasks
+            for total in re.findall(r"^total ([\d.]+)", task.output, re.MULTILINE)]
+  assert max(totals) == 2 * sum(range(30))
 
 
 def test_docs_staleness(start, tmp_path):

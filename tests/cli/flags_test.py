@@ -24,7 +24,7 @@ from tf1ps.training import optimizers
     ("tf1ps-worker", "--optimizer=adamm",
      "adamm: value should be one of <sgd|momentum|nesterov|adam|adagrad|adadelta|rmsprop|ftrl|"
      "proximal_sgd|proximal_adagrad>"),
-    ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|none>"),
+    ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|dynamic|none>"),
     ("tf1ps-worker", "--variables=reference", "reference: value should be one of <resource|ref>"),
     ("tf1ps-worker", "--ps_strategy=random", "random: value should be one of <greedy|round_robin>"),
     ("tf1ps-worker", "--soft_placement=perhaps",

@@ -171,12 +171,39 @@ def test_a_program_that_need_not_divide_or_did_is_not_refused(files):
     (dict(count=2, mode="eval"), "mode 'eval' sees all the data: count must be 1, got 2"),
     (dict(batch_size=0), "batch_size must be at least 1, got 0"),
     (dict(epochs=0), "epochs must be at least 1, or None"),
-    (dict(policy="dynamic"), "--shard=dynamic is not available yet"),
     (dict(policy="file"), "no shard policy 'file': did you mean \"files\""),
 ])
 def test_wrong_arguments_are_refused(arguments, expected):
   with pytest.raises(shard.ShardError, match=expected):
     shard.Shard(**arguments)
+
+
+def test_dynamic_shares_are_asked_for_once(files):
+  with tf.Graph().as_default():
+    share = shard.Shard(0, 2, policy="dynamic")
+    with pytest.raises(shard.ShardError, match="asked its shard for nothing"):
+      shard.check_asked(share)
+    names = share.files(files)
+    assert hasattr(names, "shard") and share.work.count == len(shard.Shard().files(files))
+    share.dataset(tf.data.TextLineDataset(names))  # nothing is divided twice
+    shard.check_asked(share)
+    with pytest.raises(shard.ShardError, match="may ask its shard once"):
+      share.files(files)
+
+
+def test_dynamic_shares_of_evaluation_are_all_data(files):
+  share = shard.Shard(policy="dynamic", mode="eval")
+  assert share.files(files) == shard.Shard().files(files)
+  assert share.work is None
+
+
+def test_dynamic_shares_and_a_one_shot_iterator_are_refused():
+  with tf.Graph().as_default():
+    share = shard.Shard(0, 1, policy="dynamic")
+    share.dataset(tf.data.Dataset.range(3))
+    tf.data.make_one_shot_iterator(tf.data.Dataset.range(3))
+    with pytest.raises(shard.ShardError, match="or have input_fn return the dataset itself"):
+      shard.check_asked(share)
 
 
 def test_wrong_calls_are_refused():

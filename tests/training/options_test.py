@@ -52,6 +52,17 @@ def test_what_only_workers_with_graphs_of_their_own_know_is_refused(replication,
     check_options(Options(steps=1, update="sync", replication=replication, **{name: value}))
 
 
+@pytest.mark.parametrize("kwargs, text", [
+  (dict(replication="in_graph"), "needs --replication=between_graph, the default, got in_graph"),
+  (dict(replication="all_reduce"), "needs --replication=between_graph, the default, got all_r"),
+  (dict(update="sync"), "say --on_uneven=shrink, or pad")])
+def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
+  with pytest.raises(ValueError, match=text):
+    check_options(Options(steps=1, shard="dynamic", **kwargs))
+  check_options(Options(steps=1, shard="dynamic"))
+  check_options(Options(steps=1, shard="dynamic", update="sync", on_uneven="pad"))
+
+
 def test_replications_and_clones():
   check_options(Options(steps=1, replication="all_reduce", scale_learning_rate=True))
   check_options(Options(steps=1, replication="in_graph", update="sync", clones=2))

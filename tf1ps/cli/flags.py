@@ -208,7 +208,8 @@ def define_training() -> None:
   define(group, flags.DEFINE_integer, "warm_up_steps", None,
          "Worker 0 trains alone at first; each time so many global steps later one more joins.",
          above_zero=True)
-  define(group, flags.DEFINE_enum, "shard", None, ["files", "records", "none"],
+  define(group, flags.DEFINE_enum, "shard", None,
+         ["files", "records", "dynamic", "none"],
          "What is divided among the workers; by default what the program asks its shard for.")
   define(group, flags.DEFINE_enum, "ps_strategy", "greedy", ["greedy", "round_robin"],
          "How variables are spread over the ps: by bytes, or in turn.")

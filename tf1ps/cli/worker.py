@@ -99,8 +99,11 @@ def _print_summary(outcome, cluster) -> None:
   shares = ["%s %d: %d" % (m.job, m.index, m.examples) for m in outcome.members
             if m.role != "ps" and m.state != membership.SERVING and (m.job, m.index) != own]
   shares.insert(0, "%s %d: %d" % (cluster.job_name, cluster.task_index, outcome.examples))
-  print("global step %d in %.1f s; examples by worker: %s" % (
-    outcome.global_step, outcome.seconds, ", ".join(shares)))
+  again = ""
+  if outcome.again is not None:
+    again = "; trained on more than once: %d" % outcome.again
+  print("global step %d in %.1f s; examples by worker: %s%s" % (
+    outcome.global_step, outcome.seconds, ", ".join(shares), again))
   print(evaluation.format_line(outcome.evaluation))
 
 

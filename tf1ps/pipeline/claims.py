@@ -1,21 +1,22 @@
-"""One worker's claims on ranges of the data: from the table of all workers into a dataset, and back.
+"""One worker's claims on ranges of the data: from the table of all workers into a dataset.
 
-`Claims` stands between `ranges.Ranges`, which a server keeps for all workers, and the input pipeline
-of one:
+`Claims` stands between `ranges.Ranges`, which a server keeps for all workers, and the input
+pipeline of one:
 
-1. `dataset` is the ranges that this worker claims, one when the pipeline asks for the next. A thread
-   of ours makes the claim, as the pipeline's own must not wait for a session.
+1. `dataset` is the ranges that this worker claims, one when the pipeline asks for the next. A
+   thread of ours makes the claim, as the pipeline's own must not wait for a session.
 2. When there is nothing to claim, the dataset ends: what sits in shuffle buffers and unfinished
    batches comes out. That is a pass; another one begins with the dataset's next iterator.
-3. What the worker has trained on is counted (`Count`), and a range is done when all of it was; or
-   when the pass has drained (`drained`), which is all that can be said where the program's own
-   pipeline changes the order.
+3. What the worker has trained on is noted (`note_trained`), and a range is done when all of it
+   was; or when the pass has drained (`drained`), which is all that can be said where the program's
+   own pipeline changes the order.
 4. About once a second the thread tells the table what is done, and how far the rest is.
 """
 
 from __future__ import annotations
 
 import collections
+import inspect
 import logging
 import threading
 import zlib
@@ -31,6 +32,10 @@ _log = logging.getLogger("tf1ps")
 _PATIENCE = 0.05  # seconds that the pipeline's thread waits in Python before it looks again
 _EVERY = 1.0  # seconds between two reports
 _NOTHING_YET, _END = -1, -2
+# What tf.data.Dataset.from_generator is told; TensorFlow 2 warns of what 1.15 knows.
+_INT64 = ({"output_signature": tf.TensorSpec([], tf.int64)}
+          if "output_signature" in inspect.signature(tf.data.Dataset.from_generator).parameters
+          else {"output_types": tf.int64, "output_shapes": []})
 
 # Called with a function of the `ranges.Ranges`; returns what that returned.
 Change = Callable[[Callable[[ranges_lib.Ranges], object]], object]
@@ -76,7 +81,7 @@ class Claims:
     self._done: List[int] = []  # claims, to be told
 
   def dataset(self) -> tf.data.Dataset:
-    """The ranges of a pass: int64 scalars, the epoch times `ranges.EPOCH` plus the range's index."""
+    """The ranges of a pass: int64 scalars, the epoch times `ranges.EPOCH` plus the index."""
     def generate():
       number = self._pass
       found = self._next(number)
@@ -84,8 +89,8 @@ class Claims:
         yield found
         found = self._next(number)
 
-    return tf.data.Dataset.from_generator(generate, tf.int64, []).filter(
-      lambda found: found >= 0)
+    numbers = tf.data.Dataset.from_generator(generate, **_INT64)
+    return numbers.filter(lambda found: found >= 0)
 
   def _next(self, number):
     with self._condition:
@@ -143,6 +148,11 @@ class Claims:
     """The ranges that are held, in the order in which the pipeline reads them."""
     with self._condition:
       return list(self._held)
+
+  def trained_of(self, found: int) -> int:
+    """Examples of a range that were trained on so far."""
+    with self._condition:
+      return self._trained.get(found, 0)
 
   def note_trained(self, found: int, examples: int, is_done: bool) -> None:
     """Notes examples of a range that were trained on, and whether that is all of it."""

@@ -1,8 +1,8 @@
 """Ranges of the data, handed out one by one: what was claimed, by whom, and what is done.
 
 The data are a number of ranges, in this order, an epoch after the other: files, or blocks of
-records. `Ranges` is the state of the handing out, as JSON, so that it can be kept on a server and in
-a file; it knows nothing of either.
+records. `Ranges` is the state of the handing out, as JSON, so that it can be kept on a server and
+in a file; it knows nothing of either.
 
 1. `claim` hands out the next range, first those that came back.
 2. `done` is said when the update of a range's last record was applied.

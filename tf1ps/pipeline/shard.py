@@ -9,34 +9,51 @@ A program's `input_fn(mode, shard)` gets a `Shard` and asks it for this worker's
 4. `check_asked` refuses a program that trains on several workers and divided nothing: each of them
    would train on all of the data.
 
-The policy names what is divided: "files", "records" or "none". None, the default, leaves it to the
-program. Evaluation and prediction see all the data once: nothing is divided, shuffled, repeated.
+The policy names what is divided: "files", "records", "dynamic" or "none". None, the default,
+leaves it to the program. Under "dynamic" nothing is divided beforehand: whoever needs the next
+file, or the next block of records, claims it (claims.py), so that a fast worker gets more of them,
+and what a worker held that has gone comes back. Evaluation and prediction see all the data once:
+nothing is divided, shuffled, repeated.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from typing import List, Optional, Sequence, Union
+from typing import List, NamedTuple, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import checks
-from tf1ps.pipeline import autotuning
+from tf1ps.pipeline import autotuning, blocks, ranges
+from tf1ps.pipeline import claims as claims_lib
 
 FILES = "files"
 RECORDS = "records"
+DYNAMIC = "dynamic"
 NONE = "none"
-POLICIES = (FILES, RECORDS, NONE)
+POLICIES = (FILES, RECORDS, DYNAMIC, NONE)
 
+_SEED = 1  # of the order of ranges that are shuffled, the same for all workers
 _MODES = ("train", "eval", "predict")
 # What a program has to say under each policy.
 _FILES_LINE = "`files = shard.files(pattern)`"
 _RECORDS_LINE = "`dataset = shard.dataset(dataset)`"
-_LINES = {FILES: _FILES_LINE, RECORDS: _RECORDS_LINE, None: f"{_RECORDS_LINE} or {_FILES_LINE}"}
+_EITHER_LINE = f"{_RECORDS_LINE} or {_FILES_LINE}"
+_LINES = {FILES: _FILES_LINE, RECORDS: _RECORDS_LINE, DYNAMIC: _EITHER_LINE, None: _EITHER_LINE}
 
 
 class ShardError(ValueError):
   """The data cannot be divided, or was not."""
+
+
+class Work(NamedTuple):
+  """What is handed out range by range."""
+
+  claims: claims_lib.Claims  # this worker's
+  digest: str  # of what the ranges are
+  count: Optional[int]  # of the ranges; None: of the blocks, once they are counted
+  blocks: Optional[blocks.Blocks]  # or None where the ranges are files
 
 
 class Shard:
@@ -47,9 +64,10 @@ class Shard:
     count: how many replicas the job has; 1 unless the mode is "train".
     batch_size: examples in a batch of one worker.
     epochs: how often all workers together go through the data in training; None: without end.
-    policy: "files", "records", "none", or None for the default.
+    policy: "files", "records", "dynamic", "none", or None for the default.
     mode: "train", "eval" or "predict".
-    divided: what was divided so far: "files", "records", or None for nothing.
+    divided: what was divided so far: "files", "records", "dynamic", or None for nothing.
+    work: under "dynamic" what is handed out, or None before anything was asked for.
   """
 
   def __init__(self, index: int = 0, count: int = 1, batch_size: int = 1,
@@ -69,8 +87,6 @@ class Shard:
       raise ShardError(f"batch_size must be at least 1, got {batch_size}")
     if epochs is not None and epochs < 1:
       raise ShardError(f"epochs must be at least 1, or None for no end, got {epochs}")
-    if policy == "dynamic":
-      raise ShardError('--shard=dynamic is not available yet: use "files" or "records"')
     if policy is not None and policy not in POLICIES:
       raise ShardError(f"there is no shard policy {policy!r}: {checks.nearest(policy, POLICIES)}")
     self.index = index
@@ -79,7 +95,8 @@ class Shard:
     self.epochs = epochs
     self.policy = policy
     self.mode = mode
-    self.divided = None
+    self.divided: Optional[str] = None
+    self.work: Optional[Work] = None
     self._was_asked = False
 
   @property
@@ -87,7 +104,12 @@ class Shard:
     """Whether the program has asked for anything."""
     return self._was_asked
 
-  def files(self, pattern: Union[str, Sequence[str]]) -> List[str]:
+  @property
+  def is_dynamic(self) -> bool:
+    """Whether ranges of the data are claimed one by one."""
+    return self.policy == DYNAMIC and self.mode == "train"
+
+  def files(self, pattern: Union[str, Sequence[str]]) -> Union[List[str], tf.data.Dataset]:
     """Lists this worker's files.
 
     Args:
@@ -95,16 +117,32 @@ class Shard:
         see the same files under the same names.
 
     Returns:
-      Sorted names: every count-th file from index on if files are divided, else all files.
+      Sorted names: every count-th file from index on if files are divided, else all files. Under
+      "dynamic" a dataset of names, of the files that this worker claims one by one, which
+      `tf.data.TextLineDataset` and its kin take as they take a list.
 
     Raises:
       ShardError: no file, fewer files than workers, or records were divided before.
     """
+    found = self._find(pattern)
+    if not self.is_dynamic:
+      return self._part_of(found)
+    claims = self._claim_files(found)
+    names = tf.constant(found)
+    return autotuning.without(claims.dataset()).map(
+      lambda claim: tf.gather(names, claim % ranges.EPOCH))
+
+  def _find(self, pattern):
+    """All files, of all workers."""
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
     if not patterns:
       raise ShardError("shard.files got an empty list")
     found = sorted({name for each in patterns for name in _glob(os.fspath(each))})
     self._was_asked = True
+    return found
+
+  def _part_of(self, found):
+    """Those of a list of files that are this worker's."""
     if self.count == 1 or self.policy in (RECORDS, NONE):
       return found
     if self.divided == RECORDS:
@@ -119,6 +157,17 @@ class Shard:
     self.divided = FILES
     return found[self.index::self.count]
 
+  def _claim_files(self, found, shuffle=False):
+    """This worker's claims on files."""
+    if self.work is not None:
+      raise ShardError("under --shard=dynamic a program may ask its shard once for what is handed "
+                       "out: one call of shard.files, or of shard.dataset without it")
+    digest = hashlib.sha256("\0".join(os.path.basename(name) for name in found).encode("utf-8"))
+    claims = claims_lib.Claims(self.index, _SEED if shuffle else None)
+    self.work = Work(claims, digest.hexdigest()[:16], len(found), None)
+    self.divided = DYNAMIC
+    return claims
+
   def dataset(self, dataset: tf.data.Dataset, shuffle: Optional[int] = None) -> tf.data.Dataset:
     """Takes this worker's records; in training also shuffles and repeats them.
 
@@ -129,6 +178,8 @@ class Shard:
 
     Returns:
       A dataset of every count-th record from index on if records are divided, else of all records.
+      Under "dynamic", unless its records are those of `files`, of the blocks of `blocks.BATCHES`
+      batches that this worker claims one by one, each shuffled in itself.
 
     Raises:
       ShardError: no dataset, or a buffer of no size.
@@ -141,13 +192,22 @@ class Shard:
     dataset = autotuning.without(dataset)
     if self.mode != "train":
       return dataset
+    if self.is_dynamic and self.work is None:
+      return self._claim_blocks(dataset, shuffle)
     # By default records, unless they come from this worker's own files.
     if self.policy == RECORDS or (self.policy is None and self.divided != FILES):
       dataset = dataset.shard(self.count, self.index)
       self.divided = RECORDS
     if shuffle is not None:
       dataset = dataset.shuffle(shuffle, reshuffle_each_iteration=True)
-    return dataset.repeat(self.epochs)
+    return dataset if self.is_dynamic else dataset.repeat(self.epochs)
+
+  def _claim_blocks(self, dataset, shuffle):
+    claims = claims_lib.Claims(self.index, _SEED if shuffle else None)
+    made = blocks.Blocks(dataset, blocks.BATCHES * self.batch_size, claims, shuffle)
+    self.work = Work(claims, "blocks of %d" % made.size, None, made)
+    self.divided = DYNAMIC
+    return made.dataset
 
 
 def check_asked(shard: Shard) -> None:
@@ -157,8 +217,14 @@ def check_asked(shard: Shard) -> None:
     shard: the share that the program's input_fn was called with.
 
   Raises:
-    ShardError: says which line to add.
+    ShardError: says which line to add, or to change.
   """
+  if shard.work is not None and any(
+      op.type == "OneShotIterator" for op in tf.get_default_graph().get_operations()):
+    raise ShardError(
+      "under --shard=dynamic an iterator begins again when ranges of a lost worker come back: use "
+      "tf.data.make_initializable_iterator in the place of make_one_shot_iterator, or have "
+      "input_fn return the dataset itself")
   if shard.count == 1 or shard.policy == NONE or shard.divided is not None:
     return
   if shard.was_asked:

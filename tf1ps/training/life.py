@@ -36,6 +36,7 @@ class SessionLife:
   Attributes:
     part: this task's part in the run, or None where nothing is known of a cluster.
     signum: the signal that ends the session, or None.
+    end_timeout: seconds without progress until nobody waits for the others any more.
     problems: a sentence for each other worker that did not do its part.
     stops_by_vote: whether another hook ends the loop after a signal, for all workers together.
   """
@@ -58,7 +59,7 @@ class SessionLife:
     self.examples = None  # a callable that returns this worker's examples, or None
     self.problems: List[str] = []
     self.stops_by_vote = False
-    self._end_timeout = end_timeout
+    self.end_timeout = end_timeout
     self._release = release
     self._closing = threading.Event()
     self._signals = signals.SignalWatch(self._on_signal, _FORCE_AFTER)
@@ -116,7 +117,7 @@ class SessionLife:
         call(self.tracker.ask)
 
     try:
-      self.problems = ending.wait_for_workers(self.part, self._end_timeout, each_round)
+      self.problems = ending.wait_for_workers(self.part, self.end_timeout, each_round)
     except SystemExit:
       return  # a signal: what is there is saved, and nobody waited for
     for problem in self.problems:

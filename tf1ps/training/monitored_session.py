@@ -24,7 +24,7 @@ from tf1ps.cluster import server as server_lib
 from tf1ps.state import ending as unused_ending  # noqa: F401  registers how a server's join ends
 from tf1ps.training import (
   global_step,
-  initialise,
+  monitored,
   plain_session_creator,
   saving,
   session_creator,
@@ -35,7 +35,6 @@ from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
 USE_DEFAULT = object()
-_CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
 
 
 def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
@@ -130,72 +129,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     life.creator = plain_session_creator.PlainSessionCreator(
       master, lost_after=lost_after or 30.0, **common)
   all_hooks = own_hooks + list(hooks or []) + [life_lib.LifeHook(life)]
-  return MonitoredSession(life, all_hooks, stop_grace_period_secs)
-
-
-class MonitoredSession(tf.train.MonitoredSession):
-  """A `tf.train.MonitoredSession` with a bounded, honest end; `life` is its `life.SessionLife`."""
-
-  def __init__(self, life: life_lib.SessionLife, hooks, stop_grace_period_secs: float):
-    """Creates the session; use `MonitoredTrainingSession`."""
-    self.life = life
-    self._left = False
-    self._hooks_at_end = [hook for hook in hooks if hasattr(hook, "leave")]
-    life.enter()
-    if life.part is not None:
-      life.part.start()
-    try:
-      super().__init__(life.creator, hooks, stop_grace_period_secs)
-    except BaseException as error:
-      if life.creator.session is not None:
-        life.creator.session.close()
-      life.after_close(error)
-      raise
-
-  def __exit__(self, exception_type, exception_value, traceback):
-    if isinstance(exception_value, _CLEAN_ENDS) and self.life.creator.is_creating:
-      raised = initialise.SessionCreationError("creating the session: %s" % exception_value)
-      self._leave(raised, lambda: super(MonitoredSession, self).__exit__(
-        type(raised), raised, traceback))
-      raise raised from exception_value
-    clean = exception_type is None or issubclass(exception_type, _CLEAN_ENDS)
-    return self._leave(None if clean else exception_value, lambda: super(
-      MonitoredSession, self).__exit__(exception_type, exception_value, traceback))
-
-  def close(self):
-    """Closes the session; the chief waits for the others, saves, and releases the ps."""
-    self._leave(None, super().close)
-
-  def _leave(self, error, close):
-    if self._left:
-      return None
-    self._left = True
-    try:
-      if error is None:
-        self._tell("leave", self.life.signum is None)
-        self.life.before_close(self.call_inside)
-        if self.life.is_chief and self.life.signum is None:
-          self._tell("end_all")
-      self.life.hold_close()
-      result = close()
-    except BaseException as problem:
-      self.life.after_close(problem)
-      raise
-    self.life.after_close(error)
-    return result
-
-  def call_inside(self, function):
-    """Calls function(session inside); after a recovery the new one, not run_step_fn's old one."""
-    return self.run_step_fn(lambda step_context: function(self.life.creator.session))
-
-  def _tell(self, method, *args):
-    """Calls a method of those hooks that have it."""
-    hooks = [hook for hook in self._hooks_at_end if hasattr(hook, method)]
-    if hooks and self.life.creator.session is not None:
-      try:
-        self.call_inside(lambda session: [getattr(hook, method)(session, *args) for hook in hooks])
-      except (tf.errors.OpError, RuntimeError) as error:
-        _log.warning("at the end of training: %s", error)
+  return monitored.MonitoredSession(life, all_hooks, stop_grace_period_secs)
 
 
 def _participation(master, is_chief, checkpoint_dir, lost_after):

@@ -32,7 +32,7 @@ class Options(NamedTuple):
   staleness_damping: bool = False  # whether the learning rate is divided by the gradient's age
   warm_up_steps: Optional[int] = None  # global steps until one more worker joins
   variables: str = "resource"  # or "ref"
-  shard: Optional[str] = None  # "files", "records", "none"; None: as the program asks
+  shard: Optional[str] = None  # "files", "records", "dynamic", "none"; None: as the program asks
   ps_strategy: str = "greedy"  # or "round_robin"
   save_checkpoint_secs: Optional[float] = 600.0
   save_checkpoint_steps: Optional[int] = None  # instead of the seconds
@@ -78,7 +78,20 @@ def check_options(options: Options) -> None:
       "update each for itself, and clones make one gradient together" % options.clones)
   _refuse(options, options.replication == "all_reduce", "--%s=%s is about variables on ps, and "
           "--replication=all_reduce has none", "ps_strategy")
+  _check_dynamic(options)
   _check_staleness(options)
+
+
+def _check_dynamic(options: Options) -> None:
+  """Refuses ranges that are handed out where workers cannot get unequal shares."""
+  if options.shard != "dynamic":
+    return
+  if options.replication != "between_graph":
+    raise ValueError("--shard=dynamic is about workers that read each for itself: it needs "
+                     "--replication=between_graph, the default, got %s" % options.replication)
+  if options.is_synchronous and options.on_uneven == turns.STOP_ALL:
+    raise ValueError("--shard=dynamic gives workers unequal shares, and with --update=sync the "
+                     "first end of one would end all: say --on_uneven=shrink, or pad")
 
 
 def _refuse(options, condition, text, *names):

@@ -28,6 +28,8 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
   """
   for name in ("replication", "update"):
     tf.add_to_collection(signature.FLAGS, "--%s=%s" % (name, getattr(options, name)))
+  if options.shard == shard_lib.DYNAMIC:
+    tf.add_to_collection(signature.FLAGS, "--shard=dynamic")
   if options.replication == "in_graph":
     return in_graph.build_replica(program, cluster, options, container)
   if options.replication == "all_reduce":

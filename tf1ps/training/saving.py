@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from typing import Optional
+from typing import Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -61,7 +61,17 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._begun = False
     self._shards_seen = False
     self._lock = threading.Lock()
+    self._beside: Dict[str, Callable[[], str]] = {}
     self.saved_step = None
+
+  def keep_beside(self, suffix: str, make: Callable[[], str]) -> None:
+    """Has a text kept beside each checkpoint, as of before its variables are saved.
+
+    Args:
+      suffix: of the file, after the checkpoint's path.
+      make: makes the text.
+    """
+    self._beside[suffix] = make
 
   def begin(self):
     try:
@@ -113,6 +123,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     """Saves a checkpoint now; one at a time, from whichever thread."""
     with self._lock:
       began = time.monotonic()
+      self._save_beside("%s-%d" % (self._prefix, step))
       try:
         # With its meta graph, which tf.train.import_meta_graph wants, as stock has it.
         path = self._scaffold.saver.save(
@@ -126,3 +137,12 @@ class CheckpointSaver(tf.train.SessionRunHook):
         self._shards_seen = True
       self.saved_step, self._saved_at = step, time.monotonic()
       _log.info("saved %s (%.2f s)", path, self._saved_at - began)
+
+  def _save_beside(self, path):
+    for suffix, make in self._beside.items():
+      text = make()
+      with tf.gfile.GFile(path + suffix, "w") as file:
+        file.write(text)
+      for old in tf.gfile.Glob(self._prefix + "-*" + suffix):
+        if old != path + suffix and not checkpoints.exists(old[:-len(suffix)]):
+          tf.gfile.Remove(old)

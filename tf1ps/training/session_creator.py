@@ -9,9 +9,9 @@
 3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
    initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
    The other workers look four times a second whether it has, and compare their graph with its.
-4. Local variables and iterators are initialised, and the session is watched: a ps that is restarted ends its runs
-   with AbortedError, so that the MonitoredSession asks for a new session, and so does a reset of
-   the job's container; one that is silent for too long ends them with TaskLostError.
+4. Local variables and iterators are initialised, and the session is watched: a ps that is restarted
+   ends its runs with AbortedError, so that the MonitoredSession asks for a new session, and so does
+   a reset of the job's container; one that is silent for too long ends them with TaskLostError.
 
 What is worth another try (Aborted, Unavailable) is tried again after a pause that doubles, until
 the limit. An OutOfRangeError in here, which a MonitoredSession would take for the end of the data,
@@ -31,12 +31,11 @@ from tf1ps.cluster import session as session_lib
 from tf1ps.cluster import watch as watch_lib
 from tf1ps.compat import error_text
 from tf1ps.state import control
-from tf1ps.training import checkpoints, initialise, mirrors, rejoining
+from tf1ps.training import checkpoints, chief_wait, initialise, mirrors, rejoining
 from tf1ps.training import participation as participation_lib
 from tf1ps.training import signature as signature_lib
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.25  # seconds between two looks for the chief's initialisation
 _CLOSE_LIMIT = 1.0  # seconds; with a dead ps no session closes, and the next one waits for it
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between two tries
 _WORTH_A_TRY = (tf.errors.AbortedError, tf.errors.UnavailableError, control.ControlError)
@@ -79,6 +78,9 @@ class RunSessionCreator(tf.train.SessionCreator):
     self.session = None
     self.sessions = 0  # made so far; those after the first are recoveries
     self.is_creating = False
+    # Called with a session, and the checkpoint or None, when the job's state has begun; with a
+    # session before what is local in it is initialised.
+    self.on_state, self.on_session = [], []
 
   def create_session(self):
     """Creates a session; see the module's docstring for what may be raised."""
@@ -139,11 +141,12 @@ class RunSessionCreator(tf.train.SessionCreator):
     if self._is_chief:
       session = self._create_as_chief(seen)
     else:
-      self._await_chief()
+      chief_wait.await_chief(self._part, self._signature, self._start_timeout,
+                             self._max_wait_secs, self._interrupted)
       session = self._open(seen)
       if self._is_mirrored:
         initialise.restore_or_initialise(session, self._scaffold, None)
-      initialise.initialise_locally(session, self._scaffold, self._part.cluster.task.name)
+      self._initialise_locally(session)
     if self._is_mirrored:
       mirrors.start(session, self._part, self._start_timeout)
     self.sessions += 1
@@ -209,42 +212,17 @@ class RunSessionCreator(tf.train.SessionCreator):
     part.begin_initialisation()
     session = self._open(seen)
     initialise.restore_or_initialise(session, self._scaffold, latest)
+    for listener in self.on_state:
+      listener(session, latest)
     return self._finish_as_chief(session)
 
   def _finish_as_chief(self, session):
-    initialise.initialise_locally(session, self._scaffold)
+    self._initialise_locally(session)
     self._part.mark_initialised(self._signature)
     return session
 
-  # The other workers.
-
-  def _await_chief(self):
-    part, chief = self._part, self._part.cluster.chief
-    began, said = time.monotonic(), 0.0
-    last_sign = began
-    while True:
-      found = part.find_run()
-      if found is not None:
-        part.compare_with(chief, found.jobs)
-        signature_lib.compare(
-          self._signature, found.signature, part.cluster.task.name, chief.name)
-        part.join(found)
-        return
-      now = time.monotonic()
-      member = part.chief_member()
-      if member is not None and not member.has_ended and member.age < 5.0:
-        last_sign = now
-      if now - last_sign > self._start_timeout:
-        raise readiness.TaskUnavailableError(
-          readiness.probe_all([chief]), now - began, "the chief has initialised no run")
-      if now - began > self._max_wait_secs:
-        raise initialise.SessionCreationError(
-          "%s has not initialised the run within %.0f s (max_wait_secs)" % (
-            chief.name, self._max_wait_secs))
-      if now - began > 1.0 and now - said > 5.0:
-        said = now
-        state = "has not come" if member is None else "is %s" % member.state
-        _log.warning("waiting for the chief %s at %s to initialise (it %s)",
-                     chief.name, chief.address, state)
-      self._interrupted()
-      time.sleep(_POLL)
+  def _initialise_locally(self, session):
+    for listener in self.on_session:
+      listener(session)
+    task = None if self._is_chief else self._part.cluster.task.name
+    initialise.initialise_locally(session, self._scaffold, task)

@@ -82,6 +82,8 @@ class Stops:
       if self._options.replication == "all_reduce":
         reason = "another worker had no more to train on, or was told to stop"
       return reason if left is None else "%s; %s" % (reason, left)
+    if self._options.shard == "dynamic" and self._options.epochs:
+      return "all ranges of the data are done, --epochs=%d times" % self._options.epochs
     if self._options.epochs:
       return "went through its data --epochs=%d times" % self._options.epochs
     return "its data ended"

@@ -13,7 +13,7 @@ import logging
 import math
 import tempfile
 import time
-from typing import List, NamedTuple, Optional
+from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -24,6 +24,7 @@ from tf1ps.replication import turns
 from tf1ps.state import membership
 from tf1ps.training import (
   checkpoints,
+  dynamic_ranges,
   global_step,
   in_graph_threads,
   lockstep,
@@ -39,46 +40,9 @@ from tf1ps.training import participation as participation_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import progress as progress_lib
 from tf1ps.training import stops as stops_lib
+from tf1ps.training.outcome import JobFailedError, NanLossError, Outcome
 
 _log = logging.getLogger("tf1ps")
-
-
-class Outcome(NamedTuple):
-  """What a worker did."""
-
-  steps: int  # own steps
-  global_step: int  # the last one seen
-  examples: int  # trained on by this worker
-  seconds: float  # from the first session to the end of the loop
-  reason: str  # why it ended
-  late: int  # examples of its batches that came too late for a synchronous update
-  staleness: str  # what is told of its gradients' ages, and of what was done about them; or ""
-  evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
-  members: List[membership.Member]  # of the job, as of the end; only the chief looks
-
-
-class NanLossError(tf.train.NanLossDuringTrainingError):
-  """The loss became NaN."""
-
-  def __init__(self, step: int, own_step: int):
-    super().__init__()
-    self._text = ("the loss is NaN at global step %d (step %d of this worker): lower "
-                  "--learning_rate, or look at the data" % (step, own_step))
-
-  def __str__(self):
-    return self._text
-
-
-class JobFailedError(RuntimeError):
-  """This task did its part, but another task of the job failed or is lost.
-
-  Attributes:
-    outcome: what this task did.
-  """
-
-  def __init__(self, problems: List[str], outcome: Outcome):
-    super().__init__("; ".join(problems))
-    self.outcome = outcome
 
 
 def train(program: program_lib.Program, server: server_lib.Server,
@@ -155,6 +119,9 @@ class _Worker:
       turn.taken if turn is not None else self._replica.taken)
     self._stops = stops_lib.Stops(
       options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
+    self._ranges = dynamic_ranges.make(
+      self._shard, self._replica.batch_examples, waits=not options.is_synchronous,
+      is_over=self._stops.is_reached_at)
     self._policies = staleness_policies.StalenessPolicies(
       options, self._replica, self._tracker, part)
     if part.is_chief:
@@ -206,19 +173,19 @@ class _Worker:
       self._was_ended, self._left = self._lockstep.was_ended, self._lockstep.left
     if self._threads is not None:
       steps += self._threads.steps
-    if not steps and not self._was_ended and not self._stops.is_reached:
+    if not (steps or self._was_ended or self._stops.is_reached or self._shard.is_dynamic):
       raise ValueError("no batch came: the share of worker %d of %d, or in-graph that of another "
                        "one, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
       self._stops.reason(self._was_ended, self._left), self._counter.late, str(self._policies),
-      None, part.heartbeat.members())
+      None, part.heartbeat.members(), *[hook.again for hook in self._ranges])
 
   def _hooks(self):
     options, part, replica = self._options, self._part, self._replica
     policies = self._policies
     hooks = [*policies.first_hooks, self._counter, *self._stops.hooks, *replica.hooks,
-             *policies.hooks]
+             *policies.hooks, *self._ranges]
     if self._lockstep is not None:
       self._lockstep.connect(part, self._stops.is_last)
     if self._threads is not None:

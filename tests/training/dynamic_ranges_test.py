@@ -1,0 +1,152 @@
+"""Jobs whose workers claim ranges of the data: who trains on what, with kills and restarts."""
+from __future__ import annotations
+
+import collections
+import glob
+import pathlib
+
+import pytest
+
+from tests import harness
+from tests.training.job import Job, codes, find, last_line
+
+PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "ranged.py")
+LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
+        r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
+DONE = "all ranges of the data are done, --epochs=%d times"
+
+
+def trained_on(tmp_path, index="*"):
+  """How often each number was trained on, as far as the workers have written it down."""
+  found = collections.Counter()
+  for name in glob.glob(str(tmp_path / ("trained.%s.*" % index))):
+    with open(name) as file:
+      # A worker that is killed may leave half a line.
+      found.update(int(line) for line in file if line.endswith("\n"))
+  return found
+
+
+def make_job(start, tmp_path, *flags, **kwargs):
+  flags = [PROGRAM, "--shard=dynamic", "--batch_size=10", "--trained=%s" % (tmp_path / "trained"),
+           *flags]
+  return Job(start, flags=flags, **kwargs)
+
+
+@pytest.fixture
+def files(tmp_path):
+  """Twelve files of 5 to 60 numbers; the flag that names them, and the numbers."""
+  folder = tmp_path / "files"
+  folder.mkdir()
+  numbers = iter(range(1000))
+  total = 0
+  for index in range(12):
+    count = 5 * (index + 1)
+    total += count
+    (folder / ("%02d.txt" % index)).write_text(
+      "".join("%d\n" % next(numbers) for _ in range(count)))
+  return "--folder=%s" % folder, range(total)
+
+
+@pytest.mark.parametrize("flags", [
+  [], pytest.param(["--shuffled=50"], marks=pytest.mark.slow)])
+def test_blocks_are_shared_by_workers_of_different_speed(start, tmp_path, flags):
+  job = make_job(start, tmp_path, "--epochs=2", "--records=805", "--pauses=0,0.05", *flags)
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output
+  ends = [last_line(worker, LAST) for worker in workers]
+  assert [end[2] for end in ends] == [DONE % 2] * 2
+  assert sum(end[1] for end in ends) == 2 * 805
+  assert ends[0][1] > 2 * ends[1][1] > 0
+  assert trained_on(tmp_path) == {number: 2 for number in range(805)}
+  assert find(workers[0], r"trained on more than once: (\d+)") == [0]
+
+
+def test_files_whose_order_may_have_changed_are_done_with_their_epoch(start, tmp_path, files):
+  flag, numbers = files
+  job = make_job(start, tmp_path, "--epochs=3", "--source=files", "--shuffled=100", flag)
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output
+  assert trained_on(tmp_path) == {number: 3 for number in numbers}
+  workers[0].wait_for("a range of the data is done when all that was read of its epoch is")
+
+
+def test_what_a_killed_worker_held_comes_back(start, tmp_path):
+  """Eighty records are a block: at most so many, and one block read ahead, are trained on again."""
+  job = make_job(start, tmp_path, "--epochs=1", "--records=2400", "--pauses=0.02,0.05,0.03",
+                 num_workers=3)
+  (ps,), workers = job.all()
+  harness.wait_until(lambda: len(trained_on(tmp_path, 1)) >= 120, what="steps of worker 1")
+  workers[1].kill()
+  workers[1] = job.worker(1)
+  assert codes(*workers, ps) == [0] * 4, workers[0].output
+  found = trained_on(tmp_path)
+  assert set(found) == set(range(2400))
+  twice = sum(found.values()) - 2400
+  assert 0 < twice <= 160
+  (again,) = find(workers[0], r"trained on more than once: (\d+)")
+  assert 0 <= again <= twice
+
+
+@pytest.mark.slow
+def test_what_a_lost_worker_held_is_trained_on_by_the_others(start, tmp_path):
+  job = make_job(start, tmp_path, "--epochs=1", "--records=800", "--pauses=0.01,0.01,30",
+                 num_workers=3, lost_after=5.0)
+  (ps,), workers = job.all()
+  harness.wait_until(lambda: trained_on(tmp_path, 2), what="a step of worker 2")
+  workers[2].kill()
+  assert codes(*workers[:2]) == [1, 0], workers[0].output
+  assert "/job:worker/task:2 has gone: " in workers[0].output + workers[1].output
+  assert set(trained_on(tmp_path)) == set(range(800))
+  assert ps.wait() in (0, 1)
+
+
+def test_the_checkpoint_knows_what_is_done(start, tmp_path, files):
+  flag, numbers = files
+  flags = ["--source=files", flag, "--checkpoint_dir=%s" % (tmp_path / "model")]
+  job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
+  ps, chief = job.ps(), job.worker()
+  assert codes(chief, ps) == [0, 0], chief.output
+  for epochs, own in ((1, 0), (3, 2 * len(numbers))):
+    job = make_job(start, tmp_path, "--epochs=%d" % epochs, *flags, num_workers=1)
+    ps, chief = job.ps(), job.worker()
+    assert codes(chief, ps) == [0, 0], chief.output
+    assert last_line(chief, LAST)[1:3] == [own, DONE % epochs]
+  assert trained_on(tmp_path) == {number: 3 for number in numbers}
+
+
+@pytest.mark.slow
+def test_after_a_restart_of_the_ps_what_came_after_the_checkpoint_is_handed_out_again(
+    start, tmp_path):
+  job = make_job(start, tmp_path, "--epochs=1", "--records=1600", "--pauses=0.02",
+                 "--save_checkpoint_steps=20", "--checkpoint_dir=%s" % (tmp_path / "model"))
+  (ps,), workers = job.all()
+  harness.wait_until(lambda: workers[0].output.count("saved ") >= 4, what="checkpoints")
+  ps.kill()
+  ps = job.ps()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output
+  found = trained_on(tmp_path)
+  assert set(found) == set(range(1600))
+  # A checkpoint every 20 steps; two blocks that each worker held; what came until the kill.
+  assert sum(found.values()) - 1600 < 800
+  (reached,) = find(workers[0], r"global step (\d+) in ")
+  assert reached >= 160
+
+
+@pytest.mark.slow
+def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
+  job = make_job(start, tmp_path, "--epochs=1", "--records=830", "--update=sync",
+                 "--on_uneven=shrink")
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output
+  assert trained_on(tmp_path) == {number: 1 for number in range(830)}
+
+
+@pytest.mark.parametrize("flags, text", [
+  (["--one_shot"], "use tf.data.make_initializable_iterator in the place of"),
+  (["--replication=in_graph"], "it needs --replication=between_graph"),
+  (["--update=sync"], "say --on_uneven=shrink, or pad")])
+def test_what_cannot_be_shared_so_is_refused(start, tmp_path, flags, text):
+  job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
+  chief = job.worker()
+  assert chief.wait() == 1
+  assert text in chief.lines[-1]

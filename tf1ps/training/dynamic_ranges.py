@@ -1,0 +1,187 @@
+"""Training on ranges of the data that are handed out one by one (`--shard=dynamic`).
+
+1. When the job's state begins, the chief writes the table of ranges: new, or as it was saved with
+   the checkpoint. Each session returns what an earlier one of this task held, and begins a pass.
+2. After each step the hook tells the claims what was trained on. How exactly depends on the input:
+   `datasets` tell it of each record; blocks of records in an order that is kept are counted; else
+   a range is done when the pass, of one epoch, has drained.
+3. At the end of a pass the session asks whether it goes on (`goes_on`): with ranges that came back,
+   or with the next epoch. While others still hold ranges it waits: they may be lost, or end without
+   having done them.
+4. With each checkpoint the chief keeps the table, in a file beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable, List, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline import iterators, range_table
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.pipeline.claims import StaleSessionError
+from tf1ps.replication import turns
+from tf1ps.state import control
+
+_log = logging.getLogger("tf1ps")
+SUFFIX = ".ranges.json"  # of the file beside a checkpoint
+_POLL = 0.25  # seconds
+
+
+def make(shard: shard_lib.Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRanges"]:
+  """The hook, where ranges are handed out to a shard; the arguments are the hook's.
+
+  Returns:
+    A list of it, or an empty one.
+  """
+  return [] if shard.work is None else [DynamicRanges(shard, batch_examples, **kwargs)]
+
+
+class DynamicRanges(tf.train.SessionRunHook):
+  """Has a session train on the ranges that its shard claims.
+
+  Attributes:
+    again: examples trained on in ranges that came back, of all workers, as of the last look.
+  """
+
+  def __init__(self, shard: shard_lib.Shard, batch_examples: tf.Tensor, waits: bool = True,
+               is_over: Callable[[int], bool] = lambda step: False):
+    """Creates the hook.
+
+    Args:
+      shard: after input_fn has asked it.
+      batch_examples: the size of a batch, a scalar int tensor; whoever runs it draws a batch.
+      waits: whether to wait, when nothing is left to claim, for what others hold; not where they
+        need this worker for their steps.
+      is_over: whether training ends at a global step; then nobody waits.
+    """
+    self._shard, self._work = shard, shard.work
+    self._batch = batch_examples
+    self._waits, self._is_over = waits, is_over
+    self._table: Optional[range_table.RangeTable] = None
+    self._life = None
+    self.again = 0
+
+  def join(self, life) -> None:
+    """Tells the hook of the `life.SessionLife` of its session."""
+    part = life.part
+    if part is None:
+      raise ValueError("--shard=dynamic needs to know the cluster: train on the target of a "
+                       "tf1ps.Server")
+    self._life = life
+    self._table = range_table.RangeTable(
+      control.ControlTable(part.record.target, part.cluster.task, part.cluster.control_task),
+      part.record.container, self._work.digest, self._shard.epochs)
+    life.creator.on_state.append(self._begin_state)
+    life.creator.on_session.append(self._begin_session)
+    if life.saver is not None:
+      life.saver.keep_beside(SUFFIX, self._table.to_json)
+
+  def begin(self):
+    blocks = self._work.blocks
+    self._is_counted = blocks is not None and blocks.order_is_kept()
+    self._work.claims.by_epoch = not self._is_counted
+    if not self._is_counted:
+      _log.info("a range of the data is done when all that was read of its epoch is: the input "
+                "pipeline may change the order of the records")
+
+  def before_run(self, run_context):
+    return tf.train.SessionRunArgs(self._batch)
+
+  def after_run(self, run_context, run_values):
+    self._note(int(run_values.results))
+
+  def end(self, session):
+    self._work.claims.end()
+    self._table.close()
+
+  def _note(self, examples):
+    claims = self._work.claims
+    if self._is_counted:
+      self._work.blocks.trained(examples)
+    else:  # of which ranges they are is not known
+      for found in claims.in_order()[:1]:
+        claims.note_trained(found, examples, is_done=False)
+
+  # Sessions.
+
+  def _begin_state(self, session, checkpoint: Optional[str]):
+    """The chief's: the job's state was restored from a checkpoint, or initialised (None)."""
+    count, records, blocks = self._work.count, None, self._work.blocks
+    if blocks is not None:
+      count, records = blocks.count(session), blocks.records
+    saved, path = None, "%s%s" % (checkpoint, SUFFIX)
+    if checkpoint is not None and tf.gfile.Exists(path):
+      with tf.gfile.GFile(path) as file:
+        saved = file.read()
+    elif checkpoint is not None:
+      _log.warning("%s does not tell which ranges of the data are done (there is no %s): their "
+                   "epochs begin anew", checkpoint, path)
+    self._table.begin(count, records, saved)
+
+  def _begin_session(self, unused_session):
+    """A session's variables are initialised; its iterators are not yet."""
+    self._table.attach()
+    if self._work.blocks is not None:
+      self._work.blocks.records = self._table.records
+    self._work.claims.begin_session(self._table.change)
+
+  # The end of a pass.
+
+  def goes_on(self, session, error: tf.errors.OutOfRangeError) -> bool:
+    """At the end of the data: begins another pass, if there is one.
+
+    Args:
+      session: the `MonitoredSession`.
+      error: how the end was told.
+
+    Returns:
+      Whether there is another batch to come.
+    """
+    if turns.ENDED in error.message:
+      return False
+    sessions = self._life.creator.sessions
+    changed_at, seen = time.monotonic(), None
+    is_told = False
+    while True:
+      step = session.call_inside(self._life.tracker.ask)
+      if self._life.creator.sessions != sessions:
+        return True  # a new session, and with it a new pass
+      try:
+        if not is_told:
+          self._work.claims.drained()
+          is_told = True
+        value, has_more, are_done = self._table.change(self._look)
+        if has_more and self._work.claims.begin_pass():
+          session.call_inside(lambda inside: inside.run(iterators.initializers(inside.graph)))
+          return True
+      except (control.ControlError, StaleSessionError) as problem:
+        _log.info("the ranges of the data cannot be looked at: %s", problem)
+        has_more, are_done, value = False, False, seen
+      if are_done or not self._waits or self._is_over(step):
+        return False
+      if value != seen:
+        changed_at, seen = time.monotonic(), value
+      if time.monotonic() - changed_at > self._life.end_timeout:
+        _log.warning("ranges of the data that other workers hold are not done, and nothing has "
+                     "happened for %.0f s (--end_timeout)", self._life.end_timeout)
+        return False
+      self._life.interrupted()
+      threading.Event().wait(_POLL)
+
+  def _look(self, ranges):
+    """Returns what workers hold that have gone; then (the state, has_more, are_done)."""
+    part = self._life.part
+    members = {member.name: member for member in part.heartbeat.members()}
+    for owner in sorted(ranges.owners - {self._shard.index}):
+      name = part.cluster.replicas[owner].name
+      member = members.get(name)
+      if member is not None and (member.has_ended or part.heartbeat.is_lost(member)):
+        back = ranges.give_back(owner)
+        _log.warning("%s has gone: %d ranges of the data that it held are handed out again", name,
+                     len(back))
+    self.again = ranges.again
+    return ranges.value, ranges.has_more, ranges.are_done

@@ -1,0 +1,50 @@
+"""How a worker's training has ended: what it did, or what went wrong."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.state import membership
+from tf1ps.training import evaluation as evaluation_lib
+
+
+class Outcome(NamedTuple):
+  """What a worker did."""
+
+  steps: int  # own steps
+  global_step: int  # the last one seen
+  examples: int  # trained on by this worker
+  seconds: float  # from the first session to the end of the loop
+  reason: str  # why it ended
+  late: int  # examples of its batches that came too late for a synchronous update
+  staleness: str  # what is told of its gradients' ages, and of what was done about them; or ""
+  evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
+  members: List[membership.Member]  # of the job, as of the end; only the chief looks
+  # Under --shard=dynamic: examples trained on in ranges that were handed out again, by all workers.
+  again: Optional[int] = None
+
+
+class NanLossError(tf.train.NanLossDuringTrainingError):
+  """The loss became NaN."""
+
+  def __init__(self, step: int, own_step: int):
+    super().__init__()
+    self._text = ("the loss is NaN at global step %d (step %d of this worker): lower "
+                  "--learning_rate, or look at the data" % (step, own_step))
+
+  def __str__(self):
+    return self._text
+
+
+class JobFailedError(RuntimeError):
+  """This task did its part, but another task of the job failed or is lost.
+
+  Attributes:
+    outcome: what this task did.
+  """
+
+  def __init__(self, problems: List[str], outcome: Outcome):
+    super().__init__("; ".join(problems))
+    self.outcome = outcome
