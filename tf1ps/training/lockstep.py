@@ -8,7 +8,7 @@ For each step, in order:
 3. After it, if anybody was against another one, all end, after the same step.
 
 At the end a worker waits until the others have seen the end of that step too: its process may still
-be handing them what they need for it.
+be handing them what they need for it. After a signal it waits so as well, but not for long.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
 _LEAVE_LIMIT = 30.0  # seconds
+_LEAVE_LIMIT_TOLD = 1.5  # seconds after a signal: whoever sent it does not wait for ever
 _LOOK_EVERY = 0.1
 
 
@@ -100,13 +101,17 @@ class Lockstep(tf.train.SessionRunHook):
     return "%d examples that it had read were left" % sum(self._sizes) if self._sizes else None
 
   def leave(self, session, has_done_its_part=True):
-    """Waits until the others have made the last step too."""
+    """Waits until the others have made the last step too.
+
+    Args:
+      session: not used.
+      has_done_its_part: if not (after a signal), the wait is short.
+    """
     if self._part is None:
       return
     self._part.is_over = True
-    if not has_done_its_part:
-      return
-    end = time.monotonic() + _LEAVE_LIMIT
+    limit = _LEAVE_LIMIT if has_done_its_part else _LEAVE_LIMIT_TOLD
+    end = time.monotonic() + limit
     others = {task.name for task in self._part.cluster.replicas} - {self._part.cluster.task.name}
     while time.monotonic() < end:
       try:
@@ -118,5 +123,5 @@ class Lockstep(tf.train.SessionRunHook):
       if not waits_for:
         return
       time.sleep(_LOOK_EVERY)
-    _log.warning("%s did not tell of the last step within %.0f s", ", ".join(sorted(waits_for)),
-                 _LEAVE_LIMIT)
+    _log.warning("%s did not tell of the last step within %.1f s", ", ".join(sorted(waits_for)),
+                 limit)

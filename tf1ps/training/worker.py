@@ -13,7 +13,7 @@ import logging
 import math
 import tempfile
 import time
-from typing import List, Optional
+from typing import List, Optional, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -96,7 +96,7 @@ class _Worker:
     self._directory = directory
     self._problems: List[str] = []
     self._was_ended = False  # by another worker
-    self._left: Optional[remainder.Left] = None  # of the data, then
+    self._left: Union[None, str, remainder.Left] = None  # of the data, then
     self._target = record.target
     cluster = part.cluster
     self._shard = shard_lib.Shard(

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import harness
+from tf1ps.cluster import spec
+from tf1ps.state import control, membership
+from tf1ps.training import batch_ahead, lockstep
+
+CLUSTER = spec.from_flags(None, harness.addresses(3), None, None, "worker", 0)
+
+
+class Part(object):
+  """Stands for this task's part in a run: each beat is a round, which shows the others' steps."""
+
+  def __init__(self, *rounds):
+    self.cluster, self.is_over, self.heartbeat = CLUSTER, False, self
+    self._rounds, self.beats = rounds, 0
+
+  def beat(self):
+    self.beats += 1
+    if self._round == "silence":
+      raise control.ControlError("no answer")
+
+  def members(self):
+    steps = {} if self._round == "silence" else self._round
+    return [membership.Member("worker", index, "worker", "host", 1, "run", state, step, 0, 0, "", 0)
+            for index, (state, step) in steps.items()]
+
+  @property
+  def _round(self):
+    return self._rounds[min(self.beats, len(self._rounds)) - 1]
+
+
+def training(step):
+  return membership.TRAINING, step
+
+
+def train(part=None, batches=2, votes=None):
+  """Makes a worker's steps, alone or with this mean of votes; returns its hook and their number."""
+  with tf.Graph().as_default():
+    data = tf.data.Dataset.from_tensor_slices(np.zeros([4 * batches])).batch(4)
+    ahead = batch_ahead.BatchAhead()
+    x, _ = ahead.pass_through((tf.data.make_one_shot_iterator(data).get_next(), None))
+    vote = tf.placeholder_with_default(tf.constant(1.0), [])
+    hook = lockstep.Lockstep(ahead, vote, vote if votes is None else tf.minimum(vote, votes))
+    if part is not None:
+      hook.connect(part, lambda examples: False)
+    steps = 0
+    with tf.train.MonitoredSession(hooks=[hook]) as session:
+      while not session.should_stop():
+        session.run(x)
+        steps += 1
+  return hook, steps
+
+
+@pytest.mark.parametrize("batches, votes, steps, was_ended, left", [
+  (3, None, 3, False, None),
+  (3, 0.5, 1, True, "4 examples that it had read were left")])
+def test_training_ends_with_the_step_in_which_anybody_is_against_another_one(
+    batches, votes, steps, was_ended, left):
+  hook, made = train(batches=batches, votes=votes)
+  assert (made, hook.was_ended, hook.left) == (steps, was_ended, left)
+
+
+@pytest.mark.parametrize("has_done_its_part", [True, False])
+def test_it_leaves_when_the_others_have_made_the_last_step(caplog, has_done_its_part):
+  part = Part("silence", {1: training(1)}, {1: training(2), 2: training(1)},
+              {1: (membership.DONE, 2), 2: training(1)},
+              {1: (membership.DONE, 2), 2: training(2)})
+  hook, _ = train(part)
+  assert not part.is_over
+  with caplog.at_level(logging.WARNING, "tf1ps"):
+    hook.leave(None, has_done_its_part)
+  assert part.is_over and part.beats == 5 and not caplog.messages
+
+
+def test_a_worker_that_has_failed_is_not_waited_for():
+  part = Part({1: (membership.FAILED, 0), 2: training(2)})
+  hook, _ = train(part)
+  hook.leave(None)
+  assert part.beats == 1
+
+
+@pytest.mark.parametrize("has_done_its_part, limit", [(True, 0.3), (False, 1.5)])
+def test_it_waits_for_who_stays_behind_until_a_limit_that_is_short_after_a_signal(
+    caplog, monkeypatch, has_done_its_part, limit):
+  if has_done_its_part:
+    monkeypatch.setattr(lockstep, "_LEAVE_LIMIT", limit)
+  part = Part({1: training(2), 2: training(1)})
+  hook, _ = train(part)
+  began = time.monotonic()
+  with caplog.at_level(logging.WARNING, "tf1ps"):
+    hook.leave(None, has_done_its_part)
+  assert limit <= time.monotonic() - began < limit + 5.0
+  assert caplog.messages == [
+    "/job:worker/task:2 did not tell of the last step within %.1f s" % limit]
