@@ -75,15 +75,16 @@ def test_ages_of_dropped_gradients_do_not_count():
 
 
 @pytest.mark.parametrize("ps_lives", [True, False])
-def test_a_new_session_goes_on_counting(ps_lives):
+def test_new_sessions_go_on_counting(ps_lives):
   with tf.Graph().as_default() as graph, graph.container("recorder"):
     model = Model()
     # A session of its own has no resources of the one before it, like a ps that comes back.
     target = tf.train.Server.create_local_server().target if ps_lives else ""
     recorder = model.recorder(every_secs=1e9 if ps_lives else 0.0)
-    model.run([4, 1, 9, 1, 0], [recorder, Breaks(3)], target)
-  assert dict(recorder.ages.counts) == {0: 1, 1: 2, 4: 1, 9: 2}  # the third step was made twice
-  assert (recorder.ages.total, recorder.ages.highest) == (24, 9)
+    model.run([4, 1, 9, 1, 0], [recorder, Breaks(3), Breaks(4)], target)
+  # The third step was made twice, and so was the fourth.
+  assert dict(recorder.ages.counts) == {0: 1, 1: 3, 4: 1, 9: 2}
+  assert (recorder.ages.total, recorder.ages.highest) == (25, 9)
 
 
 def test_a_process_that_comes_back_begins_anew():

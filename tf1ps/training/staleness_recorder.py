@@ -51,19 +51,20 @@ class StalenessRecorder(tf.train.SessionRunHook):
     self._every_secs = every_secs
     self._next = 0.0
     self._has_begun = self._has_left = False
-    self._before = []  # tables that went with their ps, as of the last reading
+    # The sum of the tables that went with their ps, as of the last reading.
+    self._before = np.zeros([age_table.SIZE], np.int64)
     self._now = np.zeros([len(tables), age_table.SIZE], np.int64)
     self.dropped = 0
 
   @property
   def ages(self) -> staleness.Ages:
     """Those of the gradients that were applied, over recoveries, as of the last reading."""
-    return age_table.ages_of([*self._before, *self._now])
+    return age_table.ages_of([self._before, *self._now])
 
   def after_create_session(self, session, coord):
     if not self._has_begun or not all(session.run([t.is_initialized for t in self._tables])):
       # They live on one ps.
-      self._before.extend(self._now)
+      self._before += self._now.sum(0)
       self._now = np.zeros_like(self._now)
       session.run([table.reset for table in self._tables])
     self._has_begun = True
