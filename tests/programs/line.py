@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from tf1ps import training
+from tf1ps.cluster import server
 
 flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
 flags.DEFINE_integer("slow_index", -1, "Only this worker is slow; -1: all.")
@@ -68,7 +69,7 @@ def _hang(shape, dtype=None, partition_info=None):
     threading.Event().wait(3600.0)
     return np.float32(0)
 
-  with tf.device("/job:worker/task:0"):  # where `hold` is known
+  with tf.device(server.latest_record().cluster.task.name):  # where `hold` is known
     return tf.reshape(tf.numpy_function(hold, [], tf.float32), shape)
 
 

@@ -7,8 +7,11 @@ import re
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import harness
 from tests.replication import reference
 from tests.training.job import Job, codes, find, last_line
+from tf1ps.cluster import probe
+from tf1ps.cluster.view import Task
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
@@ -230,6 +233,18 @@ def test_all_reduce_a_worker_that_is_started_again_is_not_taken_for_the_old_one(
   assert again.wait() == 1
 
 
+@pytest.mark.slow
+def test_all_reduce_a_worker_that_does_not_come_to_the_start(start):
+  job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=10"])
+  worker = job.worker(1, "--hang_in_initialiser")
+  harness.wait_until(lambda: probe.probe(Task("worker", 1, job.jobs["worker"][1])).is_up)
+  chief = job.worker(0, "--start_timeout=5")
+  assert codes(chief, worker) == [1, 1]
+  assert "initialising for ever" in worker.output
+  assert "did not come to the start within 5 s (--start_timeout)" in chief.lines[-1]
+  assert "/job:worker/task:0" in worker.lines[-1]
+
+
 def test_all_reduce_an_error_of_one_worker_is_the_others_reason(start):
   job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000", "--slow_index=1"])
   workers = [job.worker(0), job.worker(1, "--fail_in=step")]
@@ -249,6 +264,19 @@ def test_all_reduce_workers_that_are_told_to_stop_save_and_leave(start, tmp_path
   # The other one's loop may have ended before its own signal came.
   assert ended[first] == 143 and ended[1 - first] in (143, 0 if first == 0 else 1)
   assert not tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-0")
+
+
+def test_all_reduce_a_last_checkpoint_that_fails_is_no_loss_of_a_worker(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, 0, 1, flags=[ALL_REDUCE, "--steps=10", "--checkpoint_dir=%s" % tmp_path,
+                                "--block_at=5", "--block_until=%s" % gate])
+  chief = job.worker()
+  chief.wait_for("holds step 5")
+  (tmp_path / "model.ckpt-10.index").mkdir()
+  gate.write_text("")
+  assert chief.wait() == 1
+  assert re.match(r"worker 0 \(chief\): FailedPreconditionError: .*; Is a directory",
+                  chief.lines[-1])
 
 
 @pytest.mark.parametrize("empty", [0, 1])

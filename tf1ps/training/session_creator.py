@@ -184,6 +184,8 @@ class RunSessionCreator(tf.train.SessionCreator):
 
   def _explain(self, error):
     if self._is_mirrored:
+      if self._part.is_over:  # it is of this task's own last runs, such as a save
+        return error
       return mirrors.explain(self._part, self._tasks, error)
     return self._part.resets.explain(rejoining.explain(error))
 
