@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import sys
 import time
 
@@ -26,6 +25,7 @@ import numpy as np  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
+from benchmarks import workers  # noqa: E402
 from tf1ps.launch import ports  # noqa: E402
 from tf1ps.replication import age_table, staleness  # noqa: E402
 
@@ -79,10 +79,10 @@ def work(index):
       if what == "initialise":
         session.run(init)
       elif what == "loss":
-        print("is %.4f" % session.run(models[kind][1]), flush=True)
+        print("%.4f" % session.run(models[kind][1]), flush=True)
         continue
       elif what == "ages":
-        print("is %s" % age_table.ages_of([session.run(models["measured"][2].read)]), flush=True)
+        print(age_table.ages_of([session.run(models["measured"][2].read)]), flush=True)
         continue
       else:
         fetches = models[kind][0]
@@ -91,39 +91,28 @@ def work(index):
       print("done", flush=True)
 
 
-def ask(processes, line):
-  """Has each of these processes do what a line says; returns their answers."""
-  for process in processes:
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
-  answers = [process.stdout.readline().strip() for process in processes]
-  if not all(answers):
-    raise RuntimeError("a worker ended before it had done %r" % line)
-  return [answer.partition(" ")[2] for answer in answers]
-
-
-def compare(workers, blocks, steps):
+def compare(trainers, blocks, steps):
   """The steps/s of each block, by kind."""
   rates = {kind: [] for kind in KINDS}
   for block in range(blocks + 1):
     # In turn, and each first as often as the other.
     for kind in KINDS if block % 2 else reversed(KINDS):
       began = time.perf_counter()
-      ask(workers, "%d %s" % (steps, kind))
+      workers.ask(trainers, "%d %s" % (steps, kind))
       if block:  # the first ones set things up
         rates[kind].append(WORKERS * steps / (time.perf_counter() - began))
   return rates
 
 
-def report(workers, rates, steps):
+def report(trainers, rates, steps):
   """Prints the comparison."""
   minibatches = WORKERS * steps * (len(rates["plain"]) + 1)
   for kind in KINDS:
     ratio = statistics.median(mine / plain for mine, plain in zip(rates[kind], rates["plain"]))
     print("%-8s %7.1f steps/s (%.3f)   loss %s after %d minibatches" % (
-      kind, statistics.median(rates[kind]), ratio, ask(workers[:1], "loss " + kind)[0],
+      kind, statistics.median(rates[kind]), ratio, workers.ask(trainers[:1], "loss " + kind)[0],
       minibatches))
-  for index, ages in enumerate(ask(workers, "ages")):
+  for index, ages in enumerate(workers.ask(trainers, "ages")):
     print("worker %d: %s" % (index, ages))
 
 
@@ -138,20 +127,18 @@ def main(argv):
     work(FLAGS.task - 1)
     return
   addresses = ",".join("127.0.0.1:%d" % port for port in ports.choose_ports(1 + WORKERS))
-  processes = [subprocess.Popen(
-    [sys.executable, os.path.abspath(__file__), "--addresses=" + addresses, "--task=%d" % task],
-    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    universal_newlines=True) for task in range(1 + WORKERS)]
+  processes = []
   try:
-    workers = processes[1:]
-    ask(workers[:1], "initialise")
+    for task in range(1 + WORKERS):
+      processes.append(workers.start(
+        __file__, ["--addresses=" + addresses, "--task=%d" % task]))
+    trainers = processes[1:]
+    workers.ask(trainers[:1], "initialise")
     print("TensorFlow %s, %d blocks of %d steps for each of %d workers, medians" % (
       tf.__version__, FLAGS.blocks, FLAGS.steps, WORKERS))
-    report(workers, compare(workers, FLAGS.blocks, FLAGS.steps), FLAGS.steps)
+    report(trainers, compare(trainers, FLAGS.blocks, FLAGS.steps), FLAGS.steps)
   finally:
-    for process in reversed(processes):  # the ps last: without it, a worker's exit would hang
-      process.kill()
-      process.wait()
+    workers.end(processes)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ SCHEMES = {
   "async": (["--update=async"], 1),
   "async, max_lead=2": (["--update=async", "--max_lead=2"], 1),
 }
+LIMIT = 600.0  # seconds that a job may take
 SAID = r"[\d]+ more examples came too late|staleness [\d.]+ \(\d+ at most\)|lead \d+ at most"
 
 
@@ -72,7 +73,7 @@ def run(arguments, steps):
     [sys.executable, os.path.join(folder, "bin", "tf1ps_local.py"), "--program=" + __file__,
      "--num_workers=3", "--steps=%d" % steps, "--optimizer=sgd", "--learning_rate=0.05",
      "--sleep=%g" % FLAGS.sleep, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    universal_newlines=True)
+    universal_newlines=True, timeout=LIMIT)
   if done.returncode:
     raise RuntimeError(done.stdout)
   reached, seconds = re.search(r"global step (\d+) in ([\d.]+) s", done.stdout).groups()

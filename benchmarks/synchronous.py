@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 
@@ -28,6 +27,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 import tf1ps  # noqa: E402
+from benchmarks import workers  # noqa: E402
 from tf1ps.launch import ports  # noqa: E402
 
 flags.DEFINE_integer("workers", 2, "Worker processes.")
@@ -100,34 +100,13 @@ def work(cluster, index):
   os._exit(0)  # TensorFlow's queue runner holds its session
 
 
-def start(arguments):
-  """Starts this file as another process."""
-  return subprocess.Popen(
-    [sys.executable, os.path.abspath(__file__), "--batch=%d" % FLAGS.batch] + arguments,
-    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    universal_newlines=True)
-
-
-def ask(workers, line):
-  """Has all workers do something at the same time; returns what they answer."""
-  for worker in workers:
-    worker.stdin.write(line + "\n")
-    worker.stdin.flush()
-  answers = []
-  for worker in workers:
-    answers.append(worker.stdout.readline().strip())
-    if not answers[-1]:
-      raise RuntimeError("a worker has ended with %s" % worker.wait())
-  return answers
-
-
-def compare(workers):
+def compare(trainers):
   """Milliseconds a step, and the last losses, by kind: a list with an entry a round."""
   seconds, losses = {kind: [] for kind in KINDS}, {}
   for number in range(FLAGS.rounds):
     for kind in KINDS[number % 3:] + KINDS[:number % 3]:
       began = time.perf_counter()
-      answers = ask(workers, "%s %d" % (kind, FLAGS.steps))
+      answers = workers.ask(trainers, "%s %d" % (kind, FLAGS.steps))
       seconds[kind].append(1000 * (time.perf_counter() - began) / FLAGS.steps)
       losses[kind] = statistics.mean(float(answer.split()[1]) for answer in answers)
   return seconds, losses
@@ -149,16 +128,15 @@ def main(argv):
   processes = []
   try:
     for job, index in roles:
-      processes.append(start(["--worker=" + json.dumps(
-        {"job": job, "index": index, "cluster": cluster})]))
-    workers = processes[1:]
-    for worker in workers:  # the first one's variables are there
-      worker.stdout.readline()
-    ask(workers, "")
-    ask(workers, "stock 20")
-    for kind in KINDS[1:]:
-      ask(workers, kind + " 20")
-    seconds, losses = compare(workers)
+      role = json.dumps({"job": job, "index": index, "cluster": cluster})
+      processes.append(workers.start(
+        __file__, ["--batch=%d" % FLAGS.batch, "--worker=" + role]))
+    trainers = processes[1:]
+    workers.hear(trainers)  # the first one's variables are there
+    workers.ask(trainers, "")
+    for kind in KINDS:
+      workers.ask(trainers, kind + " 20")
+    seconds, losses = compare(trainers)
     print("TensorFlow %s, %d workers, batch %d, %d rounds of %d steps" % (
       tf.__version__, FLAGS.workers, FLAGS.batch, FLAGS.rounds, FLAGS.steps))
     base = statistics.median(seconds["stock"])
@@ -167,9 +145,7 @@ def main(argv):
       print("%-6s %6.2f ms a step (%4.2f), %6.1f steps/s, loss %.4f" % (
         kind, median, median / base, 1000 / median, losses[kind]))
   finally:
-    for process in processes:
-      process.kill()
-      process.wait()
+    workers.end(processes)
 
 
 if __name__ == "__main__":
