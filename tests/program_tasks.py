@@ -5,6 +5,7 @@ import os
 import runpy
 import sys
 
+from tests import forked_interpreter
 from tf1ps.cli import evaluator, local, predict, ps, reset, worker
 
 _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
@@ -14,6 +15,8 @@ _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluato
 def run_program(name, argv, folder):
   """Runs a program in a folder; returns its exit code."""
   os.chdir(str(folder))
+  if name == "tf1ps-local":
+    forked_interpreter.prepare()
   return _PROGRAMS[name].run(list(argv))
 
 
