@@ -9,9 +9,9 @@ import pytest
 import tf1ps
 from tf1ps import version
 
-NAMES = ["FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession", "PaddingFIFOQueue",
+NAMES = ["Coordinator", "FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession", "PaddingFIFOQueue",
          "PriorityQueue", "RandomShuffleQueue", "Server", "SyncReplicasOptimizer",
-         "byte_size_load_fn", "replica_device_setter"]
+         "byte_size_load_fn", "replica_device_setter", "start_queue_runners"]
 PROGRAM = """
 import json, sys
 import tf1ps

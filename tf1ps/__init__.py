@@ -16,6 +16,8 @@ _NAMES = {
   "replica_device_setter": ("tf1ps.placement.device_setter",),
   "GreedyLoadBalancingStrategy": ("tf1ps.placement.load_balancing",),
   "byte_size_load_fn": ("tf1ps.placement.load_balancing",),
+  "Coordinator": ("tf1ps.pipeline.coordinator",),
+  "start_queue_runners": ("tf1ps.pipeline.queue_runners",),
   "FIFOQueue": ("tf1ps.state.queues",),
   "PaddingFIFOQueue": ("tf1ps.state.queues",),
   "PriorityQueue": ("tf1ps.state.queues",),

@@ -10,7 +10,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import iterators
+from tf1ps.pipeline import iterators, queue_runners
 from tf1ps.replication import turns
 from tf1ps.training import checkpoints
 
@@ -23,6 +23,12 @@ _DAMAGES = (tf.errors.OutOfRangeError, tf.errors.DataLossError, tf.errors.NotFou
 
 class SessionCreationError(RuntimeError):
   """The training session could not be created."""
+
+
+def finalize(scaffold: tf.train.Scaffold) -> None:
+  """Finalises a scaffold and the default graph, whose queue runners become ours before."""
+  queue_runners.adopt()
+  scaffold.finalize()
 
 
 def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:

@@ -50,7 +50,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
   def create_session(self):
     """Creates a session; raises initialise.SessionCreationError, or what TensorFlow raises."""
     if self._graph is None:
-      self._scaffold.finalize()
+      initialise.finalize(self._scaffold)
       self._graph = tf.get_default_graph()
     self.is_creating = True
     if self.session is not None:

@@ -113,7 +113,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         raise
 
   def _plan(self):
-    self._scaffold.finalize()
+    initialise.finalize(self._scaffold)
     self._graph = tf.get_default_graph()
     self._is_mirrored = mirrors.are_in(self._graph)
     config = session_config.session_config(base=self.config)

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import iterators
+from tf1ps.pipeline import iterators, queue_runners
 from tf1ps.pipeline.shard import Shard
 from tf1ps.training import checkpoints, restoring, variable_kind
 from tf1ps.training import model as model_lib
@@ -26,7 +26,7 @@ from tf1ps.training import program as program_lib
 _log = logging.getLogger("tf1ps")
 
 _VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2"])
-_THREADS_GRACE = 10  # seconds for the threads of queue runners to end
+_THREADS_GRACE = 1  # seconds; queue runners leave behind what does not end within 0.4
 _SPEAK_EVERY = 30  # seconds
 
 
@@ -91,11 +91,12 @@ def session(graph: tf.Graph, checkpoint: str,
 
   Raises:
     CheckpointError: the checkpoint does not fit or cannot be read.
-    Exception: what ended a queue runner, which the body sees as an early end of its input.
+    Exception: what ended a queue runner; the body gets it from the session's run.
   """
   with graph.as_default():
     restore = restoring.restore_from(checkpoint)
     initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
+    runners = queue_runners.adopt()
   graph.finalize()
   starts = iterators.initializers(graph, initialise[-1])
   with tf.Session("", graph=graph, config=config) as own_session:
@@ -103,14 +104,13 @@ def session(graph: tf.Graph, checkpoint: str,
     own_session.run(initialise)
     own_session.run(starts)
     coordinator = tf.train.Coordinator()
-    threads = []
-    for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
-      threads += runner.create_threads(own_session, coordinator, daemon=True, start=True)
+    for runner in runners:
+      runner.create_threads(own_session, coordinator, daemon=True, start=True)
     try:
       yield own_session
     finally:
       coordinator.request_stop()
-      coordinator.join(threads, stop_grace_period_secs=_THREADS_GRACE, ignore_live_threads=True)
+      coordinator.join(stop_grace_period_secs=_THREADS_GRACE, ignore_live_threads=True)
 
 
 def batches(own_session: tf.Session, trained: TrainedModel, fetches,

@@ -1,0 +1,113 @@
+"""`tf1ps.Coordinator`, a drop-in for `tf.train.Coordinator`.
+
+The same arguments and methods, with these differences:
+
+1. What ended a queue runner is raised by `join`, not the OutOfRangeError that came of it.
+2. `join` does not wait for a queue runner's thread that is in Python or reads slowly: it returns in
+   less than a second after the stop, and none of these threads is "still running".
+3. `should_stop` raises where the loop would hang: the graph has queue runners, and nobody has
+   started one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline import queue_runners, runner_threads
+
+_STOP = 0.7  # seconds for the threads of queue runners to end; they give up a little earlier
+_STOCK_THREAD = "QueueRunnerThread-"  # how the names of TensorFlow's own threads begin
+
+
+class Coordinator(tf.train.Coordinator):
+  """A coordinator of threads that knows of queue runners."""
+
+  def __init__(self, clean_stop_exception_types=None, *, check_queue_runners: bool = True):
+    """Creates the coordinator.
+
+    Args:
+      clean_stop_exception_types: as for `tf.train.Coordinator`.
+      check_queue_runners: whether `should_stop` raises where the queue runners of the graph that is
+        the default one now were never started. Its own thread alone is told.
+    """
+    super().__init__(clean_stop_exception_types)
+    self._failures = []
+    self._runner_threads, self._other_threads = set(), set()
+    self._maker = threading.current_thread()
+    self._graph = None
+    if check_queue_runners and not tf.executing_eagerly():
+      self._graph = tf.get_default_graph()
+      # Who starts them by TensorFlow's own function starts ours.
+      queue_runners.adopt(self._graph, track=False)
+
+  def add_failures(self, failures) -> None:
+    """Told by queue runners that start: raises at `join` what may have ended them.
+
+    Args:
+      failures: a `runner_failures.Failures`.
+    """
+    self._graph = None
+    self._failures.append(failures)
+
+  def register_thread(self, thread):
+    """Like `tf.train.Coordinator.register_thread`."""
+    if isinstance(thread, runner_threads.RunnerThread):
+      self._runner_threads.add(thread)
+    else:
+      self._other_threads.add(thread)
+      super().register_thread(thread)
+
+  def should_stop(self):
+    """Like `tf.train.Coordinator.should_stop`.
+
+    Raises:
+      RuntimeError: the graph has queue runners, and none was started.
+    """
+    if self._graph is not None and threading.current_thread() is self._maker:
+      self._check()
+    return super().should_stop()
+
+  def request_stop(self, ex=None):
+    """Like `tf.train.Coordinator.request_stop`; what ended a queue runner comes first."""
+    error = ex[1] if isinstance(ex, tuple) else ex
+    if error is None or isinstance(error, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
+      for failures in self._failures:
+        if failures.error is not None:
+          ex = (type(failures.error), failures.error, failures.error.__traceback__)
+          break
+    super().request_stop(ex)
+
+  def join(self, threads=None, stop_grace_period_secs=120, ignore_live_threads=False):
+    """Like `tf.train.Coordinator.join`, without a wait for queue runners that do not stop."""
+    threads = set(threads or ())
+    runners = self._runner_threads | {
+      thread for thread in threads if isinstance(thread, runner_threads.RunnerThread)}
+    while any(thread.is_alive() for thread in runners) and not self.wait_for_stop(0.05):
+      if self._are_over(runners, (threads - runners) | self._other_threads):
+        self.request_stop()
+    until = time.monotonic() + _STOP
+    for thread in runners:
+      if thread.is_alive():
+        thread.join(max(0.0, until - time.monotonic()))
+    super().join(threads - runners, stop_grace_period_secs, ignore_live_threads)
+
+  def _are_over(self, runners, others):
+    """Whether a runner has failed, and no thread is left that enqueues, or takes what there is."""
+    return any(failures.error is not None for failures in self._failures) and not any(
+      thread.is_alive() for thread in [one for one in runners if one.enqueues] + list(others))
+
+  def _check(self):
+    graph, self._graph = self._graph, None
+    runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+    if not runners or super().should_stop():
+      return
+    if any(getattr(one, "was_started", False) for one in runners) or any(
+        thread.name.startswith(_STOCK_THREAD) for thread in threading.enumerate()):
+      return
+    raise RuntimeError(
+      "the graph has %d queue runners, such as that of %s, and none was started, so that the first "
+      "dequeue would wait for ever: call tf1ps.start_queue_runners(sess, coord) before the loop "
+      "(or give check_queue_runners=False to the Coordinator)" % (len(runners), runners[0].name))

@@ -1,0 +1,184 @@
+"""Enqueue operations that remember which records they were made of.
+
+An error of a decoder says "Field 2 in record 0 is not a valid float: x" and names neither file nor
+line. `copy` makes a second enqueue operation that can be asked:
+
+1. From the enqueue operation upwards, the operations between it and the nearest source of records
+   are found: a Reader's read, or a pair of tensors in the collection RECORDS.
+2. These operations, and no others, are copied. Their inputs from elsewhere stay what they are.
+3. Between the source and the copy, keys and values go into two local variables.
+4. After a run of the copy has failed in the copy, the variables tell what had been read. The copy
+   also takes keys and values that are fed: so parts of what was read can be tried again.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Dict, List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+RECORDS = "tf1ps.records"  # a collection of pairs (keys, values) of tensors
+_READS = frozenset(["ReaderReadV2", "ReaderReadUpToV2", "ReaderRead", "ReaderReadUpTo"])
+_FRAMES = frozenset(["Enter", "RefEnter"])
+
+
+class Source(NamedTuple):
+  """Where records come from."""
+
+  keys: tf.Tensor  # string, scalar or [n]: where each stands, such as "a.csv:17"
+  values: tf.Tensor  # of the same shape
+
+
+class Copy(NamedTuple):
+  """An enqueue operation that remembers its records."""
+
+  enqueue: tf.Operation
+  keys: tf.Tensor  # feed this and
+  values: tf.Tensor  # this with a part of what was read
+  last_keys: tf.Tensor  # what was read last
+  last_values: tf.Tensor
+  counts: List[tf.Tensor]  # int64 scalars: the records that each reader above has read so far
+  prefix: str  # of the names of the copied operations
+  original: tf.Operation  # the enqueue operation that this is a copy of
+
+  def is_in(self, error: tf.errors.OpError) -> bool:
+    """Whether an error comes from one of the copied operations, and so from its records."""
+    return self._name_in(error).startswith(self.prefix)
+
+  def of_original(self, error: tf.errors.OpError, text: str) -> tf.errors.OpError:
+    """The same error, as if the operation that was copied had raised it.
+
+    Args:
+      error: for which `is_in` holds.
+      text: what it says in one line, without the operation.
+    """
+    op, name = self.original, self._name_in(error)[len(self.prefix):]
+    if name in {one.name for one in op.graph.get_operations()}:  # not one inside of a function
+      op = op.graph.get_operation_by_name(name)
+    return type(error)(op.node_def, op, "%s\n\t [[node %s]]" % (
+      text.replace(self.prefix, ""), op.name))
+
+  def _name_in(self, error):
+    if error.op is not None:
+      return error.op.name
+    # What `make_callable` makes raises errors without their operation.
+    found = re.search(r"\{\{node (%s[^ }]*)" % re.escape(self.prefix), error.message)
+    return found.group(1) if found else ""
+
+
+def copy(enqueue_op: tf.Operation, number: int = 0) -> Optional[Copy]:
+  """Copies an enqueue operation with all that stands between it and its records.
+
+  The default graph is that of the operation, and not finalized.
+
+  Args:
+    enqueue_op: the operation.
+    number: of the copy, where there are several; those of one number draw the same random values.
+
+  Returns:
+    The copy, or None: nothing decodes records there, or they come from several sources, or pass a
+    loop.
+  """
+  graph = enqueue_op.graph
+  sources = _sources(graph)
+  above = _ancestors(enqueue_op, sources)
+  found = {id(sources[tensor.name]): sources[tensor.name]
+           for op in above for tensor in op.inputs if tensor.name in sources}
+  if len(found) != 1:
+    return None
+  source, = found.values()
+  path = _between(source, above)
+  if path == [enqueue_op] or any(op.type in _FRAMES for op in path):
+    return None
+  with tf.device(None), tf.device(source.keys.device), tf.control_dependencies(None):
+    return _copy(enqueue_op, source, path, number)
+
+
+def _sources(graph) -> Dict[str, Source]:
+  """{name of a tensor: the source that it is of}."""
+  sources = {}
+  pairs = [Source(*op.outputs) for op in graph.get_operations() if op.type in _READS]
+  for pair in pairs + [Source(*pair) for pair in graph.get_collection(RECORDS)]:
+    sources[pair.keys.name] = sources[pair.values.name] = pair
+  return sources
+
+
+def _ancestors(op, sources):
+  """The operation and all that it depends on, but for what only sources depend on."""
+  found, waiting = {op.name: op}, [op]
+  while waiting:
+    op = waiting.pop()
+    above = [tensor.op for tensor in op.inputs if tensor.name not in sources]
+    for one in above + list(op.control_inputs):
+      if one.name not in found:
+        found[one.name] = one
+        waiting.append(one)
+  return list(found.values())
+
+
+def _between(source, above):
+  """Those of the operations that depend on the source, in the order in which they were built."""
+  names = {source.keys.name, source.values.name}
+  inside, grown = {}, True
+  while grown:
+    grown = False
+    for op in above:
+      if op.name not in inside and (
+          any(tensor.name in names or tensor.op.name in inside for tensor in op.inputs)
+          or any(one.name in inside for one in op.control_inputs)):
+        inside[op.name] = op
+        grown = True
+  return [op for op in above if op.name in inside]
+
+
+def _copy(enqueue_op, source, path, number):
+  graph = enqueue_op.graph
+  inside = {op.name for op in path}
+  outside = {one.name: one for op in path for one in op.control_inputs if one.name not in inside}
+  with tf.name_scope("tf1ps_records"):
+    handles = [_local_variable(tensor) for tensor in source]
+    puts = [tf.raw_ops.AssignVariableOp(resource=handle, value=tensor)
+            for handle, tensor in zip(handles, source)]
+    last = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.string) for handle in handles]
+    with tf.control_dependencies(puts + list(outside.values())):
+      keys, values = [tf.identity(tensor) for tensor in source]
+  definition = tf.GraphDef(library=graph.as_graph_def().library)
+  definition.versions.CopyFrom(graph.graph_def_versions)
+  replaced = {source.keys.name: keys, source.values.name: values}
+  inputs = {}
+  for op in path:
+    node = definition.node.add()
+    node.CopyFrom(op.node_def)
+    node.attr.pop("_class", None)  # what it was to be near to is not here
+    if "seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i):
+      node.attr["seed2"].i += number
+    del node.input[:]
+    for tensor in op.inputs:
+      node.input.append(tensor.name)
+      if tensor.name in replaced or tensor.op.name not in inside:
+        inputs[tensor.name] = replaced.get(tensor.name, tensor)
+    node.input.extend("^" + one.name for one in op.control_inputs if one.name in inside)
+  enqueue, = tf.import_graph_def(
+    definition, inputs, [enqueue_op.name], name="tf1ps_records/copy")
+  return Copy(enqueue, keys, values, last[0], last[1], _counts(source),
+              enqueue.name[:-len(enqueue_op.name)], enqueue_op)
+
+
+def _counts(source):
+  """Of the source's reader; of every one in the graph where the records come out of a queue."""
+  ops = source.keys.graph.get_operations()
+  reads = [source.keys.op] if source.keys.op.type in _READS else [
+    op for op in ops if op.type in _READS]
+  handles = {op.inputs[0].name: op.inputs[0] for op in reads}
+  return [tf.raw_ops.ReaderNumRecordsProducedV2(reader_handle=handle)
+          if handle.dtype == tf.resource else
+          tf.raw_ops.ReaderNumRecordsProduced(reader_handle=handle)
+          for _, handle in sorted(handles.items())]
+
+
+def _local_variable(tensor):
+  # No two sessions of one server shall meet in it.
+  return tf.raw_ops.VarHandleOp(
+    dtype=tf.string, shape=tensor.shape, shared_name="tf1ps_records_" + uuid.uuid4().hex)

@@ -1,0 +1,81 @@
+"""What one failed run had read, tried again in parts.
+
+The records of the run are halved until each bad one stands alone, in their order, and the good ones
+are enqueued on the way: of n records with one bad one that takes 2 log2(n) runs.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import error_text, refused_runs
+from tf1ps.pipeline import bad_records, record_copies
+
+# A decoder says that it cannot decode; another error is nothing to skip.
+_BAD = (tf.errors.InvalidArgumentError, tf.errors.DataLossError)
+
+
+def retry(kind, session, copy: record_copies.Copy, error: tf.errors.OpError) -> None:
+  """Enqueues the good records of a run that failed, and skips the bad ones or raises.
+
+  Args:
+    kind: the class whose `run` to use.
+    session: the session.
+    copy: what was run.
+    error: the run's, for which `copy.is_in` holds.
+
+  Raises:
+    tf.errors.OpError: the first bad record's, with its place; those before it are enqueued.
+    bad_records.TooManyBadRecordsError: too many were skipped.
+  """
+  keys, values = kind.run(session, [copy.last_keys, copy.last_values])
+  _Retry(kind, session, copy).failed(keys, values, error)
+
+
+def records_read(session, copies: Iterable[Optional[record_copies.Copy]], kind=tf.Session) -> int:
+  """How many records the readers above these copies have read, in this session."""
+  counts = {tensor.op.inputs[0].name: tensor
+            for copy in copies if copy is not None for tensor in copy.counts}
+  return int(sum(kind.run(session, list(counts.values()))))
+
+
+class _Retry:
+  """The parts of one failed run."""
+
+  def __init__(self, kind, session, copy):
+    self._kind = kind
+    self._session = session
+    self._copy = copy
+    self._policy = bad_records.of(copy.enqueue.graph)
+
+  def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):
+    """What to do about records of which one at least is bad."""
+    if np.size(keys) > 1:
+      middle = len(keys) // 2
+      for begin, end in ((0, middle), (middle, len(keys))):
+        self._enqueue(keys[begin:end], values[begin:end])
+      return
+    copy, key = self._copy, _text(keys)
+    reason = error_text.first_line(error).replace(copy.prefix, "")
+    if not (self._policy.skips and isinstance(error, _BAD)):
+      raise bad_records.located(copy.of_original(error, reason), key) from error
+    self._policy.skip(key, reason, records_read(self._session, [copy], self._kind))
+
+  def _enqueue(self, keys, values):
+    try:
+      refused_runs.run(self._kind.run, self._session, self._copy.enqueue,
+                       {self._copy.keys: keys, self._copy.values: values})
+    except tf.errors.OpError as error:
+      if not self._copy.is_in(error) or isinstance(
+          error, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
+        raise
+      self.failed(keys, values, error)
+
+
+def _text(keys) -> str:
+  """The key of a single record, scalar or [1]."""
+  key = np.asarray(keys).reshape([-1])[0]
+  return key.decode("utf-8", "replace")
