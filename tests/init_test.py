@@ -9,8 +9,8 @@ import pytest
 import tf1ps
 from tf1ps import version
 
-NAMES = ["Coordinator", "FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession", "PaddingFIFOQueue",
-         "PriorityQueue", "RandomShuffleQueue", "Server", "SyncReplicasOptimizer",
+NAMES = ["Coordinator", "FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession",
+         "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server", "SyncReplicasOptimizer",
          "byte_size_load_fn", "replica_device_setter", "start_queue_runners"]
 PROGRAM = """
 import json, sys

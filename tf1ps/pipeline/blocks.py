@@ -23,7 +23,6 @@ from tf1ps.pipeline import ranges
 
 _log = logging.getLogger("tf1ps")
 _ENDLESS = -1  # a cardinality
-BATCHES = 8  # of a block
 _KEEPING = (  # datasets that keep records in their order, and lose none before their end
   "MapDataset", "ParallelMapDataset", "MapAndBatchDataset", "BatchDataset", "ParallelBatchDataset",
   "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")

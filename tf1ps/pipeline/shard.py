@@ -18,15 +18,14 @@ nothing is divided, shuffled, repeated.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from typing import List, NamedTuple, Optional, Sequence, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import checks
-from tf1ps.pipeline import autotuning, blocks, ranges
-from tf1ps.pipeline import claims as claims_lib
+from tf1ps.pipeline import autotuning, ranges
+from tf1ps.pipeline import work as work_lib
 
 FILES = "files"
 RECORDS = "records"
@@ -34,7 +33,6 @@ DYNAMIC = "dynamic"
 NONE = "none"
 POLICIES = (FILES, RECORDS, DYNAMIC, NONE)
 
-_SEED = 1  # of the order of ranges that are shuffled, the same for all workers
 _MODES = ("train", "eval", "predict")
 # What a program has to say under each policy.
 _FILES_LINE = "`files = shard.files(pattern)`"
@@ -43,17 +41,15 @@ _EITHER_LINE = f"{_RECORDS_LINE} or {_FILES_LINE}"
 _LINES = {FILES: _FILES_LINE, RECORDS: _RECORDS_LINE, DYNAMIC: _EITHER_LINE, None: _EITHER_LINE}
 
 
+class Sources(NamedTuple):
+  """The files that a worker reads."""
+
+  paths: List[str]  # sorted
+  claims: Optional[Any] = None  # dataset of int64: which of them in which order; None: all of them
+
+
 class ShardError(ValueError):
   """The data cannot be divided, or was not."""
-
-
-class Work(NamedTuple):
-  """What is handed out range by range."""
-
-  claims: claims_lib.Claims  # this worker's
-  digest: str  # of what the ranges are
-  count: Optional[int]  # of the ranges; None: of the blocks, once they are counted
-  blocks: Optional[blocks.Blocks]  # or None where the ranges are files
 
 
 class Shard:
@@ -66,12 +62,14 @@ class Shard:
     epochs: how often all workers together go through the data in training; None: without end.
     policy: "files", "records", "dynamic", "none", or None for the default.
     mode: "train", "eval" or "predict".
+    block_size: records in a block that is claimed, the same in all workers; by default 8 batches.
     divided: what was divided so far: "files", "records", "dynamic", or None for nothing.
     work: under "dynamic" what is handed out, or None before anything was asked for.
   """
 
   def __init__(self, index: int = 0, count: int = 1, batch_size: int = 1,
-               epochs: Optional[int] = None, policy: Optional[str] = None, mode: str = "train"):
+               epochs: Optional[int] = None, policy: Optional[str] = None, mode: str = "train",
+               block_size: Optional[int] = None):
     """Creates the share; the arguments are the attributes of that name.
 
     Raises:
@@ -95,8 +93,9 @@ class Shard:
     self.epochs = epochs
     self.policy = policy
     self.mode = mode
+    self.block_size = block_size or work_lib.BATCHES * batch_size
     self.divided: Optional[str] = None
-    self.work: Optional[Work] = None
+    self.work: Optional[work_lib.Work] = None
     self._was_asked = False
 
   @property
@@ -127,22 +126,36 @@ class Shard:
     found = self._find(pattern)
     if not self.is_dynamic:
       return self._part_of(found)
-    claims = self._claim_files(found)
     names = tf.constant(found)
-    return autotuning.without(claims.dataset()).map(
+    return autotuning.without(self._claim_files(found).dataset()).map(
       lambda claim: tf.gather(names, claim % ranges.EPOCH))
+
+  def sources(self, pattern: Union[str, Sequence[str]], shuffle: bool = False) -> Sources:
+    """Lists the files whose records this worker reads, and gives to `dataset`, in training.
+
+    Args:
+      pattern: as for `files`.
+      shuffle: whether files that are claimed come in another order in each epoch.
+
+    Returns:
+      This worker's files; all of them where records are to be divided, as also where there are
+      fewer files than workers and the policy leaves it open, and where files are claimed.
+    """
+    found = self._find(pattern)
+    if self.is_dynamic:
+      return Sources(found, self._claim_files(found, shuffle).dataset())
+    is_few = self.policy is None and len(found) < self.count
+    return Sources(found if is_few else self._part_of(found))
 
   def _find(self, pattern):
     """All files, of all workers."""
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
     if not patterns:
       raise ShardError("shard.files got an empty list")
-    found = sorted({name for each in patterns for name in _glob(os.fspath(each))})
     self._was_asked = True
-    return found
+    return sorted({name for each in patterns for name in _glob(os.fspath(each))})
 
   def _part_of(self, found):
-    """Those of a list of files that are this worker's."""
     if self.count == 1 or self.policy in (RECORDS, NONE):
       return found
     if self.divided == RECORDS:
@@ -158,15 +171,12 @@ class Shard:
     return found[self.index::self.count]
 
   def _claim_files(self, found, shuffle=False):
-    """This worker's claims on files."""
     if self.work is not None:
       raise ShardError("under --shard=dynamic a program may ask its shard once for what is handed "
                        "out: one call of shard.files, or of shard.dataset without it")
-    digest = hashlib.sha256("\0".join(os.path.basename(name) for name in found).encode("utf-8"))
-    claims = claims_lib.Claims(self.index, _SEED if shuffle else None)
-    self.work = Work(claims, digest.hexdigest()[:16], len(found), None)
+    self.work = work_lib.of_files(self.index, found, shuffle)
     self.divided = DYNAMIC
-    return claims
+    return self.work.claims
 
   def dataset(self, dataset: tf.data.Dataset, shuffle: Optional[int] = None) -> tf.data.Dataset:
     """Takes this worker's records; in training also shuffles and repeats them.
@@ -178,8 +188,8 @@ class Shard:
 
     Returns:
       A dataset of every count-th record from index on if records are divided, else of all records.
-      Under "dynamic", unless its records are those of `files`, of the blocks of `blocks.BATCHES`
-      batches that this worker claims one by one, each shuffled in itself.
+      Under "dynamic", unless its records are those of `files`, of the blocks that this worker
+      claims one by one, each shuffled in itself.
 
     Raises:
       ShardError: no dataset, or a buffer of no size.
@@ -193,7 +203,9 @@ class Shard:
     if self.mode != "train":
       return dataset
     if self.is_dynamic and self.work is None:
-      return self._claim_blocks(dataset, shuffle)
+      self.work = work_lib.of_blocks(self.index, dataset, self.block_size, shuffle)
+      self.divided = DYNAMIC
+      return self.work.blocks.dataset
     # By default records, unless they come from this worker's own files.
     if self.policy == RECORDS or (self.policy is None and self.divided != FILES):
       dataset = dataset.shard(self.count, self.index)
@@ -201,13 +213,6 @@ class Shard:
     if shuffle is not None:
       dataset = dataset.shuffle(shuffle, reshuffle_each_iteration=True)
     return dataset if self.is_dynamic else dataset.repeat(self.epochs)
-
-  def _claim_blocks(self, dataset, shuffle):
-    claims = claims_lib.Claims(self.index, _SEED if shuffle else None)
-    made = blocks.Blocks(dataset, blocks.BATCHES * self.batch_size, claims, shuffle)
-    self.work = Work(claims, "blocks of %d" % made.size, None, made)
-    self.divided = DYNAMIC
-    return made.dataset
 
 
 def check_asked(shard: Shard) -> None:

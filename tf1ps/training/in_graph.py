@@ -20,7 +20,6 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import python_calls
-from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import device_setter
 from tf1ps.replication import age_table, clones, in_graph, staleness
 from tf1ps.training import (
@@ -80,9 +79,7 @@ def _inputs(program, cluster, options) -> List[tuple]:
   workers = cluster.replicas
 
   def share(index):
-    return shard_lib.Shard(
-      mode="train", index=index, count=len(workers), batch_size=options.batch_size,
-      epochs=options.epochs, policy=options.shard)
+    return options_lib.shard_of(options, index, len(workers))
 
   devices = [worker.name for worker in workers]
   if len(workers) > 1:

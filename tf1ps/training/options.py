@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional
 
+from tf1ps.pipeline import shard as shard_lib
+from tf1ps.pipeline import work
 from tf1ps.replication import turns
 
 REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
@@ -149,3 +151,11 @@ def batch_size_of(options: Options, index: int, count: int) -> int:
     raise ValueError("--batch_sizes=%s has %d numbers, and there are %d workers" % (
       ",".join(map(str, options.batch_sizes)), len(options.batch_sizes), count))
   return options.batch_sizes[index]
+
+
+def shard_of(options: Options, index: int, count: int) -> shard_lib.Shard:
+  """The share of the data of a worker; arguments and errors are those of `batch_size_of`."""
+  largest = max(options.batch_sizes or [options.batch_size])
+  return shard_lib.Shard(
+    mode="train", index=index, count=count, batch_size=batch_size_of(options, index, count),
+    epochs=options.epochs, policy=options.shard, block_size=work.BATCHES * largest)

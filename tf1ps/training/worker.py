@@ -13,12 +13,11 @@ import logging
 import math
 import tempfile
 import time
-from typing import List, Optional, Union
+from typing import List, Union
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server as server_lib
-from tf1ps.pipeline import shard as shard_lib
 from tf1ps.placement import load_table
 from tf1ps.replication import turns
 from tf1ps.state import membership
@@ -99,10 +98,7 @@ class _Worker:
     self._left: Union[None, str, remainder.Left] = None  # of the data, then
     self._target = record.target
     cluster = part.cluster
-    self._shard = shard_lib.Shard(
-      mode="train", index=cluster.replica_index, count=cluster.num_replicas,
-      batch_size=options_lib.batch_size_of(options, cluster.replica_index, cluster.num_replicas),
-      epochs=options.epochs, policy=options.shard)
+    self._shard = options_lib.shard_of(options, cluster.replica_index, cluster.num_replicas)
     self._replica = replicas.build_replica(
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
