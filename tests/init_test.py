@@ -10,8 +10,9 @@ import tf1ps
 from tf1ps import version
 
 NAMES = ["Coordinator", "FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession",
-         "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server", "SyncReplicasOptimizer",
-         "byte_size_load_fn", "replica_device_setter", "start_queue_runners"]
+         "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
+         "SyncReplicasOptimizer", "byte_size_load_fn", "replica_device_setter",
+         "start_queue_runners"]
 PROGRAM = """
 import json, sys
 import tf1ps
