@@ -68,6 +68,12 @@ def being_made():
   return getattr(_making, "local", False)
 
 
+def worker_device_of(graph):
+  """Returns the worker device that the graph's last device setter named; None without one."""
+  installed = getattr(graph, _ATTRIBUTE, None)
+  return installed.worker_device if installed is not None else None
+
+
 class _LocalVariables(object):
   """The creator of one graph, and what holds its scope open."""
 
