@@ -58,8 +58,9 @@ def batches(pairs: List[Tuple[tf.Tensor, tf.Tensor]], decode: Callable[[tf.Tenso
     taken = waiting.dequeue_many(plan.batch_size)
   else:
     taken = waiting.dequeue_up_to(plan.batch_size)
-  tf.add_to_collection(RECORDS, tuple(taken))
-  decoded = decode(taken[1])
+  keys, values = tf.unstack(taken, axis=1)
+  tf.add_to_collection(RECORDS, (keys, values))
+  decoded = decode(values)
   leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(
     decoded, expand_composites=True)]
   _check(decoded, leaves)
@@ -71,13 +72,13 @@ def batches(pairs: List[Tuple[tf.Tensor, tf.Tensor]], decode: Callable[[tf.Tenso
 def _queue_of_pairs(pairs, plan):
   # Room for the reader to go on while the decoders take what it has read before.
   room = 2 * max(plan.read_up_to, plan.batch_size)
-  types, shapes = [tf.string, tf.string], [[], []]
+  types, shapes = [tf.string], [[2]]  # a pair in one tensor: a queue's cost is that of its tensors
   if plan.shuffle:
     queue = tf.RandomShuffleQueue(plan.shuffle + room, plan.shuffle, types, shapes, seed=plan.seed,
                                   name="records")
   else:
     queue = tf.FIFOQueue(room, types, shapes, name="records")
-  _run(queue, [queue.enqueue_many(pair) for pair in pairs])
+  _run(queue, [queue.enqueue_many([tf.stack(pair, axis=1)]) for pair in pairs])
   return queue
 
 
