@@ -1,0 +1,268 @@
+"""Records a second of a CSV file, by queues, tf.data and feeding, against the classic pipeline.
+
+    python benchmarks/input_csv.py [--rounds=5] [--seconds=2] [--records=80000] [--batch_size=128]
+
+The files, of 28 columns of floats, are written into a temporary folder. Each kind reads them over
+and over, shuffles (with the same buffer) and makes batches, in a graph and a session of its own;
+rounds are interleaved, so that whatever else the machine does meets all alike. Printed for each
+kind: the median of its rounds in records a second, the smallest and the largest, the ratio of its
+median to that of the classic pipeline, and the processor time that a record takes in all threads,
+which tells more than the rate where other programs run.
+
+Then what loading while training gains: a model trains on batches whose loading takes time, loaded
+between two steps and fed, and loaded by the feeding thread: steps a second, and the loss after as
+many steps.
+"""
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import numpy as np  # noqa: E402
+import tensorflow.compat.v1 as tf  # noqa: E402
+from absl import app, flags  # noqa: E402
+
+from tf1ps.pipeline import feeding, preloaded, readers  # noqa: E402
+from tf1ps.pipeline import shard as shard_lib  # noqa: E402
+
+flags.DEFINE_integer("rounds", 5, "Rounds of each kind.")
+flags.DEFINE_float("seconds", 2.0, "Seconds of each round.")
+flags.DEFINE_integer("records", 80000, "Records in all files.")
+flags.DEFINE_integer("batch_size", 128, "Records in a batch.")
+flags.DEFINE_integer("shuffle", 10000, "Records that wait to be shuffled.")
+flags.DEFINE_list("kinds", [], "Only these kinds, and the classic one.")
+flags.DEFINE_integer("steps", 200, "Steps of each training; 0: none.")
+flags.DEFINE_float("load_ms", 4.0, "Milliseconds that loading a batch of the training takes.")
+FLAGS = flags.FLAGS
+
+COLUMNS = 28
+FILES = 4
+
+
+def write_files(folder, records):
+  """Writes the files, each the same number of records; returns their names."""
+  names = [os.path.join(folder, "%d.csv" % number) for number in range(FILES)]
+  random = np.random.RandomState(1)
+  for name in names:
+    np.savetxt(name, random.randn(records // FILES, COLUMNS), fmt="%.4f", delimiter=",")
+  return names
+
+
+def decode(lines):
+  """One or many lines as floats."""
+  return tf.stack(tf.io.decode_csv(lines, [[0.0]] * COLUMNS), axis=-1)
+
+
+def classic(names, threads):
+  """The classic pipeline: record by record."""
+  queue = tf.train.string_input_producer(names)
+  _, line = tf.TextLineReader().read(queue)
+  return tf.train.shuffle_batch(
+    [decode(line)], FLAGS.batch_size, FLAGS.shuffle + 3 * FLAGS.batch_size, FLAGS.shuffle,
+    num_threads=threads)
+
+
+def by_readers(names, decoders):
+  """Ours, by queues."""
+  return readers.text_lines(shard_lib.Shard(batch_size=FLAGS.batch_size), names, decode,
+                            shuffle=FLAGS.shuffle, num_decoders=decoders)
+
+
+def by_datasets(names):
+  """Ours, by tf.data."""
+  return importlib.import_module("tf1ps.pipeline.datasets").text_lines(
+    shard_lib.Shard(batch_size=FLAGS.batch_size), names, decode, shuffle=FLAGS.shuffle)
+
+
+def by_data(names, batch_first):
+  """tf.data by hand, decoded by batch or by record."""
+  lines = tf.data.TextLineDataset(names).repeat().shuffle(FLAGS.shuffle)
+  if batch_first:
+    records = lines.batch(FLAGS.batch_size).map(decode)
+  else:
+    records = lines.map(decode).batch(FLAGS.batch_size)
+  return tf.data.make_one_shot_iterator(records.prefetch(2)).get_next()
+
+
+def read_in_python(names):
+  """Yields the records without an end, by Python's own reader, shuffled."""
+  random = np.random.RandomState(2)
+  waiting = []
+  while True:
+    for name in names:
+      with open(name) as file:
+        for row in csv.reader(file):
+          record = np.array(row, np.float32)
+          if len(waiting) < FLAGS.shuffle:
+            waiting.append(record)
+            continue
+          place = random.randint(FLAGS.shuffle)
+          waiting[place], record = record, waiting[place]
+          yield record
+
+
+def by_feeding(names):
+  """Ours, from a Python generator."""
+  return feeding.feed(lambda: read_in_python(names), tf.float32, [COLUMNS], FLAGS.batch_size)
+
+
+def by_preloading(names):
+  """Ours, from memory: what reading and decoding cost in the others."""
+  values = np.concatenate([np.loadtxt(name, np.float32, delimiter=",") for name in names])
+  return preloaded.batches(shard_lib.Shard(batch_size=FLAGS.batch_size), values)
+
+
+def kinds():
+  """The kinds by name: functions of the files' names that build a batch."""
+  found = {
+    "classic": lambda names: classic(names, 1),
+    "classic, 4 threads": lambda names: classic(names, 4),
+    "readers": lambda names: by_readers(names, 1),
+    "readers, 2 decoders": lambda names: by_readers(names, 2),
+    "tf.data, map then batch": lambda names: by_data(names, False),
+    "tf.data, batch then map": lambda names: by_data(names, True),
+    "datasets": by_datasets,
+    "feeding": by_feeding,
+    "preloaded": by_preloading,
+  }
+  try:
+    importlib.import_module("tf1ps.pipeline.datasets")
+  except ImportError:
+    del found["datasets"]
+  chosen = FLAGS.kinds
+  return {name: make for name, make in found.items() if not chosen or name in ["classic"] + chosen}
+
+
+class Source:
+  """A pipeline that runs from the beginning to the end of the benchmark."""
+
+  def __init__(self, make, names):
+    with tf.Graph().as_default():
+      batch = make(names)
+      initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
+      # Two sessions of one process share their threads unless they are told not to.
+      self._session = tf.Session(config=tf.ConfigProto(use_per_session_threads=True))
+      self._session.run(initialise)
+      self._coordinator = tf.train.Coordinator()
+      self._threads = tf.train.start_queue_runners(self._session, self._coordinator)
+    self._next = self._session.make_callable(batch)
+
+  def measure(self, seconds):
+    """Records a second, and the processor's microseconds for a record."""
+    count, began, used = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - began < seconds:
+      count += len(self._next())
+    return (count / (time.perf_counter() - began), 1e6 * (time.process_time() - used) / count)
+
+  def close(self):
+    """Ends its threads and its session."""
+    self._coordinator.request_stop()
+    self._coordinator.join(self._threads, stop_grace_period_secs=30, ignore_live_threads=True)
+    self._session.close()
+
+
+def compare(sources):
+  """What each source has measured in each round, by name."""
+  found = {name: [] for name in sources}
+  for source in sources.values():
+    source.measure(0.3)
+  for _ in range(FLAGS.rounds):
+    for name, source in sources.items():
+      found[name].append(source.measure(FLAGS.seconds))
+  return found
+
+
+def report(found):
+  """Prints a line for each kind."""
+  rates = {name: [rate for rate, _ in rounds] for name, rounds in found.items()}
+  base = statistics.median(rates["classic"])
+  for name, rounds in found.items():
+    median = statistics.median(rates[name])
+    print("%-24s %9.0f records/s (%7.0f to %7.0f)  %6.1f x  %7.1f us of processor a record" % (
+      name, median, min(rates[name]), max(rates[name]), median / base,
+      statistics.median(used for _, used in rounds)))
+
+
+def loaded_batches(steps, load_ms):
+  """Yields the batches of a training: inputs and targets; each takes its time to load."""
+  random = np.random.RandomState(3)
+  weights = random.randn(COLUMNS, 1)
+  for _ in range(steps):
+    time.sleep(load_ms / 1000)  # such as a disk, or a server, takes to answer
+    x = random.randn(FLAGS.batch_size, COLUMNS)
+    yield x.astype(np.float32), np.tanh(x.dot(weights)).astype(np.float32)
+
+
+def train(by_thread, steps, load_ms):
+  """Trains; returns steps a second and the last loss."""
+  with tf.Graph().as_default():
+    dtypes, shapes = (tf.float32, tf.float32), ([None, COLUMNS], [None, 1])
+    if by_thread:
+      x, y = feeding.feed(lambda: loaded_batches(steps, load_ms), dtypes, shapes)
+    else:
+      x, y = [tf.placeholder(dtype, shape) for dtype, shape in zip(dtypes, shapes)]
+    hidden = x
+    for layer in range(2):
+      w = tf.get_variable("w%d" % layer, [hidden.shape[1], 256],
+                          initializer=tf.glorot_uniform_initializer(seed=layer))
+      hidden = tf.nn.relu(tf.matmul(hidden, w))
+    out = tf.matmul(hidden, tf.get_variable("out", [256, 1], initializer=tf.zeros_initializer()))
+    loss = tf.reduce_mean(tf.square(out - y))
+    step = tf.train.GradientDescentOptimizer(0.05).minimize(
+      loss, global_step=tf.train.create_global_step())
+    with tf.train.MonitoredTrainingSession() as session:
+      began, last_loss = time.perf_counter(), None
+      batches = loaded_batches(steps, load_ms)
+      for _ in range(steps):
+        feed_dict = None if by_thread else dict(zip((x, y), next(batches)))
+        last_loss, _ = session.run([loss, step], feed_dict)
+      return steps / (time.perf_counter() - began), float(last_loss)
+
+
+def report_training(rounds):
+  """Prints what loading while training gains."""
+  found = {True: [], False: []}
+  for _ in range(rounds):
+    for by_thread in found:
+      found[by_thread].append(train(by_thread, FLAGS.steps, FLAGS.load_ms))
+  print("training, %d steps, loading a batch takes %g ms" % (FLAGS.steps, FLAGS.load_ms))
+  base = statistics.median(rate for rate, _ in found[False])
+  for by_thread, name in ((False, "between the steps"), (True, "while training")):
+    rates = [rate for rate, _ in found[by_thread]]
+    print("loading %-18s %7.1f steps/s (%6.1f to %6.1f)  %5.2f x   last loss %.6f" % (
+      name, statistics.median(rates), min(rates), max(rates), statistics.median(rates) / base,
+      found[by_thread][-1][1]))
+
+
+def main(argv):
+  """Runs the comparison."""
+  del argv
+  tf.disable_v2_behavior()
+  tf.logging.set_verbosity("ERROR")
+  print("TensorFlow %s, %d records of %d floats, batches of %d, %d wait to be shuffled" % (
+    tf.__version__, FLAGS.records, COLUMNS, FLAGS.batch_size, FLAGS.shuffle))
+  sources = {}
+  with tempfile.TemporaryDirectory() as folder:
+    names = write_files(folder, FLAGS.records)
+    try:
+      for name, make in kinds().items():
+        sources[name] = Source(make, names)
+      report(compare(sources))
+    finally:
+      for source in sources.values():
+        source.close()
+  if FLAGS.steps:
+    report_training(FLAGS.rounds)
+
+
+if __name__ == "__main__":
+  app.run(main)
