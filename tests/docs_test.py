@@ -224,7 +224,7 @@ COVERED = [
   (r"HOSTS=|\.venv/bin/tf1ps-(ps|worker) ", "test_build_by_hand_in_three_shells"),
   (r"\.venv/bin/tf1ps-local .*--data_dir=mnist", "test_build_with_mnist"),
   (r"tf1ps-predict --program=examples/digits.py", "test_docs_predict_and_export"),
-  (r"python examples/(ensemble_queues|model_parallel)\.py", "tests/examples"),
+  (r"python examples/(ensemble_queues|fill_queue|model_parallel)\.py", "tests/examples"),
   (r"--ps_hosts=a:2222,b:2222", "no command: the flags that several share"),
 ]
 

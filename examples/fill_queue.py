@@ -1,0 +1,105 @@
+"""One client fills a queue, two others train on what is in it, and all end.
+
+Start these, each in a shell of its own, in any order:
+
+  python examples/fill_queue.py --role=ps
+  python examples/fill_queue.py --role=trainer --index=0
+  python examples/fill_queue.py --role=trainer --index=1
+  python examples/fill_queue.py --role=filler --examples=2000
+
+1. The filler puts its examples into a queue on the ps, waits where it is full, and closes it.
+2. Each trainer has a thread that takes batches out of the queue, while the model trains on the last
+   ones. Each example goes to one trainer. When the queue is closed and empty, the thread ends, and
+   with it the training.
+3. The first trainer is the chief. It waits for the other one, prints the result and releases the ps.
+
+The queue is in a container of its own: the job's is cleared before its training begins, and the
+filler may be there before.
+"""
+
+import argparse
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.pipeline import feeding
+from tf1ps.state import queue_errors
+
+BATCH = 20
+
+
+def make_queue():
+  """The same in all processes."""
+  return tf1ps.FIFOQueue(200, [tf.float32, tf.float32], [[2], []], names=["x", "y"],
+                         shared_name="examples", container="filled", device="/job:ps/task:0")
+
+
+def fill(master, count):
+  """Puts examples into the queue, and closes it."""
+  queue = make_queue()
+  close = queue.close()
+  # Without filters, the session would wait for the trainers.
+  with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps"])) as session:
+    random = np.random.RandomState(0)
+    for first in range(0, count, BATCH):
+      x = random.randn(min(BATCH, count - first), 2)
+      queue.put(session, {"x": x, "y": x.dot([2.0, -1.0]) + 0.5}, many=True, timeout=60.0)
+    session.run(close)
+  print("filled in %d examples" % count, flush=True)
+
+
+def taken(master, config):
+  """Yields batches from the queue until it has ended; the last one may be smaller."""
+  with tf.Graph().as_default():
+    queue = make_queue()
+    with tf.Session(master, config=config) as session:
+      try:
+        while True:
+          yield queue.get(session, BATCH, up_to=True)
+      except queue_errors.QueueEnded:
+        pass
+
+
+def train(server, cluster, index):
+  """Trains until the queue has ended."""
+  device = "/job:worker/task:%d" % index
+  config = tf.ConfigProto(device_filters=["/job:ps", device])
+  with tf.device(tf1ps.replica_device_setter(cluster=cluster, worker_device=device)):
+    batch = feeding.feed(lambda: taken(server.target, config), {"x": tf.float32, "y": tf.float32},
+                         {"x": [None, 2], "y": [None]})
+    w = tf.get_variable("w", [2, 1], initializer=tf.zeros_initializer())
+    b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(tf.matmul(batch["x"], w)[:, 0] + b - batch["y"]))
+    step = tf.train.get_or_create_global_step()
+    update = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+    size = tf.size(batch["y"])
+  examples, last_loss = 0, float("nan")
+  with tf1ps.MonitoredTrainingSession(server.target, is_chief=index == 0) as session:
+    while not session.should_stop():
+      count, last_loss, _ = session.run([size, loss, update])
+      examples += int(count)
+  print("trainer %d: %d examples, last loss %.4f" % (index, examples, last_loss), flush=True)
+
+
+def main():
+  """Plays one role."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--role", choices=["ps", "trainer", "filler"], required=True)
+  parser.add_argument("--index", type=int, default=0, help="of a trainer")
+  parser.add_argument("--examples", type=int, default=2000)
+  parser.add_argument("--ps", default="127.0.0.1:2251")
+  parser.add_argument("--trainers", default="127.0.0.1:2252,127.0.0.1:2253")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  cluster = {"ps": [flags.ps], "worker": flags.trainers.split(",")}
+  if flags.role == "filler":
+    fill("grpc://" + flags.ps, flags.examples)
+  elif flags.role == "ps":
+    tf1ps.Server(cluster, "ps", 0).join()
+  else:
+    train(tf1ps.Server(cluster, "worker", flags.index), cluster, flags.index)
+
+
+if __name__ == "__main__":
+  main()
