@@ -53,16 +53,28 @@ class _Retry:
 
   def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):
     """What to do about records of which one at least is bad."""
+    if np.size(keys) > 1 and self._have_fixed_shape(len(keys)):
+      raise self._located(error, "one of %s to %s" % (_text(keys), _text(keys[-1])))
     if np.size(keys) > 1:
       middle = len(keys) // 2
       for begin, end in ((0, middle), (middle, len(keys))):
         self._enqueue(keys[begin:end], values[begin:end])
       return
-    copy, key = self._copy, _text(keys)
-    reason = error_text.first_line(error).replace(copy.prefix, "")
     if not (self._policy.skips and isinstance(error, _BAD)):
-      raise bad_records.located(copy.of_original(error, reason), key) from error
-    self._policy.skip(key, reason, records_read(self._session, [copy], self._kind))
+      raise self._located(error, _text(keys))
+    self._policy.skip(_text(keys), self._reason(error),
+                      records_read(self._session, [self._copy], self._kind))
+
+  def _have_fixed_shape(self, count):
+    """Whether the graph says that there are always as many: then parts cannot be fed."""
+    return any(not tensor.shape.is_compatible_with([count - 1])
+               for tensor in (self._copy.keys, self._copy.values))
+
+  def _reason(self, error):
+    return error_text.first_line(error).replace(self._copy.prefix, "")
+
+  def _located(self, error, place):
+    return bad_records.located(self._copy.of_original(error, self._reason(error)), place)
 
   def _enqueue(self, keys, values):
     try:

@@ -1,0 +1,71 @@
+"""Programs whose input is a classic pipeline of queues, in jobs of real processes."""
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.training import job as job_lib
+
+CLASSIC = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "classic.py")
+
+
+@pytest.fixture
+def data(tmp_path):
+  """Two files of a header and 100 records each; returns the function that spoils a line."""
+  for name in ("a", "b"):
+    rows = ["x,y"] + ["%g,%g" % (x / 100, 3 * x / 100 + 2) for x in range(100)]
+    (tmp_path / (name + ".csv")).write_text("\n".join(rows) + "\n")
+
+  def spoil(name, number):
+    rows = (tmp_path / name).read_text().splitlines()
+    rows[number - 1] = "0.5,none"
+    (tmp_path / name).write_text("\n".join(rows) + "\n")
+
+  return spoil
+
+
+def job(start, tmp_path, *flags, num_workers=2, **arguments):
+  one = job_lib.Job(start, num_workers=num_workers, flags=[
+    "--data=%s/?.csv" % tmp_path, "--batch_size=10", *flags], **arguments)
+  return one, [CLASSIC]
+
+
+def test_two_workers_go_through_their_files(start, tmp_path, data):
+  one, program = job(start, tmp_path, "--epochs=3")
+  (ps,), workers = one.all(*program)
+  assert job_lib.codes(*workers, ps) == [0, 0, 0], workers[0].output
+  for worker in workers:
+    assert "30 steps, 300 examples" in worker.lines[-1]
+    assert "still running" not in worker.output
+  assert "(200 examples" in workers[0].output  # evaluated
+
+
+def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
+  data("b.csv", 62)
+  one, program = job(start, tmp_path, "--epochs=3", lost_after=2.0)
+  _, workers = one.all(*program)
+  assert job_lib.codes(*workers) == [1, 1]
+  assert "%s/b.csv:62: Field 1 in record 0 is not a valid float: none" % tmp_path in (
+    workers[1].lines[-1])
+
+
+def test_a_missing_file_ends_the_job_and_is_named(start, tmp_path, data):
+  one, program = job(start, tmp_path, "--epochs=1", "--more_data=%s/gone" % tmp_path,
+                     num_workers=1, lost_after=2.0)
+  _, (worker,) = one.all(*program)
+  assert worker.wait() == 1
+  assert "NotFoundError: %s/gone; No such file" % tmp_path in worker.lines[-1]
+
+
+@pytest.mark.slow
+def test_a_ps_that_comes_back_finds_the_queues_open(start, tmp_path, data):
+  one, program = job(start, tmp_path, "--steps=100000", num_workers=1)
+  ps, worker = one.ps(), one.worker(0, *program)
+  worker.wait_for("progress: step")
+  ps.kill()
+  one.ps()
+  worker.wait_for("recovered: session 2")
+  since = len(worker.lines)
+  worker.wait_for("progress: step", since=since)
+  assert worker.is_running
