@@ -213,3 +213,14 @@ def test_wrong_calls_are_refused():
     shard.Shard().dataset(3)
   with pytest.raises(shard.ShardError, match="at least 1, or None, got 0"):
     shard.Shard().dataset(tf.data.Dataset.range(3), shuffle=0)
+
+
+def test_sources_are_the_divided_files_or_all_where_records_are(files):
+  share = shard.Shard(1, 2)
+  assert stems(share.sources(files).paths) == ["1", "3"] and share.divided == "files"
+  assert stems(shard.Shard(1, 2, policy="records").sources(files).paths) == list("01234")
+  few = shard.Shard(1, 6, epochs=1)
+  assert stems(few.sources(files).paths) == list("01234") and few.sources(files).claims is None
+  assert records(few.dataset(tf.data.Dataset.range(12))) == [1, 7] and few.divided == "records"
+  with pytest.raises(shard.ShardError, match="6 workers cannot share 5 files"):
+    shard.Shard(1, 6, policy="files").sources(files)

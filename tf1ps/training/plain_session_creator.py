@@ -18,6 +18,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
+from tf1ps.pipeline import bad_batches
 from tf1ps.training import checkpoints, initialise, rejoining
 
 _log = logging.getLogger("tf1ps")
@@ -74,7 +75,8 @@ class PlainSessionCreator(tf.train.SessionCreator):
   def _create(self, limit):
     latest = checkpoints.latest(self._checkpoint_dir) if self._checkpoint_dir else None
     self.session = session = session_lib.BoundedSession(
-      self._master, self._graph, self.config, explain=rejoining.explain)
+      self._master, self._graph, self.config,
+      explain=lambda error: rejoining.explain(bad_batches.explain(error)))
     try:
       missing = bounded.call_within(
         limit, "connecting to %r" % self._master,

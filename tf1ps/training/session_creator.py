@@ -30,6 +30,7 @@ from tf1ps.cluster import bounded, canary, device_filters, readiness, session_co
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster import watch as watch_lib
 from tf1ps.compat import error_text
+from tf1ps.pipeline import bad_batches
 from tf1ps.state import control
 from tf1ps.training import checkpoints, chief_wait, initialise, mirrors, rejoining
 from tf1ps.training import participation as participation_lib
@@ -183,6 +184,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       session.abort(lambda: error)
 
   def _explain(self, error):
+    error = bad_batches.explain(error)
     if self._is_mirrored:
       if self._part.is_over:  # it is of this task's own last runs, such as a save
         return error
