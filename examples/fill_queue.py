@@ -11,7 +11,8 @@ Start these, each in a shell of its own, in any order:
 2. Each trainer has a thread that takes batches out of the queue, while the model trains on the last
    ones. Each example goes to one trainer. When the queue is closed and empty, the thread ends, and
    with it the training.
-3. The first trainer is the chief. It waits for the other one, prints the result and releases the ps.
+3. The first trainer is the chief. It waits for the other one, prints the result and releases the
+   ps.
 
 The queue is in a container of its own: the job's is cleared before its training begins, and the
 filler may be there before.

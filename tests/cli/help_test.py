@@ -55,8 +55,8 @@ def test_how_flags_are_shown(start):
     "  --end_timeout=X             How long the chief waits at the end for workers that make",
     "                              no step. [300.0]",
     "  --lost_after=X              After which silence a task counts as lost. [30.0]"]
-  assert "  --shard=files|records|none  What is divided among the workers; by default what the" \
-      in lines
+  position = lines.index("  --shard=files|records|dynamic|none")
+  assert lines[position + 1].startswith(" " * 30 + "What is divided among the workers")
   assert "  --[no]gpu_growth            Take GPU memory as it is needed." in lines
   assert "  --checkpoint_dir=DIR        Where the chief saves, and restores from at the start;" \
       in lines

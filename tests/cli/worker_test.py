@@ -102,7 +102,8 @@ COMMON = [
   "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
   "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
   "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
-  "--clip_norm=2.5", "--replication=between_graph", "--clones=2"]
+  "--clip_norm=2.5", "--replication=between_graph", "--clones=2", "--on_bad_record=skip",
+  "--max_bad_ratio=0.25"]
 
 
 def test_the_flags_become_options(start):

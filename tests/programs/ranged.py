@@ -7,9 +7,10 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from tf1ps import training
+from tf1ps.pipeline import datasets
 
-flags.DEFINE_enum("source", "blocks", ["blocks", "files"],
-                  "Records in memory, or lines of files.")
+flags.DEFINE_enum("source", "blocks", ["blocks", "files", "datasets"],
+                  "Records in memory; lines of files, by tf.data alone or by tf1ps.")
 flags.DEFINE_string("folder", "", "Where the files are, with a number in each line.")
 flags.DEFINE_integer("records", 1000, "How many are in memory.")
 flags.DEFINE_string("trained", "", "Begin of the names of files with the numbers trained on.")
@@ -52,7 +53,10 @@ def _next(dataset):
   return tf.data.make_initializable_iterator(dataset).get_next()
 
 
-_SOURCES = {"blocks": _memory, "files": _files}
+_SOURCES = {
+  "blocks": _memory, "files": _files,
+  "datasets": lambda shard: datasets.text_lines(
+    shard, _pattern(), _decode, shuffle=FLAGS.shuffled)}
 
 
 def _note(numbers, index):

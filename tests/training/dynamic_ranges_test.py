@@ -70,6 +70,33 @@ def test_files_whose_order_may_have_changed_are_done_with_their_epoch(start, tmp
   workers[0].wait_for("a range of the data is done when all that was read of its epoch is")
 
 
+@pytest.mark.parametrize("flags", [[], pytest.param(["--shuffled=100"], marks=pytest.mark.slow)])
+def test_sixty_four_files_three_workers_and_one_that_is_killed(start, tmp_path, flags):
+  """All records are trained on; again only what the killed worker held: two files at most."""
+  folder = tmp_path / "files"
+  folder.mkdir()
+  for index in range(64):
+    (folder / ("%02d.txt" % index)).write_text(
+      "".join("%d\n" % number for number in range(40 * index, 40 * index + 40)))
+  job = make_job(start, tmp_path, "--epochs=1", "--source=datasets", "--folder=%s" % folder,
+                 "--pauses=0.05,0.02,0.005", *flags, num_workers=3)
+  (ps,), workers = job.all()
+  harness.wait_until(lambda: len(trained_on(tmp_path, 1)) >= 150, what="steps of worker 1")
+  workers[1].kill()
+  workers[1] = job.worker(1)
+  assert codes(*workers, ps) == [0] * 4, workers[0].output
+  found = trained_on(tmp_path)
+  assert set(found) == set(range(64 * 40))
+  again = sum(found.values()) - 64 * 40
+  held = 40 * (2 if not flags else 6)  # what is shuffled comes from more files
+  assert 0 <= again <= held
+  assert max(found.values()) <= 2
+  (told,) = find(workers[0], r"trained on more than once: (\d+)")
+  assert told <= again
+  ends = [last_line(worker, LAST)[1] for worker in (workers[0], workers[2])]
+  assert ends[1] > ends[0]
+
+
 def test_what_a_killed_worker_held_comes_back(start, tmp_path):
   """Eighty records are a block: at most so many, and one block read ahead, are trained on again."""
   job = make_job(start, tmp_path, "--epochs=1", "--records=2400", "--pauses=0.02,0.05,0.03",

@@ -39,6 +39,7 @@ def _follow(program) -> int:
     tasks.resolve_cluster("evaluator")
   app.prepare_tensorflow()
   from tf1ps.cluster import signals
+  from tf1ps.pipeline import bad_records
   from tf1ps.training import evaluation, evaluator
 
   config = tasks.make_config()
@@ -47,7 +48,8 @@ def _follow(program) -> int:
     outcome = evaluator.follow(
       program, FLAGS.checkpoint_dir, lost_after=FLAGS.lost_after,
       start_timeout=FLAGS.start_timeout, batch_size=FLAGS.batch_size, variables=FLAGS.variables,
-      config=config, interrupted=lambda: watch.signum is not None)
+      config=config, interrupted=lambda: watch.signum is not None,
+      bad=bad_records.BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio))
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:

@@ -86,6 +86,12 @@ def define_program(needed: bool) -> None:
            "The batch size of each worker, as in 64,32,32, in the place of --batch_size.")
     define(group, flags.DEFINE_enum, "variables", "resource", ["resource", "ref"],
            "The kind of TensorFlow's variables; the same in all tasks.")
+    define(group, flags.DEFINE_enum, "on_bad_record", "fail", ["fail", "skip"],
+           "What a record that cannot be decoded does: it ends the task, with file and line; or it "
+           "is counted and left out. For input by tf1ps.pipeline, and by queue runners.")
+    define(group, flags.DEFINE_float, "max_bad_ratio", 0.01,
+           "The part of the records that may be left out, 0 to 1; more end the task.",
+           lower_bound=0.0, upper_bound=1.0)
 
 
 class _NumbersParser(flags.ArgumentParser):

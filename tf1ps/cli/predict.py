@@ -35,12 +35,14 @@ def _predict(program) -> int:
   if not (FLAGS.output or FLAGS.export_dir):
     raise app.UsageError("nothing to write: give --output, --export_dir, or both")
   app.prepare_tensorflow()
+  from tf1ps.pipeline import bad_records
   from tf1ps.training import export, prediction
 
   app.open_devices()
   if FLAGS.output:
+    bad = bad_records.BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio)
     outcome = prediction.predict(program, FLAGS.checkpoint_dir, FLAGS.output, FLAGS.batch_size,
-                                 FLAGS.variables)
+                                 FLAGS.variables, bad=bad)
     print("%d predictions in %s" % (outcome.examples, FLAGS.output))
   if FLAGS.export_dir:
     export.export(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables)

@@ -81,9 +81,10 @@ def _train(program, launched: bool) -> int:
   if outcome is not None:
     _print_summary(outcome, cluster)
     late = ", %d more examples came too late" % outcome.late if outcome.late else ""
+    bad = ", %d bad records skipped" % outcome.skipped if outcome.skipped else ""
     stale = ", " + outcome.staleness if outcome.staleness else ""
-    reason = "%d steps, %d examples%s%s, %.1f s, %s" % (
-      outcome.steps, outcome.examples, late, stale, outcome.seconds, reason)
+    reason = "%d steps, %d examples%s%s%s, %.1f s, %s" % (
+      outcome.steps, outcome.examples, bad, late, stale, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
   return code
 

@@ -61,6 +61,10 @@ class BadRecords:
   def skips(self) -> bool:
     return self.policy == SKIP
 
+  def anew(self) -> "BadRecords":
+    """The same policy for another graph, of which nothing was skipped yet."""
+    return BadRecords(self.policy, self.max_ratio)
+
   def skip(self, key: str, reason: str, read: int) -> None:
     """Counts a bad record.
 

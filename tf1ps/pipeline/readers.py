@@ -151,6 +151,9 @@ def _build(shard, pattern, decode, read, shuffle, drop_remainder, num_readers, n
     _at_least(name, value, 1)
   if shuffle is not None:
     _at_least("shuffle", shuffle, 1)
+  if shard.is_dynamic:
+    raise shard_lib.ShardError("--shard=dynamic hands files out to tf.data alone: use the function "
+                               "of the same name in tf1ps.pipeline.datasets")
   files = shard.files(pattern)
   trains = shard.mode == "train"
   by_records = trains and shard.count > 1 and shard.policy == shard_lib.RECORDS

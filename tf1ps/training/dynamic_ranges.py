@@ -16,11 +16,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import iterators, range_table
+from tf1ps.pipeline import datasets, iterators, range_table
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.pipeline.claims import StaleSessionError
 from tf1ps.replication import turns
@@ -63,6 +64,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     self._waits, self._is_over = waits, is_over
     self._table: Optional[range_table.RangeTable] = None
     self._life = None
+    self._totals: Dict[int, int] = {}  # records of the ranges that were read to their end
     self.again = 0
 
   def join(self, life) -> None:
@@ -81,30 +83,44 @@ class DynamicRanges(tf.train.SessionRunHook):
       life.saver.keep_beside(SUFFIX, self._table.to_json)
 
   def begin(self):
-    blocks = self._work.blocks
-    self._is_counted = blocks is not None and blocks.order_is_kept()
-    self._work.claims.by_epoch = not self._is_counted
-    if not self._is_counted:
+    blocks, claims = self._work.blocks, self._work.claims
+    # Of a batch, where the input knows its records' ranges: these, and which were read to an end.
+    self._told = (tf.get_collection(datasets.TRAINED), tf.get_collection(datasets.FINISHED))
+    if self._told[0]:
+      self._note = self._note_told
+    elif blocks is not None and blocks.order_is_kept():
+      self._note = lambda examples, unused_told: blocks.trained(examples)
+    else:
+      claims.by_epoch = True
       _log.info("a range of the data is done when all that was read of its epoch is: the input "
                 "pipeline may change the order of the records")
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._batch)
+    return tf.train.SessionRunArgs((self._batch, self._told))
 
   def after_run(self, run_context, run_values):
-    self._note(int(run_values.results))
+    examples, told = run_values.results
+    self._note(int(examples), told)
 
   def end(self, session):
     self._work.claims.end()
     self._table.close()
 
-  def _note(self, examples):
-    claims = self._work.claims
-    if self._is_counted:
-      self._work.blocks.trained(examples)
-    else:  # of which ranges they are is not known
-      for found in claims.in_order()[:1]:
-        claims.note_trained(found, examples, is_done=False)
+  def _note(self, examples, unused_told):
+    """Notes a batch; here of which ranges it is is not known."""
+    for found in self._work.claims.in_order()[:1]:
+      self._work.claims.note_trained(found, examples, is_done=False)
+
+  def _note_told(self, unused_examples, told):
+    claims, (trained, finished) = self._work.claims, told
+    for found, count in zip(*np.unique(np.concatenate(trained), return_counts=True)):
+      claims.note_trained(int(found), int(count), is_done=False)
+    for ranges, counts in finished:
+      self._totals.update(zip(ranges.tolist(), counts.tolist()))
+    for found, total in list(self._totals.items()):
+      if claims.trained_of(found) >= total:
+        claims.note_trained(found, 0, is_done=True)
+        del self._totals[found]
 
   # Sessions.
 
@@ -127,6 +143,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     self._table.attach()
     if self._work.blocks is not None:
       self._work.blocks.records = self._table.records
+    self._totals.clear()
     self._work.claims.begin_session(self._table.change)
 
   # The end of a pass.

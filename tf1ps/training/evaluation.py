@@ -7,6 +7,7 @@ from typing import Callable, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import bad_records
 from tf1ps.training import checkpoints, model, trained_model, variable_kind
 from tf1ps.training.program import Program
 
@@ -26,7 +27,8 @@ class EvaluationError(RuntimeError):
 
 def evaluate(program: Program, checkpoint: str, batch_size: int,
              variables: str = variable_kind.RESOURCE, config: Optional[tf.ConfigProto] = None,
-             interrupted: Optional[Callable[[], bool]] = None) -> Optional[Evaluation]:
+             interrupted: Optional[Callable[[], bool]] = None,
+             bad: Optional[bad_records.BadRecords] = None) -> Optional[Evaluation]:
   """Evaluates a checkpoint.
 
   Args:
@@ -36,6 +38,7 @@ def evaluate(program: Program, checkpoint: str, batch_size: int,
     variables: their kind, "resource" or "ref"; a checkpoint fits both.
     config: of the session.
     interrupted: ends the evaluation between two batches when it returns True.
+    bad: the policy for bad records; None: they fail.
 
   Returns:
     The evaluation, or None if it was interrupted.
@@ -46,7 +49,7 @@ def evaluate(program: Program, checkpoint: str, batch_size: int,
     ProgramError, ModelSpecError: the program's functions returned something unusable.
   """
   began = time.monotonic()
-  trained = trained_model.build(program, "eval", batch_size, variables)
+  trained = trained_model.build(program, "eval", batch_size, variables, bad)
   with trained.graph.as_default(), variable_kind.kind_scope(variables):
     metrics = model.metrics_with_loss(trained.spec, trained.batch_size)
   values = {name: value for name, (value, _) in metrics.items()}

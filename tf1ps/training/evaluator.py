@@ -24,6 +24,7 @@ from typing import Callable, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat.exit_codes import EXIT_FAILED
+from tf1ps.pipeline import bad_records
 from tf1ps.state import run
 from tf1ps.training import checkpoints, evaluation, variable_kind
 from tf1ps.training.program import Program
@@ -46,7 +47,8 @@ class Outcome(NamedTuple):
 def follow(program: Program, checkpoint_dir: str, lost_after: float, start_timeout: float,
            batch_size: int, variables: str = variable_kind.RESOURCE,
            config: Optional[tf.ConfigProto] = None,
-           interrupted: Optional[Callable[[], bool]] = None, look_every: float = 1.0) -> Outcome:
+           interrupted: Optional[Callable[[], bool]] = None, look_every: float = 1.0,
+           bad: Optional[bad_records.BadRecords] = None) -> Outcome:
   """Evaluates the checkpoints of a run until it ends.
 
   Summaries of the metrics go to the folder "eval" in the checkpoint directory.
@@ -61,6 +63,7 @@ def follow(program: Program, checkpoint_dir: str, lost_after: float, start_timeo
     config: of the sessions.
     interrupted: asked several times a second; ends the evaluator when it returns True.
     look_every: seconds between two looks at the directory.
+    bad: the policy for bad records; None: they fail.
 
   Returns:
     The outcome. Its code is 0 if the run has ended well, also if it had before the evaluator
@@ -76,7 +79,8 @@ def follow(program: Program, checkpoint_dir: str, lost_after: float, start_timeo
       raise ValueError(f"{name} must be above 0 seconds, got {value}")
   is_interrupted = interrupted or (lambda: False)
   watch = _RunWatch(checkpoint_dir, lost_after, start_timeout)
-  evaluator = _Evaluator(program, checkpoint_dir, batch_size, variables, config, is_interrupted)
+  evaluator = _Evaluator(
+    program, checkpoint_dir, batch_size, variables, config, is_interrupted, bad)
   try:
     while True:
       end = watch.look()  # before the checkpoints: the last one is there when the run has ended
@@ -130,9 +134,9 @@ class _RunWatch:
 class _Evaluator:
   """Evaluates each checkpoint once, and writes the summaries."""
 
-  def __init__(self, program, checkpoint_dir, batch_size, variables, config, interrupted):
+  def __init__(self, program, checkpoint_dir, batch_size, variables, config, interrupted, bad):
     self._evaluate = lambda path: evaluation.evaluate(
-      program, path, batch_size, variables, config, interrupted)
+      program, path, batch_size, variables, config, interrupted, bad)
     self._directory = checkpoint_dir
     self._is_interrupted = interrupted
     # The checkpoints that are not to be evaluated any more; of those at the start all but the last.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Optional
 
+from tf1ps.pipeline import bad_records, work
 from tf1ps.pipeline import shard as shard_lib
-from tf1ps.pipeline import work
 from tf1ps.replication import turns
 
 REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
@@ -35,6 +35,8 @@ class Options(NamedTuple):
   warm_up_steps: Optional[int] = None  # global steps until one more worker joins
   variables: str = "resource"  # or "ref"
   shard: Optional[str] = None  # "files", "records", "dynamic", "none"; None: as the program asks
+  on_bad_record: str = bad_records.FAIL  # or "skip"
+  max_bad_ratio: float = bad_records.DEFAULT_RATIO  # the part of the records that may be skipped
   ps_strategy: str = "greedy"  # or "round_robin"
   save_checkpoint_secs: Optional[float] = 600.0
   save_checkpoint_steps: Optional[int] = None  # instead of the seconds
@@ -80,6 +82,7 @@ def check_options(options: Options) -> None:
       "update each for itself, and clones make one gradient together" % options.clones)
   _refuse(options, options.replication == "all_reduce", "--%s=%s is about variables on ps, and "
           "--replication=all_reduce has none", "ps_strategy")
+  bad_records_of(options)
   _check_dynamic(options)
   _check_staleness(options)
 
@@ -151,6 +154,11 @@ def batch_size_of(options: Options, index: int, count: int) -> int:
     raise ValueError("--batch_sizes=%s has %d numbers, and there are %d workers" % (
       ",".join(map(str, options.batch_sizes)), len(options.batch_sizes), count))
   return options.batch_sizes[index]
+
+
+def bad_records_of(options: Options) -> bad_records.BadRecords:
+  """The policy for bad records; raises ValueError."""
+  return bad_records.BadRecords(options.on_bad_record, options.max_bad_ratio)
 
 
 def shard_of(options: Options, index: int, count: int) -> shard_lib.Shard:

@@ -22,6 +22,7 @@ class Outcome(NamedTuple):
   staleness: str  # what is told of its gradients' ages, and of what was done about them; or ""
   evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
   members: List[membership.Member]  # of the job, as of the end; only the chief looks
+  skipped: int = 0  # bad records of this worker
   # Under --shard=dynamic: examples trained on in ranges that were handed out again, by all workers.
   again: Optional[int] = None
 

@@ -24,6 +24,7 @@ from typing import Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import bad_records
 from tf1ps.training import model, trained_model, variable_kind
 from tf1ps.training.program import Program
 
@@ -43,7 +44,8 @@ class PredictionError(RuntimeError):
 
 def predict(program: Program, checkpoint_dir: str, output: str, batch_size: int,
             variables: str = variable_kind.RESOURCE, checkpoint: Optional[str] = None,
-            config: Optional[tf.ConfigProto] = None) -> Prediction:
+            config: Optional[tf.ConfigProto] = None,
+            bad: Optional[bad_records.BadRecords] = None) -> Prediction:
   """Writes a checkpoint's predictions.
 
   Args:
@@ -54,6 +56,7 @@ def predict(program: Program, checkpoint_dir: str, output: str, batch_size: int,
     variables: their kind, "resource" or "ref"; a checkpoint fits both.
     checkpoint: use this one instead: its path without the endings of its files.
     config: of the session.
+    bad: the policy for bad records; None: they fail. Who is skipped has no prediction.
 
   Raises:
     CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
@@ -69,7 +72,7 @@ def predict(program: Program, checkpoint_dir: str, output: str, batch_size: int,
   if not os.path.isdir(folder):
     raise PredictionError(f"output {output!r}: there is no folder {folder}")
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
-  trained = trained_model.build(program, "predict", batch_size, variables)
+  trained = trained_model.build(program, "predict", batch_size, variables, bad)
   predictions = model.predictions_by_name(trained.spec)
   temporary = f"{output}.{os.getpid()}.tmp"
   examples = 0

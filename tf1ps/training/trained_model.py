@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import iterators, queue_runners
+from tf1ps.pipeline import bad_records, iterators, queue_runners
 from tf1ps.pipeline.shard import Shard
 from tf1ps.training import checkpoints, restoring, variable_kind
 from tf1ps.training import model as model_lib
@@ -40,7 +40,8 @@ class TrainedModel(NamedTuple):
   one_batch: bool  # the input is made of constants and variables: one batch is all of it
 
 
-def build(program: program_lib.Program, mode: str, batch_size: int, variables: str) -> TrainedModel:
+def build(program: program_lib.Program, mode: str, batch_size: int, variables: str,
+          bad: Optional[bad_records.BadRecords] = None) -> TrainedModel:
   """Builds a program's model for all of its data, once.
 
   Args:
@@ -48,12 +49,14 @@ def build(program: program_lib.Program, mode: str, batch_size: int, variables: s
     mode: "eval" or "predict"; the latter passes no labels to model_fn.
     batch_size: examples in a batch, as the shard says it.
     variables: their kind, "resource" or "ref".
+    bad: the policy for bad records; None: they fail.
 
   Raises:
     ProgramError, ModelSpecError: input_fn or model_fn returned something unusable.
   """
   with tf.Graph().as_default() as graph, variable_kind.kind_scope(variables):
     tf.train.get_or_create_global_step()
+    bad_records.use((bad or bad_records.BadRecords()).anew())
     shard = Shard(batch_size=batch_size, epochs=1, mode=mode)
     features, labels = program_lib.build_input(program, mode, shard)
     one_batch = _is_one_batch(features, labels)

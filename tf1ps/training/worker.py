@@ -18,6 +18,7 @@ from typing import List, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server as server_lib
+from tf1ps.pipeline import bad_records
 from tf1ps.placement import load_table
 from tf1ps.replication import turns
 from tf1ps.state import membership
@@ -99,6 +100,8 @@ class _Worker:
     self._target = record.target
     cluster = part.cluster
     self._shard = options_lib.shard_of(options, cluster.replica_index, cluster.num_replicas)
+    self._bad = options_lib.bad_records_of(options)
+    bad_records.use(self._bad)
     self._replica = replicas.build_replica(
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
@@ -175,7 +178,7 @@ class _Worker:
     return Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
       self._stops.reason(self._was_ended, self._left), self._counter.late, str(self._policies),
-      None, part.heartbeat.members(), *[hook.again for hook in self._ranges])
+      None, part.heartbeat.members(), self._bad.skipped, *[hook.again for hook in self._ranges])
 
   def _hooks(self):
     options, part, replica = self._options, self._part, self._replica
@@ -197,7 +200,7 @@ class _Worker:
     try:
       evaluation = evaluation_lib.evaluate(
         self._program, checkpoints.latest(self._directory), self._options.batch_size,
-        self._options.variables)
+        self._options.variables, bad=self._bad)
     except BaseException:
       self._part.release(failed=True)
       raise
