@@ -257,6 +257,20 @@ def test_queues_two_programs(tmp_path):
   assert last == ["[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"]
 
 
+@pytest.mark.parametrize("last, said", [
+  ("4,4", "the data has ended"),
+  ("4,x", "data.csv:4: Field 1 in record 0 is not a valid float: x")])
+def test_pipelines_loop(tmp_path, last, said):
+  (tmp_path / "loop.py").write_text(block_with("docs/pipelines.md", "# loop.py"))
+  (tmp_path / "data.csv").write_text("1,1\n2,2\n3,3\n%s\n" % last)
+  done = subprocess.run(
+    [sys.executable, "loop.py", "data.csv"], cwd=str(tmp_path), stdout=subprocess.PIPE,
+    env=dict(os.environ, PYTHONPATH=str(ROOT)), stderr=subprocess.STDOUT, universal_newlines=True,
+    timeout=100)
+  assert done.returncode == (last != "4,4") and said in done.stdout, done.stdout
+  assert done.stdout.count("[array([") == (1 if done.returncode else 2)
+
+
 def test_docs_synchronous_updates(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/synchronous.md", "tf1ps-local")

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import inspect
 import os
+import time
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tests.pipeline import classic
 from tests.training import local_loop, local_server
 from tf1ps.training import checkpoints, initialise
 
@@ -290,3 +292,32 @@ def test_a_worker_that_is_not_the_chief_saves_nothing_and_skips_the_chiefs_hooks
                                       chief_only_hooks=[Recorder("chief", calls)]) as session:
     session.run(model.train_op)
   assert (os.listdir(str(tmp_path)), calls) == ([], [])
+
+
+@pytest.mark.parametrize("bad, error", [((), None), ((5,), "a.csv:5: Field 1 in record 0 is not")])
+def test_queue_runners_are_started_and_what_ends_one_is_raised(tmp_path, bad, error):
+  batch = classic.pipeline([classic.write(tmp_path / "a.csv", 6, bad=bad)])
+  tf.train.get_or_create_global_step()
+  found, raised = [], None
+  try:
+    with tf1ps.MonitoredTrainingSession() as session:
+      while not session.should_stop():
+        found += session.run(batch).tolist()
+  except tf.errors.InvalidArgumentError as caught:
+    raised = caught.message
+  assert found == list(range(1, 5 if bad else 7))
+  assert raised is None if error is None else error in raised
+
+
+def test_queue_runners_hold_up_no_close(tmp_path):
+  stuck = classic.Stuck()
+  names = tf.train.string_input_producer([classic.write(tmp_path / "a.csv", 5)])
+  line = tf.py_func(stuck, [tf.TextLineReader().read(names)[1]], tf.string)
+  tf.train.batch([tf.reshape(line, [])], 1)
+  tf.train.get_or_create_global_step()
+  with tf1ps.MonitoredTrainingSession():
+    stuck.entered.wait(60)
+    began = time.monotonic()
+  seconds = time.monotonic() - began
+  stuck.leave.set()
+  assert seconds < 1.0

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests.pipeline import classic
 from tests.training import line_program
 from tf1ps.training import checkpoints, trained_model
 from tf1ps.training.program import Program
@@ -52,3 +54,38 @@ def test_a_long_input_is_spoken_of(tmp_path, caplog, monkeypatch):
   assert [record.getMessage() for record in caplog.records] == [
       "1 batches after 0 s, and the input has not ended",
       "2 batches after 0 s, and the input has not ended"]
+
+
+def classic_model(path, **arguments):
+  """A model whose input comes from queue runners, with a checkpoint."""
+  graph = tf.Graph()
+  with graph.as_default():
+    tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    batch = classic.pipeline([path], **arguments)
+    size = tf.size(batch)
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      saved = tf.train.Saver().save(session, path + ".ckpt", write_meta_graph=False)
+  return trained_model.TrainedModel(graph, batch, None, size, False), saved
+
+
+def test_a_classic_input_ends_cleanly_and_its_failures_are_told(tmp_path):
+  for bad, text in (((), None), ((5,), "a.csv:5: Field 1 in record 0 is not a valid int32: x")):
+    trained, saved = classic_model(classic.write(tmp_path / "a.csv", 6, bad=bad))
+    found, error = [], None
+    try:
+      with trained_model.session(trained.graph, saved) as session:
+        for batch in trained_model.batches(session, trained, trained.features):
+          found += batch.tolist()
+    except tf.errors.InvalidArgumentError as caught:
+      error = caught.message.splitlines()[0]
+    assert found == list(range(1, 5 if bad else 7))
+    assert error == (text and str(tmp_path / text))
+
+
+def test_a_classic_input_that_has_not_ended_holds_nothing_up(tmp_path):
+  trained, saved = classic_model(classic.write(tmp_path / "a.csv", 6), num_epochs=None, capacity=3)
+  with trained_model.session(trained.graph, saved) as session:
+    assert session.run(trained.features).tolist() == [1]
+    began = time.monotonic()
+  assert time.monotonic() - began < 1.0

@@ -28,6 +28,7 @@ from tf1ps.compat import refused_runs
 
 _ABORTED = object()
 _LISTEN = 0.5  # seconds
+_LONG = 10.0  # seconds
 
 
 class BoundedSession(tf.Session):
@@ -35,6 +36,8 @@ class BoundedSession(tf.Session):
 
   Attributes:
     refusals: how many runs TensorFlow refused by mistake so far, and were made again.
+    close_limit: seconds that `close` may take.
+    on_long_run: called with graph and fetches of a run that has lasted ten seconds; or None.
   """
 
   def __init__(self, target: str = "", graph=None, config=None, close_limit: float = 3.0,
@@ -52,7 +55,7 @@ class BoundedSession(tf.Session):
     """
     self._on_close = on_close
     self._explain = explain
-    self._close_limit = close_limit
+    self.close_limit = close_limit
     self._error_factory = None
     self._lock = threading.Lock()
     self._helpers = weakref.WeakSet()
@@ -61,6 +64,7 @@ class BoundedSession(tf.Session):
     self._is_held = False
     self._may_delete = False
     self.refusals = 0
+    self.on_long_run = None
     super().__init__(target, graph, config)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
@@ -122,7 +126,7 @@ class BoundedSession(tf.Session):
   def _close_within(self):
     closer = threading.Thread(target=self._close_now, daemon=True, name="tf1ps: close a session")
     closer.start()
-    closer.join(0.2 if self.is_aborted else self._close_limit)
+    closer.join(0.2 if self.is_aborted else self.close_limit)
     self._may_delete = not closer.is_alive()
     if closer.is_alive():
       self.abort(lambda: tf.errors.CancelledError(None, None, "the session was closed"))
@@ -147,7 +151,7 @@ class BoundedSession(tf.Session):
     helper.is_busy = True
     try:
       helper.inbox.put((self._run_again, (function,) + args, kwargs))
-      value, error = helper.answer()
+      value, error = helper.answer(lambda: self._tell_of(args))
     except BaseException:
       # The caller leaves its wait (KeyboardInterrupt), and the run goes on. Its result is nobody's.
       del self._local.helper
@@ -165,6 +169,10 @@ class BoundedSession(tf.Session):
 
   def _run_again(self, function, *args, **kwargs):
     return refused_runs.run(function, *args, on_refusal=self._count_refusal, **kwargs)
+
+  def _tell_of(self, args):
+    if self.on_long_run is not None and args:
+      self.on_long_run(self.graph, args[0])
 
   def _count_refusal(self):
     with self._lock:
@@ -188,13 +196,16 @@ class _Helper:
     threading.Thread(target=_make_runs, args=(self.inbox, self.outbox), daemon=True,
                      name="tf1ps: session.run").start()
 
-  def answer(self):
+  def answer(self, on_long):
     """Waits for the result of the run: (value, error)."""
+    waited = 0.0
     while True:
       try:
         return self.outbox.get(timeout=_LISTEN)
       except queue.Empty:
-        pass  # a signal that came just before the wait began is heard now
+        waited += _LISTEN  # a signal that came just before the wait began is heard now
+        if waited - _LISTEN < _LONG <= waited:
+          on_long()
 
   def __del__(self):
     self.inbox.put(None)

@@ -20,11 +20,13 @@ import time
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import session as session_lib
 from tf1ps.compat import error_text, refused_runs
 from tf1ps.pipeline import bad_records, record_retry
 
 _OTHERS = 5.0  # seconds that the other threads of a runner that fails may take for their records
 _STOP = 0.4  # seconds until a thread that does not stop is left behind
+_LEFT_BEHIND = 0.3  # seconds for the close of a session of ours then
 
 
 class RunnerThread(threading.Thread):
@@ -142,6 +144,9 @@ class Group:
     canceller.start()
     for thread in [canceller] + [thread for thread in self.threads if thread.is_alive()]:
       thread.join(max(0.0, until - time.monotonic()))
+    session = self.session
+    if isinstance(session, session_lib.BoundedSession):  # None by now, where all have ended
+      session.close_limit = _LEFT_BEHIND  # its close would wait for them
 
   def _run_quietly(self, op):
     session = self.session

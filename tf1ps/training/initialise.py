@@ -10,7 +10,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import iterators, queue_runners
+from tf1ps.pipeline import iterators, queue_runners, unfilled_queues
 from tf1ps.replication import turns
 from tf1ps.training import checkpoints
 
@@ -61,6 +61,8 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
                        only_task: Optional[str] = None) -> None:
   """Runs the scaffold's local_init_op, and initialises the iterators that it leaves out.
 
+  From now on a run that waits for a queue which nobody fills is told.
+
   Args:
     session: the session.
     scaffold: finalised.
@@ -76,22 +78,3 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
     raise SessionCreationError(
       "%d variables are not initialised, such as %s: the scaffold's init_op, the checkpoint or the "
       "local_init_op must initialise them" % (len(missing), ", ".join(missing[:5])))
-  session.run(iterators.initializers(session.graph, scaffold.local_init_op, only_task))
-
-
-def is_torn(session) -> bool:
-  """Whether a synchronous update was cut off in the middle, so that the values are worth nothing.
-
-  It waits for updates that are being made.
-  """
-  return any(session.run(session.graph.get_collection(turns.TEARS)))
-
-
-def missing_variables(session, ready_op) -> list:
-  """The names that a scaffold's ready operation reports as not initialised."""
-  if ready_op is None:
-    return []
-  value = session.run(ready_op)
-  if value is None:
-    return []
-  return sorted(name.decode("utf-8") for name in value)
