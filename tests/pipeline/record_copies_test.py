@@ -113,6 +113,14 @@ def test_a_function_of_a_record(lines):
   assert run(record_copies.copy(enqueue(doubled)), 2)[0] == [2, 4]
 
 
+def test_functions_of_the_graph(lines):
+  @tf.function
+  def doubled(n):
+    return n + n
+
+  assert run(record_copies.copy(enqueue(doubled(number_of(lines)))), 2)[0] == [2, 4]
+
+
 def test_a_pair_of_tensors_that_is_said_to_hold_records(lines):
   keys = tf.placeholder_with_default("elsewhere/b.csv:9", [])
   values = tf.placeholder_with_default("9,99", [])

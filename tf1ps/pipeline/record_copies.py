@@ -142,7 +142,9 @@ def _copy(enqueue_op, source, path, number):
     last = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.string) for handle in handles]
     puts = [tf.raw_ops.AssignVariableOp(resource=handle, value=tensor)
             for handle, tensor in zip(handles, source)]
-  definition = tf.GraphDef(library=graph.as_graph_def().library)
+  definition = tf.GraphDef()
+  if any(_calls_function(op) for op in path):
+    definition.library.CopyFrom(graph.as_graph_def().library)
   definition.versions.CopyFrom(graph.graph_def_versions)
   copied = {op.name for op in puts + path}
   sources = {tensor.name for tensor in source}
@@ -171,6 +173,12 @@ def _copy(enqueue_op, source, path, number):
     definition, inputs, [enqueue_op.name], name="tf1ps_records/copy")
   return Copy(enqueue, source.keys, source.values, last[0], last[1], _counts(source),
               enqueue.name[:-len(enqueue_op.name)], enqueue_op)
+
+
+def _calls_function(op):
+  # A function of tf.Defun's is called by an operation of its name.
+  return not hasattr(tf.raw_ops, op.type) or any(
+    attr.HasField("func") or attr.list.func for attr in op.node_def.attr.values())
 
 
 def _after(op):

@@ -78,3 +78,23 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
     raise SessionCreationError(
       "%d variables are not initialised, such as %s: the scaffold's init_op, the checkpoint or the "
       "local_init_op must initialise them" % (len(missing), ", ".join(missing[:5])))
+  session.run(iterators.initializers(session.graph, scaffold.local_init_op, only_task))
+  session.on_long_run = unfilled_queues.warn
+
+
+def is_torn(session) -> bool:
+  """Whether a synchronous update was cut off in the middle, so that the values are worth nothing.
+
+  It waits for updates that are being made.
+  """
+  return any(session.run(session.graph.get_collection(turns.TEARS)))
+
+
+def missing_variables(session, ready_op) -> list:
+  """The names that a scaffold's ready operation reports as not initialised."""
+  if ready_op is None:
+    return []
+  value = session.run(ready_op)
+  if value is None:
+    return []
+  return sorted(name.decode("utf-8") for name in value)

@@ -17,7 +17,8 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import bad_records, iterators, queue_runners
+from tf1ps.cluster import session as session_lib
+from tf1ps.pipeline import bad_records, iterators, queue_runners, unfilled_queues
 from tf1ps.pipeline.shard import Shard
 from tf1ps.training import checkpoints, restoring, variable_kind
 from tf1ps.training import model as model_lib
@@ -102,7 +103,8 @@ def session(graph: tf.Graph, checkpoint: str,
     runners = queue_runners.adopt()
   graph.finalize()
   starts = iterators.initializers(graph, initialise[-1])
-  with tf.Session("", graph=graph, config=config) as own_session:
+  with session_lib.BoundedSession("", graph, config) as own_session:
+    own_session.on_long_run = unfilled_queues.warn
     restore(own_session)
     own_session.run(initialise)
     own_session.run(starts)
