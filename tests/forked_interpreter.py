@@ -18,10 +18,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import traceback
 import types
 
+from tests import harness
 from tf1ps.launch import fork_server, task_main
 
 
@@ -58,12 +58,12 @@ class _Interpreter(object):
     self.send_signal(signal.SIGKILL)
 
   def wait(self, limit):
-    until = time.monotonic() + limit
-    while not self._has_ended:
-      self._has_ended = os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
-      if time.monotonic() > until:
-        raise subprocess.TimeoutExpired("a fork server", limit)
-      time.sleep(0.002)
+    if not self._has_ended:
+      try:
+        harness.wait_until(lambda: os.waitpid(self.pid, os.WNOHANG)[0], limit)
+      except AssertionError as error:
+        raise subprocess.TimeoutExpired("a fork server", limit) from error
+      self._has_ended = True
 
 
 def _wait_and_run(connection):
