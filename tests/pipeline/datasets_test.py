@@ -262,7 +262,7 @@ class Claiming(Shard):
 
   claimed = (2 ** 32 + 1, 0, 2)
 
-  def sources(self, pattern):
+  def sources(self, pattern, shuffle=False):
     return Sources(self.files(pattern), tf.data.Dataset.from_tensor_slices(
       tf.constant(self.claimed, tf.int64)))
 

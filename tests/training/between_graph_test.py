@@ -63,6 +63,8 @@ def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
     "big": (PS1, handle, b"job7"), "big/Momentum": (PS1, handle, b"job7"),
     "small": (PS0, handle, b"job7"), "small/Momentum": (PS0, handle, b"job7"),
     "average": (PS0, handle, b"job7"),
+    "tf1ps/input_position/worker_0": (PS0, handle, b"job7"),
+    "tf1ps/input_position/worker_1": (PS0, handle, b"job7"),
     "seen": (WORKER, handle, b"job7")}
   assert replica.loss.device == WORKER
 
@@ -72,6 +74,8 @@ def test_in_turn_and_as_ref_variables():
   assert places() == {
     "global_step": (PS0, "VariableV2", b""), "big": (PS1, "VariableV2", b""),
     "small": (PS0, "VariableV2", b""), "average": (PS1, "VariableV2", b""),
+    "tf1ps/input_position/worker_0": (PS0, "VarHandleOp", b""),
+    "tf1ps/input_position/worker_1": (PS0, "VarHandleOp", b""),
     "seen": (WORKER, "VariableV2", b"")}
 
 

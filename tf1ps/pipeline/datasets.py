@@ -144,7 +144,7 @@ def _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, p
   if compression not in COMPRESSIONS:
     raise ValueError('compression must be "GZIP", "ZLIB", "" for none, or None to go by the names, '
                      "got %r" % (compression,))
-  sources = shard.sources(pattern)
+  sources = shard.sources(pattern, shuffle is not None)
   first = places.add(sources.paths, form.numbered)
   kinds = [_kind(path, compression) for path in sources.paths]
   if sources.claims is None:

@@ -38,7 +38,7 @@ def initializers(graph: tf.Graph, already: Optional[tf.Operation] = None,
   Returns:
     One operation for each iterator, in the order in which they were made.
   """
-  done = _behind([already]) if already is not None else set()
+  done = behind([already]) if already is not None else set()
   first = {}  # iterator: the operation that was made first, or the one that has run
   for op in graph.get_operations():
     if op.type == "MakeIterator":
@@ -49,7 +49,7 @@ def initializers(graph: tf.Graph, already: Optional[tf.Operation] = None,
   for iterator, op in first.items():
     if op in done or not _is_on(iterator.device or op.device, only_task):
       continue
-    fed = sorted(each.name for each in _behind([op]) if each.type in _PLACEHOLDERS)
+    fed = sorted(each.name for each in behind([op]) if each.type in _PLACEHOLDERS)
     if fed:
       _log.info("the iterator %s is yours to initialise: its initializer %s needs %s to be fed",
                 iterator.name, op.name, ", ".join(fed))
@@ -77,8 +77,8 @@ def _is_on(device: str, task: Optional[str]) -> bool:
   return spec.job is None or "/job:%s/task:%d" % (spec.job, spec.task or 0) == task
 
 
-def _behind(ops: List[tf.Operation]) -> Set[tf.Operation]:
-  """The operations, and all that they need."""
+def behind(ops: List[tf.Operation]) -> Set[tf.Operation]:
+  """Some operations, and all that they need."""
   seen, waiting = set(), list(ops)
   while waiting:
     op = waiting.pop()

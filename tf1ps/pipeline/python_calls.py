@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-_CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
+CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
 REPORT = "tf1ps_bad_records"  # in the name of the one that is not counted
 
 
@@ -18,4 +18,4 @@ def are_in(graph: tf.Graph) -> bool:
   nodes = list(definition.node)
   for function in definition.library.function:
     nodes += function.node_def
-  return any(node.op in _CALLS and REPORT not in node.name for node in nodes)
+  return any(node.op in CALLS and REPORT not in node.name for node in nodes)

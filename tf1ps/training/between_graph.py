@@ -29,7 +29,13 @@ from tf1ps.replication import (
   turns,
 )
 from tf1ps.replication import clones as clones_lib
-from tf1ps.training import async_update, optimizers, program_towers, variable_kind
+from tf1ps.training import (
+  async_update,
+  input_positions,
+  optimizers,
+  program_towers,
+  variable_kind,
+)
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import remainder as remainder_lib
@@ -125,6 +131,9 @@ def build_replica(
         loss = update.turn.loss
     replica = replica_lib.Replica(train_op, loss, towers.batch_sizes[0])
     replica_lib.summarize_loss(replica.loss)
+    if not shard.is_dynamic:  # there the table of ranges knows what is done
+      replica = replica._replace(hooks=[input_positions.InputPositions(
+        cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step)])
     if synchronous is None:
       if cluster.num_replicas == 1:
         return replica._replace(taken=update.taken)
@@ -133,7 +142,7 @@ def build_replica(
         counted=table.count(update.age, max_staleness), age_tables=[table], taken=update.taken)
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
-    return replica._replace(turn=update.turn, remainder=remainder, hooks=[hook])
+    return replica._replace(turn=update.turn, remainder=remainder, hooks=[hook] + replica.hooks)
 
 
 def _make_damped(towers, optimizer, learning_rate):

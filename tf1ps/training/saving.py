@@ -27,6 +27,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
 
   Attributes:
     saved_step: the global step of the last checkpoint that was saved, or None.
+    before_save: callables that are called with the session before the loop saves.
   """
 
   def __init__(self, tracker: global_step.GlobalStepTracker, checkpoint_dir: str,
@@ -63,6 +64,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._lock = threading.Lock()
     self._beside: Dict[str, Callable[[], str]] = {}
     self.saved_step = None
+    self.before_save = []
 
   def keep_beside(self, suffix: str, make: Callable[[], str]) -> None:
     """Has a text kept beside each checkpoint, as of before its variables are saved.
@@ -108,11 +110,17 @@ class CheckpointSaver(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     if self._save_secs is not None:
       if time.monotonic() - self._saved_at >= self._save_secs:
+        self._prepare(run_context.session)
         self.save(run_context.session, self._tracker.ask(run_context.session))
     elif self._tracker.asked:
       if self._tracker.value >= self.saved_step + self._save_steps:
+        self._prepare(run_context.session)
         self.save(run_context.session, self._tracker.value)
       self._plan()
+
+  def _prepare(self, session):
+    for callback in self.before_save:
+      callback(session)
 
   def end(self, session):
     step = self._tracker.ask(session)

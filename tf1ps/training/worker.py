@@ -27,8 +27,10 @@ from tf1ps.training import (
   dynamic_ranges,
   global_step,
   in_graph_threads,
+  input_positions,
   lockstep,
   monitored_session,
+  optional_variables,
   remainder,
   replicas,
   saving,
@@ -106,9 +108,10 @@ class _Worker:
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
     self._scaffold = tf.train.Scaffold(
-      saver=tf.train.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
+      saver=optional_variables.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)
+    self._positions = self._hook_of(input_positions.InputPositions)
     self._tracker = global_step.GlobalStepTracker()
     turn = self._replica.turn
     if turn is not None:
@@ -126,8 +129,7 @@ class _Worker:
     if part.is_chief:
       _log.info("%s", load_table.format_table(load_table.load_table()))
 
-  def _hook_of(self, kind):
-    """The replica's hook of a kind, or None."""
+  def _hook_of(self, kind):  # or None
     return next((hook for hook in self._replica.hooks if isinstance(hook, kind)), None)
 
   def train(self) -> Outcome:
@@ -147,8 +149,9 @@ class _Worker:
       participation=part, tracker=self._tracker)
     session.life.examples = lambda: self._counter.examples
     self._policies.watch(session.life)
-    if self._lockstep is not None:
-      self._lockstep.watch(session.life)
+    for hook in (self._lockstep, self._positions):
+      if hook is not None:
+        hook.watch(session.life)
     began = time.monotonic()
     with session:
       while not session.should_stop():
@@ -156,6 +159,8 @@ class _Worker:
           _, loss = session.run([self._replica.train_op, self._replica.loss])
         except tf.errors.OutOfRangeError as error:
           self._was_ended = turns.ENDED in error.message
+          if self._positions is not None and not self._was_ended:
+            self._positions.forget()
           if self._was_ended and self._replica.remainder is not None:
             self._left = session.call_inside(self._replica.remainder.count)
           if self._threads is not None:
@@ -181,8 +186,7 @@ class _Worker:
       None, part.heartbeat.members(), self._bad.skipped, *[hook.again for hook in self._ranges])
 
   def _hooks(self):
-    options, part, replica = self._options, self._part, self._replica
-    policies = self._policies
+    options, part, replica, policies = self._options, self._part, self._replica, self._policies
     hooks = [*policies.first_hooks, self._counter, *self._stops.hooks, *replica.hooks,
              *policies.hooks, *self._ranges]
     if self._lockstep is not None:
