@@ -8,11 +8,10 @@ Start these, each in a shell of its own, in any order:
   python examples/fill_queue.py --role=filler --examples=2000
 
 1. The filler puts its examples into a queue on the ps, waits where it is full, and closes it.
-2. Each trainer has a thread that takes batches out of the queue, while the model trains on the last
-   ones. Each example goes to one trainer. When the queue is closed and empty, the thread ends, and
+2. Each trainer has a thread that takes batches out of the queue while the model trains on the last
+   one. Each example goes to one trainer. When the queue is closed and empty, the thread ends, and
    with it the training.
-3. The first trainer is the chief. It waits for the other one, prints the result and releases the
-   ps.
+3. The first trainer is the chief: it waits for the other one, and releases the ps.
 
 The queue is in a container of its own: the job's is cleared before its training begins, and the
 filler may be there before.

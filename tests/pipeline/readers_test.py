@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness
-from tf1ps.pipeline import readers, record_queues
+from tf1ps.pipeline import queue_runners, readers, record_queues
 from tf1ps.pipeline import shard as shard_lib
 
 
@@ -252,3 +252,18 @@ def test_a_session_that_ends_early_leaves_no_thread(write):
     coordinator.request_stop()
     coordinator.join(threads, stop_grace_period_secs=harness.LIMIT)
   assert not any(thread.is_alive() for thread in threads)
+
+
+def test_the_runners_of_this_package_know_where_a_bad_record_stands(write):
+  files = write(b"1\n2\n", b"3\n4\nx\n6\n")
+  numbers = readers.text_lines(share(), files, lambda lines: tf.io.decode_csv(lines, [[0]])[0])
+  with tf.Session() as session:
+    session.run(tf.local_variables_initializer())
+    coordinator = tf.train.Coordinator()
+    queue_runners.start_queue_runners(session, coordinator)
+    found = []
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"1\.txt:3: .*not a valid int32: x"):
+      while True:
+        found += session.run(numbers).tolist()
+    assert found == [1, 2, 3, 4]
+    coordinator.request_stop()
