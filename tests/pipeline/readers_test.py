@@ -141,10 +141,12 @@ def test_a_shuffle_of_one_file_mixes_within_its_buffer(write):
 
 
 @pytest.mark.parametrize("mode", ["eval", "predict"])
-def test_evaluation_sees_each_record_once_in_order(write, mode):
+def test_evaluation_sees_each_record_once_in_order(graph, write, mode):
   files = numbered(write, 3, 5)
   found = records(readers.text_lines(
     share(mode=mode, epochs=4), files, as_they_are, shuffle=8, num_readers=3, num_decoders=3))
+  assert [len(runner.enqueue_ops)
+          for runner in graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)] == [1, 1, 1]
   assert [int(record) for record in found] == [100 * f + n for f in range(3) for n in range(5)]
 
 
