@@ -1,6 +1,8 @@
 """Jobs of tf1ps-ps and tf1ps-worker: when they stop, what they count, how they fail."""
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests import harness
@@ -81,6 +83,10 @@ def test_a_worker_that_comes_back_counts_on(start):
   job = Job(start, flags=["--examples=1280"])
   ps, chief, worker = job.ps(), job.worker(0), job.worker(1, "--block_at=12", "--slow_index=1")
   worker.wait_for("holds step 12")
+  chief.wait_for("saved")
+  (directory,) = find(chief, r"saved (.*)/model.ckpt-0 ")  # its own, so nobody else needs a graph
+  assert {name.partition("-")[0] for name in os.listdir(directory)} == {"checkpoint", "model.ckpt"}
+  assert not [name for name in os.listdir(directory) if name.endswith(".meta")]
   harness.wait_until(lambda: told(job).get(1) == 11 * 32)
   worker.kill()
   again = job.worker(1)

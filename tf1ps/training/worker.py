@@ -138,7 +138,7 @@ class _Worker:
     if part.is_chief and not options.checkpoint_dir:
       # What is evaluated at the end.
       hooks.append(saving.CheckpointSaver(
-        self._tracker, self._directory, self._scaffold, save_secs=1e9))
+        self._tracker, self._directory, self._scaffold, save_secs=1e9, save_graph_def=False))
     session = monitored_session.MonitoredTrainingSession(
       master=self._target, is_chief=part.is_chief, checkpoint_dir=options.checkpoint_dir,
       scaffold=self._scaffold, hooks=hooks, config=options.config,
