@@ -15,8 +15,7 @@ from tf1ps.cluster.view import Cluster, Task
 from tf1ps.state import reset
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "queues.md"
-GROUPS = pytest.mark.parametrize(
-  "group", [after_table.STOCK, after_table.OURS], ids=["stock", "ours"])
+CALLS = after_table.STOCK + after_table.OURS
 # Which one it is depends on whether the call was on its way or began afterwards.
 SESSION_ERRORS = ["AbortedError", "CancelledError", "FailedPreconditionError", "RuntimeError"]
 _numbers = itertools.count()
@@ -55,20 +54,21 @@ def case(kind, ps):
   make.where = "grpc://" + ps.address, ps.name, make.kind, make.container
   yield make
   for waiting in made:  # which may have a run on the ps that never ends
-    session_tasks.end_of(waiting.session.close, 5.0)
+    for session in (waiting.session, waiting.aside):
+      session_tasks.end_of(session.close, 5.0)
 
 
-def waiting_calls(case, group):
+def waiting_calls(case):
   """Calls that all wait."""
-  calls = case(group)
+  calls = case(CALLS)
   calls.fill()
   calls.begin()
   return calls
 
 
-def ending(kind, event, calls):
+def ending(kind, event):
   """Those of the calls that end by the event."""
-  return [call for call in calls
+  return [call for call in CALLS
           if after_table.expected(call, kind, event)[1] != after_table.WAITS]
 
 
@@ -79,51 +79,46 @@ def check(calls, kind, event, outcomes):
   assert found == {name: after_table.expected(name, kind, event) for name in left}
 
 
-@GROUPS
-def test_after_a_timeout(case, group):
-  calls = case(group)
+def test_after_a_timeout(case):
+  calls = case(CALLS)
   calls.fill()
   # The time of a stock operation begins before TensorFlow has made it ready to run.
-  calls.begin(timeout=1.5)
+  calls.begin(timeout=3.0)
   check(calls, case.kind, TIMEOUT, calls.outcomes)
 
 
-@GROUPS
 @pytest.mark.parametrize("event", [CLOSE, CANCEL])
-def test_after_a_close(case, event, group):
-  calls = waiting_calls(case, group)
-  calls.close(event == CANCEL, ending(case.kind, event, group))
+def test_after_a_close(case, event):
+  calls = waiting_calls(case)
+  calls.close(event == CANCEL, ending(case.kind, event))
   check(calls, case.kind, event, dict(calls.outcomes))
 
 
-@GROUPS
-def test_after_the_session_was_closed(case, group):
-  calls = waiting_calls(case, group)
+def test_after_the_session_was_closed(case):
+  calls = waiting_calls(case)
   calls.session.close()
-  calls.wait_for(group)
-  for name in set(group) & set(after_table.OURS):
+  calls.wait_for(CALLS)
+  for name in after_table.OURS:
     assert calls.outcomes[name] in SESSION_ERRORS
     calls.outcomes[name] = after_table.ENDS
   check(calls, case.kind, SESSION, calls.outcomes)
 
 
-@GROUPS
-def test_after_the_client_was_killed(case, start, group):
-  client = start("client", queue_tasks.wait_in_queues, *(case.where + (group,)))
-  calls = case(group)
+def test_after_the_client_was_killed(case, start):
+  client = start("client", queue_tasks.wait_in_queues, *(case.where + (CALLS,)))
+  calls = case(CALLS)
   client.wait_for("all wait")
   client.kill()
   calls.settle()
-  check(calls, case.kind, KILLED, {name: after_table.GONE for name in group})
+  check(calls, case.kind, KILLED, {name: after_table.GONE for name in CALLS})
 
 
-@GROUPS
-def test_after_a_reset_of_ours(case, ps, group):
-  calls = waiting_calls(case, group)
+def test_after_a_reset_of_ours(case, ps):
+  calls = waiting_calls(case)
   # Those that tf1ps did not make are in no list.
   reset.reset(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container],
-              queues=["q%d" % i for i, name in enumerate(group) if name in after_table.STOCK])
-  calls.wait_for(group)
+              queues=["q%d" % i for i, name in enumerate(CALLS) if name in after_table.STOCK])
+  calls.wait_for(CALLS)
   check(calls, case.kind, RESET, calls.outcomes)
 
 
@@ -140,7 +135,8 @@ def test_what_never_waits(case, ps, event):
   check(calls, case.kind, event, calls.outcomes)
 
 
-@pytest.mark.parametrize("kind", after_table.KINDS)
+@pytest.mark.parametrize("kind", after_table.KINDS[:1] + tuple(
+  pytest.param(kind, marks=pytest.mark.slow) for kind in after_table.KINDS[1:]))
 def test_after_a_stock_reset(start, kind):
   runs = [(call,) + start_ps(start) for call in after_table.STOCK]
   clients = []
@@ -164,6 +160,7 @@ def test_after_a_stock_reset(start, kind):
     calls.outcomes[call] = client.wait_for("ended:").split(": ")[1]
     found[call] = calls.take_what_is_left()[call], calls.outcomes[call]
     calls.session.close()
+    calls.aside.close()
   version = tf.__version__.split(".")[0]
   assert found == {call: after_table.expected(call, kind, STOCK_RESET, version)
                    for call in after_table.STOCK}

@@ -18,6 +18,9 @@ from tests.cluster_tasks import say, stay
 from tests.state import after_table
 from tf1ps.state import queue_errors, queues
 
+# What a server does to make a graph faster would be most of its work: each run is made once or so.
+_CONFIG = tf.ConfigProto()
+_CONFIG.graph_options.rewrite_options.disable_meta_optimizer = True
 # How each call of the table is made.
 STOCK = {
   "dequeue": lambda q: q.dequeue(),
@@ -80,6 +83,8 @@ class Waiting:
 
   Attributes:
     outcomes: {call: what it returned, or the name of its error's type}, of those that have ended.
+    session: that of the calls.
+    aside: another one, which looks and closes.
   """
 
   def __init__(self, target, device, kind, container, calls):
@@ -93,7 +98,6 @@ class Waiting:
       calls: names of calls.
     """
     self.outcomes = {}
-    self._target = target
     self._queues, self._ops, self._fills, self._takes, self._closes = {}, {}, [], {}, {}
     with tf.Graph().as_default() as graph, tf.device(device), tf.container(container):
       begun = tf.queue.FIFOQueue(-1, tf.int32, shared_name="begun")
@@ -117,7 +121,7 @@ class Waiting:
         for cancel in (False, True):
           self._closes[name, cancel] = queue.close(cancel_pending_enqueues=cancel)
     self.graph = graph
-    self.session = tf.Session(target, graph)
+    self.session, self.aside = [tf.Session(target, graph, _CONFIG) for _ in range(2)]
     self._counted = {name: _CountedSession(self.session) for name in calls if name in OURS}
 
   def fill(self):
@@ -160,11 +164,9 @@ class Waiting:
 
   def close(self, cancel, ending):
     """Closes each queue, from another session; returns when the calls named `ending` have ended."""
-    session = tf.Session(self._target, self.graph)
-
     def close_one(name):
       try:
-        session.run(self._closes[name, cancel])
+        self.aside.run(self._closes[name, cancel])
       except tf.errors.OpError:
         pass  # the test is over while it waits for an enqueue
 
@@ -184,16 +186,14 @@ class Waiting:
 
   def settle(self, runs=100):
     """Gives the server the time of so many runs."""
-    with tf.Session(self._target, self.graph) as session:
-      for _ in range(runs):
-        session.run(self._begun)
+    for _ in range(runs):
+      self.aside.run(self._begun)
 
   def take_what_is_left(self):
     """{call: the elements in its queue}, as another session finds them."""
-    with tf.Session(self._target, self.graph) as session:
-      sizes = session.run({name: size for name, (size, _, _) in self._takes.items()})
-      got = session.run({name: take for name, (_, _, take) in self._takes.items()}, {
-        n: sizes[name] for name, (_, n, _) in self._takes.items()})
+    sizes = self.aside.run({name: size for name, (size, _, _) in self._takes.items()})
+    got = self.aside.run({name: take for name, (_, _, take) in self._takes.items()}, {
+      n: sizes[name] for name, (_, n, _) in self._takes.items()})
     return {name: numbers(self._queues[name], got[name]) for name in got}
 
 

@@ -49,7 +49,10 @@ class Client:
     with graph.as_default():
       self.queue = getattr(queues, kind)(
         shared_name=shared_name, device=device, container=container, **arguments(kind, **options))
-    self.session = tf.Session(target, graph)
+    config = tf.ConfigProto()
+    if target:  # or else most of the ps's work would be to make graphs faster
+      config.graph_options.rewrite_options.disable_meta_optimizer = True
+    self.session = tf.Session(target, graph, config)
 
   def put(self, *numbers, **options):
     """Puts numbers in, which are their own priorities."""
@@ -119,6 +122,13 @@ def client(request):
     request.getfixturevalue("ps")[0] if request.param == "grpc" else None)
 
 
+def on_both(kinds):
+  """Has a test try these kinds on a ps and, as the rest is one, only the first in this process."""
+  return pytest.mark.parametrize(
+    "client, kind", [("direct", kinds[0])] + [("grpc", kind) for kind in kinds],
+    indirect=["client"])
+
+
 @pytest.fixture
 def shared(ps):
   """Makes clients of the ps alone, which can share."""
@@ -156,7 +166,7 @@ def test_the_same_arguments_and_methods_build_the_same_operations(kind):
     (p.name, p.default) for p in inspect.signature(stock.__init__).parameters.values()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_tensorflows_own_methods_work(client, kind):
   one = client(kind)
   many = [[3, 1, 2]] * len(one.queue.dtypes)
@@ -180,7 +190,7 @@ def test_from_list_chooses_one():
 # get and put.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_one_many_and_up_to(client, kind):
   one = client(kind)
   one.put(4)
@@ -196,7 +206,7 @@ def test_one_many_and_up_to(client, kind):
     one.get(1, up_to=True, timeout=0)
 
 
-@pytest.mark.parametrize("kind", ["FIFOQueue", "PaddingFIFOQueue"])
+@on_both(["FIFOQueue", "PaddingFIFOQueue"])
 def test_order_is_kept(client, kind):
   one = client(kind)
   one.put(3, 1)
@@ -211,7 +221,7 @@ def test_the_lowest_priority_comes_first(client):
   assert [one.get(2), one.get()] == [[1, 2], 3]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_components_with_names(client, kind):
   named = ["when", "what"] if kind == "PriorityQueue" else ["what"]
   one = client(kind, names=named)
@@ -240,7 +250,7 @@ def test_several_components_of_several_types(client):
     made.put(one.session, "a")
 
 
-@pytest.mark.parametrize("kind", ["FIFOQueue", "RandomShuffleQueue"])
+@on_both(["FIFOQueue", "RandomShuffleQueue"])
 def test_without_shapes_it_takes_one_at_a_time(client, kind):
   one = client(kind, shape=None)
   one.queue.put(one.session, [1, 2, 3])
@@ -278,7 +288,7 @@ def test_min_after_dequeue_stays_until_the_end(client):
     one.get()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_a_batch_is_put_whole_or_not_at_all(client, kind):
   one = client(kind)
   one.put(*range(8))
@@ -306,7 +316,7 @@ def test_an_empty_batch_is_put_at_once(client):
   assert one.run(one.queue.size) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_drain(client, kind):
   one = client(kind)
   assert one.queue.drain(one.session) == []
@@ -322,7 +332,7 @@ def test_drain(client, kind):
 # Operations that never block.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_try_dequeue_many(client, kind):
   one = client(kind)
   one.put(1, 2, 3)
@@ -346,7 +356,7 @@ def test_try_dequeue_many(client, kind):
   assert take(2, up_to=True) == ([], 0, True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_try_enqueue_many(client, kind):
   one = client(kind, capacity=4)
   n = len(one.queue.dtypes)
@@ -432,7 +442,7 @@ def test_a_floor_that_is_no_lower_than_the_capacity_is_refused():
 # Why nothing came.
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@on_both(KINDS)
 def test_the_end_a_cancellation_and_a_timeout_have_types_of_their_own(client, kind):
   one = client(kind, shared_name="ends", capacity=2)
   other = client(kind, shared_name="is cancelled")
