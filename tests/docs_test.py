@@ -106,6 +106,7 @@ def test_readme_shows_what_make_train_calls():
   assert said == ["tf1ps-local --program=examples/digits.py " + make("train-flags", ROOT).strip()]
 
 
+@pytest.mark.slow
 def test_readme_in_a_private_network():
   command, = [c for c in commands("README.md") if c.startswith("unshare")]
   if subprocess.run(["unshare", "-rn", "ip", "link", "set", "lo", "up"],
@@ -118,6 +119,7 @@ def test_readme_in_a_private_network():
   assert "anyone who can connect" not in done.stdout
 
 
+@pytest.mark.slow
 def test_build_by_hand_in_three_shells(start):
   hosts, = [c for c in commands("BUILD.md") if c.startswith("HOSTS=")]
   for port, address in zip(("2222", "2223", "2224"), harness.addresses(3)):
@@ -237,24 +239,15 @@ def test_every_command_is_run_somewhere(document):
     assert re.search(r"^%s:" % re.escape(target), (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-def test_queues_two_programs(tmp_path):
+def test_queues_two_programs(start, tmp_path):
   program = block_with("docs/queues.md", "# shared.py")
   for number, address in zip((2221, 2222, 2223), harness.addresses(3)):
     program = program.replace("127.0.0.1:%d" % number, address)
   (tmp_path / "shared.py").write_text(program)
-  env = dict(os.environ, PYTHONPATH=str(ROOT))
-  roles = {role: subprocess.Popen(
-    [sys.executable, "shared.py", role], cwd=str(tmp_path), env=env, stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT, universal_newlines=True) for role in ("ps", "trainer", "loader")}
-  try:
-    said = {role: roles[role].communicate(timeout=100)[0] for role in ("loader", "trainer")}
-  finally:
-    for process in roles.values():
-      process.kill()
-      process.wait()
-  assert [roles[role].returncode for role in said] == [0, 0], said
-  last = said["trainer"].splitlines()[-4:]
-  assert last == ["[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"]
+  _, trainer, loader = [start(role, program_tasks.run_file, "shared.py", [role], tmp_path)
+                        for role in ("ps", "trainer", "loader")]
+  end_well([loader, trainer])
+  assert trainer.lines[-4:] == ["[1. 2.]", "[3. 4.]", "[5. 6.]", "the loader is done"]
 
 
 @pytest.mark.parametrize("last, said", [
@@ -271,12 +264,14 @@ def test_pipelines_loop(tmp_path, last, said):
   assert done.stdout.count("[array([") == (1 if done.returncode else 2)
 
 
+@pytest.mark.slow
 def test_docs_synchronous_updates(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/synchronous.md", "tf1ps-local")
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 
+@pytest.mark.slow
 def test_docs_ranges_by_flag(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/shares.md", "tf1ps-local")
@@ -298,6 +293,7 @@ def test_docs_ranges_by_hand(start, tmp_path):
   assert max(totals) == 2 * sum(range(30))
 
 
+@pytest.mark.slow
 def test_docs_staleness(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/staleness.md", "tf1ps-local")

@@ -219,6 +219,7 @@ NOISE = re.compile(r"\b[IWEF]\d{4} \d\d:|\b[IWEF] tensorflow/|WARNING|oneDNN|[Dd
                    r"FutureWarning|np_resource|absl::|rebuild TensorFlow", re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_a_job_is_quiet_unless_told(files, tmp_path):
   """Real interpreters, since what a process imports before it is forked says nothing any more."""
   ps_host, worker_host, other = harness.addresses(3)

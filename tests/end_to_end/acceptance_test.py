@@ -210,7 +210,8 @@ def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
   assert ps.wait() == 0
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("number, code", [
+  (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_signal_ends_a_blocked_chief_and_its_state_is_saved(start, tmp_path, number, code):
   job = job_lib.Job(start, flags=["--steps=1000000", "--batch_size=20", "--block_at=30",
                                   "--slow_index=0", "--checkpoint_dir=%s" % tmp_path])

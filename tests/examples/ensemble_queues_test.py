@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from tests import file_tasks, harness
 
 FILE = str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "ensemble_queues.py")
 
 
+@pytest.mark.slow
 def test_a_network_that_is_dead_and_comes_back(start):
   address, = harness.addresses(1)
 

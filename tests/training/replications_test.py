@@ -279,7 +279,7 @@ def test_all_reduce_a_last_checkpoint_that_fails_is_no_loss_of_a_worker(start, t
                   chief.lines[-1])
 
 
-@pytest.mark.parametrize("empty", [0, 1])
+@pytest.mark.parametrize("empty", [0, slow(1)])
 def test_all_reduce_a_worker_without_data_is_named_at_once(start, empty):
   batches = ["5", "5"]
   batches[empty] = "0"

@@ -123,7 +123,7 @@ def test_a_ps_that_comes_back_is_restored(start, tmp_path):
   assert find(chief, r"global step (\d+) in ") == [60]
 
 
-@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("index", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
   died = tmp_path / "died"
   flags = SYNC + [UNEVEN, "--shard=none", "--steps=30", "--batches=10000,10000",
