@@ -24,7 +24,8 @@ def input_fn(mode, shard):
   dataset = shard.dataset(tf.data.Dataset.range(FLAGS.records if mode == "train" else 8))
   if FLAGS.in_python:
     dataset = dataset.map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
-  return dataset.batch(shard.batch_size).map(lambda x: (tf.reshape(x, [-1]), tf.cast(x, tf.float32)))
+  batches = dataset.batch(shard.batch_size)
+  return batches.map(lambda x: (tf.reshape(x, [-1]), tf.cast(x, tf.float32)))
 
 
 def model_fn(features, labels, mode):

@@ -100,7 +100,7 @@ def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
 
 
 def test_data_that_are_over_begin_anew(start, tmp_path):
-  for round_ in range(2):
+  for _ in range(2):
     this = job(start, "--checkpoint_dir=%s" % tmp_path, "--epochs=1", "--records=20",
                num_workers=1)
     ps, chief = this.ps(), this.worker()

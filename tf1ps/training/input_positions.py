@@ -1,14 +1,14 @@
 """A worker that comes back goes on in its data where it was.
 
-Each worker of a between-graph job has a variable beside the global step, a text with the position of
-its iterators. The variables outlive a worker, and are in the chief's checkpoints.
+Each worker of a between-graph job has a variable beside the global step, a text with the position
+of its iterators. The variables outlive a worker, and are in the chief's checkpoints.
 
 1. Between two steps the worker stores its position: every `EVERY` seconds, more rarely where that
    would cost more than a hundredth of the time; before the chief's checkpoints, where it is the
    chief; and when it leaves. So a position is never ahead of what was trained on, and what came
    after it is trained on once more.
-2. A new session goes on from the position that it finds, if it is that of the same pipeline, worker,
-   number of workers and batch size. Else it says so and begins anew.
+2. A new session goes on from the position that it finds, if it is that of the same pipeline,
+   worker, number of workers and batch size. Else it says so and begins anew.
 3. Where the data are over the position is forgotten: who comes back then begins anew.
 
 Pipelines that call Python, and those that TensorFlow cannot save, always begin anew.
@@ -86,7 +86,7 @@ class InputPositions(tf.train.SessionRunHook):
       self.store(run_context.session)
 
   def watch(self, life) -> None:
-    """Has the position stored before each checkpoint of this session's life, which is the chief's."""
+    """Has the position stored before each checkpoint that a session's life, the chief's, saves."""
     if life.saver is not None:
       life.saver.before_save.append(self.store)
 

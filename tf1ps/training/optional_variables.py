@@ -1,7 +1,7 @@
 """Checkpoints that may lack some variables: those that older versions, or other jobs, did not have.
 
-What is saved has all variables. Where a checkpoint that is restored lacks an optional one, or has it
-with another type or shape, the variable is initialised instead.
+What is saved has all variables. Where a checkpoint that is restored lacks an optional one, or has
+it with another type or shape, the variable is initialised instead.
 """
 
 from __future__ import annotations

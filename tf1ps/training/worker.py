@@ -107,8 +107,8 @@ class _Worker:
     self._replica = replicas.build_replica(
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
-    self._scaffold = tf.train.Scaffold(
-      saver=optional_variables.Saver(max_to_keep=options.keep_checkpoints, save_relative_paths=True))
+    self._scaffold = tf.train.Scaffold(saver=optional_variables.Saver(
+      max_to_keep=options.keep_checkpoints, save_relative_paths=True))
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)
     self._positions = self._hook_of(input_positions.InputPositions)
