@@ -7,9 +7,9 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 from tf1ps import training
-from tf1ps.pipeline import datasets
+from tf1ps.pipeline import datasets, readers
 
-flags.DEFINE_enum("source", "blocks", ["blocks", "files", "datasets"],
+flags.DEFINE_enum("source", "blocks", ["blocks", "files", "datasets", "readers"],
                   "Records in memory; lines of files, by tf.data alone or by tf1ps.")
 flags.DEFINE_string("folder", "", "Where the files are, with a number in each line.")
 flags.DEFINE_integer("records", 1000, "How many are in memory.")
@@ -56,6 +56,8 @@ def _next(dataset):
 _SOURCES = {
   "blocks": _memory, "files": _files,
   "datasets": lambda shard: datasets.text_lines(
+    shard, _pattern(), _decode, shuffle=FLAGS.shuffled),
+  "readers": lambda shard: readers.text_lines(
     shard, _pattern(), _decode, shuffle=FLAGS.shuffled)}
 
 
