@@ -114,6 +114,25 @@ def test_a_failure_passes_further_queues(tmp_path):
   assert "a.csv:6: " in error.message
 
 
+@pytest.mark.parametrize("loops_are_operations", [False, True])
+def test_a_bad_field_in_a_loop_over_the_records_of_a_read(tmp_path, loops_are_operations):
+  names = tf.train.string_input_producer([classic.write(tmp_path / "a.csv", 9, bad=[7])],
+                                         num_epochs=1)
+  lines = tf.TextLineReader().read_up_to(names, 5)[1]
+  before = tf.control_flow_v2_enabled()
+  try:
+    (tf.enable_control_flow_v2 if loops_are_operations else tf.disable_control_flow_v2)()
+    numbers = tf.map_fn(lambda line: tf.decode_csv(line, [[0], [0]])[1], lines, tf.int32)
+  finally:
+    (tf.enable_control_flow_v2 if before else tf.disable_control_flow_v2)()
+  batch = tf.train.batch([numbers], 1, enqueue_many=True)
+  with classic.initialised() as session:
+    tf1ps.start_queue_runners(session)
+    found, error = classic.take_all(session, batch)
+  assert found == [1, 2, 3, 4, 5, 6]
+  assert "a.csv:7: Field 1 in record 0 is not a valid int32: x" in error.message
+
+
 def test_a_record_of_another_type_than_the_enqueued_one(tmp_path):
   """An error in Python inside of the pipeline is told with the record's place too."""
   def refuse(line):

@@ -121,6 +121,22 @@ def test_functions_of_the_graph(lines):
   assert run(record_copies.copy(enqueue(doubled(number_of(lines)))), 2)[0] == [2, 4]
 
 
+@pytest.mark.parametrize("loops_are_operations", [False, True])
+def test_a_loop_over_a_record(lines, loops_are_operations):
+  def rounds():
+    step = tf.constant(2)  # what the loop takes from outside
+    return tf.while_loop(lambda n, _: n < 10, lambda n, total: (n * step, total + n),
+                         [number_of(lines), tf.constant(0)])[1]
+
+  before = tf.control_flow_v2_enabled()
+  try:
+    (tf.enable_control_flow_v2 if loops_are_operations else tf.disable_control_flow_v2)()
+    copy = record_copies.copy(enqueue(rounds()))
+  finally:
+    (tf.enable_control_flow_v2 if before else tf.disable_control_flow_v2)()
+  assert run(copy, 2)[0] == [1 + 2 + 4 + 8, 2 + 4 + 8]
+
+
 def test_a_pair_of_tensors_that_is_said_to_hold_records(lines):
   keys = tf.placeholder_with_default("elsewhere/b.csv:9", [])
   values = tf.placeholder_with_default("9,99", [])
@@ -144,6 +160,3 @@ def test_what_cannot_be_copied(lines, tmp_path):
   other = tf.TextLineReader().read(names)[1]
   both = tf.FIFOQueue(1, tf.int32).enqueue(number_of(lines) + number_of(other))
   assert record_copies.copy(both) is None
-  loop = tf.while_loop(lambda n: n < 10, lambda n: n * 2, [number_of(lines)])
-  copy = record_copies.copy(tf.FIFOQueue(1, tf.int32, [[]]).enqueue(loop))
-  assert copy is None or tf.control_flow_v2_enabled()  # there a loop is one operation

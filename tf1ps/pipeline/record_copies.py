@@ -23,7 +23,7 @@ import tensorflow.compat.v1 as tf
 
 RECORDS = "tf1ps.records"  # a collection of pairs (keys, values) of tensors
 _READS = frozenset(["ReaderReadV2", "ReaderReadUpToV2", "ReaderRead", "ReaderReadUpTo"])
-_FRAMES = frozenset(["Enter", "RefEnter"])
+_FRAMES = frozenset(["Enter", "Exit", "Merge", "NextIteration", "Switch"])
 
 
 class Source(NamedTuple):
@@ -49,6 +49,11 @@ class Copy(NamedTuple):
     """Whether an error comes from one of the copied operations, and so from its records."""
     return self._name_in(error).startswith(self.prefix)
 
+  def may_be_in(self, error: tf.errors.OpError) -> bool:
+    """Whether an error names no operation of the graph: it may come from inside of a function."""
+    named = re.findall(r"\{\{node ([^ }]*)", error.message)
+    return error.op is None and bool(named) and not _exists(self.original.graph, named[0])
+
   def of_original(self, error: tf.errors.OpError, text: str) -> tf.errors.OpError:
     """The same error, as if the operation that was copied had raised it.
 
@@ -57,7 +62,7 @@ class Copy(NamedTuple):
       text: what it says in one line, without the operation.
     """
     op, name = self.original, self._name_in(error)[len(self.prefix):]
-    if name in {one.name for one in op.graph.get_operations()}:  # not one inside of a function
+    if _exists(op.graph, name):  # not one inside of a function
       op = op.graph.get_operation_by_name(name)
     return type(error)(op.node_def, op, "%s\n\t [[node %s]]" % (
       text.replace(self.prefix, ""), op.name))
@@ -80,8 +85,7 @@ def copy(enqueue_op: tf.Operation, number: int = 0) -> Optional[Copy]:
     number: of the copy, where there are several; those of one number draw the same random values.
 
   Returns:
-    The copy, or None: nothing decodes records there, or they come from several sources, or pass a
-    loop.
+    The copy, or None: nothing decodes records there, or they come from several sources.
   """
   graph = enqueue_op.graph
   sources = _sources(graph)
@@ -92,10 +96,17 @@ def copy(enqueue_op: tf.Operation, number: int = 0) -> Optional[Copy]:
     return None
   source, = found.values()
   path = _between(source, above)
-  if path == [enqueue_op] or any(op.type in _FRAMES for op in path):
+  if path == [enqueue_op]:
     return None
+  if any(op.type == "Enter" for op in path):
+    # A loop is only whole with what does not depend on the records, such as its counter.
+    path = [op for op in _ancestors(enqueue_op, sources, _is_handle) if not _is_handle(op)]
   with tf.device(None), tf.device(source.keys.device), tf.control_dependencies(None):
     return _copy(enqueue_op, source, path, number)
+
+
+def _exists(graph, name):
+  return name in {op.name for op in graph.get_operations()}
 
 
 def _sources(graph) -> Dict[str, Source]:
@@ -107,11 +118,20 @@ def _sources(graph) -> Dict[str, Source]:
   return sources
 
 
-def _ancestors(op, sources):
-  """The operation and all that it depends on, but for what only sources depend on."""
+def _is_handle(op):
+  """Whether an operation stands for something that is kept: a variable, a queue, an array."""
+  return op.type not in _FRAMES and any(
+    tensor.dtype == tf.resource or tensor.dtype != tensor.dtype.base_dtype
+    for tensor in op.outputs)
+
+
+def _ancestors(op, sources, is_end=lambda op: False):
+  """The operation and all that it depends on, up to sources and to where `is_end`."""
   found, waiting = {op.name: op}, [op]
   while waiting:
     op = waiting.pop()
+    if is_end(op):
+      continue
     above = [tensor.op for tensor in op.inputs if tensor.name not in sources]
     for one in above + list(op.control_inputs):
       if one.name not in found:

@@ -16,6 +16,9 @@ from tf1ps.pipeline import bad_records, record_copies
 
 # A decoder says that it cannot decode; another error is nothing to skip.
 _BAD = (tf.errors.InvalidArgumentError, tf.errors.DataLossError)
+# The queue was closed, or a task of the cluster has gone.
+_NOT_OF_RECORDS = (tf.errors.OutOfRangeError, tf.errors.CancelledError, tf.errors.AbortedError,
+                   tf.errors.UnavailableError)
 
 
 def retry(kind, session, copy: record_copies.Copy, error: tf.errors.OpError) -> None:
@@ -25,13 +28,25 @@ def retry(kind, session, copy: record_copies.Copy, error: tf.errors.OpError) -> 
     kind: the class whose `run` to use.
     session: the session.
     copy: what was run.
-    error: the run's, for which `copy.is_in` holds.
+    error: the run's, for which `copy.is_in` or `copy.may_be_in` holds.
 
   Raises:
     tf.errors.OpError: the first bad record's, with its place; those before it are enqueued.
     bad_records.TooManyBadRecordsError: too many were skipped.
   """
-  keys, values = kind.run(session, [copy.last_keys, copy.last_values])
+  try:
+    keys, values = kind.run(session, [copy.last_keys, copy.last_values])
+  except (tf.errors.FailedPreconditionError, tf.errors.NotFoundError):
+    raise error from None  # nothing was read yet
+  feeds = {copy.keys: keys, copy.values: values}
+  if not copy.is_in(error):
+    # What was read last was enqueued before, unless it cannot be decoded.
+    try:
+      kind.run(session, list(copy.enqueue.inputs)[1:], feeds)
+    except tf.errors.OpError:
+      pass
+    else:
+      raise error
   _Retry(kind, session, copy).failed(keys, values, error)
 
 
@@ -80,10 +95,9 @@ class _Retry:
     try:
       refused_runs.run(self._kind.run, self._session, self._copy.enqueue,
                        {self._copy.keys: keys, self._copy.values: values})
-    except tf.errors.OpError as error:
-      if not self._copy.is_in(error) or isinstance(
-          error, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
-        raise
+    except _NOT_OF_RECORDS:
+      raise
+    except tf.errors.OpError as error:  # nothing but the copy has run
       self.failed(keys, values, error)
 
 

@@ -111,7 +111,8 @@ class Group:
       except tf.errors.OpError as error:
         if refused_runs.is_refusal(error):
           continue
-        if copy is None or self._is_stopping or not copy.is_in(error):
+        if copy is None or self._is_stopping or not (
+            copy.is_in(error) or copy.may_be_in(error)):
           raise hint(error) from None
         try:
           record_retry.retry(kind, session, copy, error)
