@@ -58,7 +58,7 @@ def test_replicas_equal_one_process_on_their_batches_together(
   workers = [start("worker %d" % i, sync_tasks.train_equally, jobs, i, cases, control_flow_v2)
              for i in range(replicas)]
   expected = {name: reference(name) for name in {name for case in cases for name in case[2]}}
-  assert [worker.wait() for worker in workers] == [0] * replicas, workers[0].output
+  assert [worker.wait(120) for worker in workers] == [0] * replicas, workers[0].output
   found = [json.loads(line[len("found "):]) for line in workers[0].lines
            if line.startswith("found ")]
   assert [tuple(one["case"]) for one in found] == [case[:2] for case in cases]
