@@ -206,6 +206,16 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
   assert elsewhere.exists()
 
 
+def test_docs_lines_of_files(start, tmp_path):
+  (tmp_path / "lines.py").write_text(block_with("docs/pipelines.md", "# lines.py"))
+  (tmp_path / "data").mkdir()
+  for index in range(2):
+    (tmp_path / "data" / ("%d.csv" % index)).write_text("x,y\n" + "".join(
+      "%g,%g\n" % (number / 50, number / 25) for number in range(50)))
+  arguments, = [a for a in of_program("docs/pipelines.md", "tf1ps-local") if "lines.py" in a[0]]
+  assert re.search(r"test error 0\.[0-4]", launcher(start, arguments, tmp_path))
+
+
 # What runs each command that a document shows.
 COVERED = [
   (r"make (train|test|test-legacy|test-slow|test-slow-legacy|lint|wheel)\b", ".ci/run"),
@@ -219,6 +229,7 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
+  (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(standing|container)|tf1ps-reset ",
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_readme_on_several_machines"),

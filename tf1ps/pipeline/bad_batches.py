@@ -24,7 +24,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.compat import error_text
-from tf1ps.pipeline import bad_records, batch_decoding, places, python_calls
+from tf1ps.pipeline import bad_records, batch_decoding, damaged_files, places, python_calls
 
 _TEXT = "bad record #"
 _REMEMBERED = 100
@@ -48,7 +48,7 @@ def draw(iterator, decode: Callable[[tf.Tensor], Any],
   """
   reporter = _Reporter(tf.get_default_graph(), decode)
   late = None if rules.skips else tf.FIFOQueue(1, tf.string, name="bad_record")
-  first = _heard(iterator.get_next(), reporter, late)
+  first = _next(iterator, reporter, late)
   if not rules.skips and not rules.marked:
     return list(first.decoded), ()
   # There may be nothing left of a batch.
@@ -63,7 +63,7 @@ def draw(iterator, decode: Callable[[tf.Tensor], Any],
   def next_one(*tensors):
     before = packed(tensors)
     with tf.control_dependencies(tensors):  # one after the other
-      batch = _heard(iterator.get_next(), reporter, late)
+      batch = _next(iterator, reporter, late)
     batch = batch._replace(
       marks=tuple(tf.concat(both, 0) for both in zip(before.marks, batch.marks)))
     return tf.nest.flatten(batch, expand_composites=True)
@@ -78,10 +78,16 @@ def draw(iterator, decode: Callable[[tf.Tensor], Any],
   return list(batch.decoded), batch.marks
 
 
-def _heard(batch, reporter, late):
-  """The batch, once what it tells has been heard."""
-  # Only this process can be called. In-graph the batch may be drawn on another worker.
-  record = server.latest_record()
+def _next(iterator, reporter, late):
+  """The next batch, once what it tells has been heard."""
+  # First what is late: after the last batch there is no other one.
+  waiting = [] if late is None else [
+    tf.cond(late.size() > 0, lambda: _raise(late.dequeue()), lambda: tf.constant(True))]
+  with tf.control_dependencies(waiting):
+    batch = iterator.get_next()
+  # Only this process can be called. In-graph the batch may be drawn on another worker, while an
+  # evaluation is in no cluster.
+  record = server.latest_record() if "/job:" in batch.size.device else None
   device = "" if record is None else record.cluster.task.name + "/device:CPU:0"
 
   def hear():
@@ -99,11 +105,7 @@ def _heard(batch, reporter, late):
   is_rare = tf.size(batch.bad_places) > 0
   if batch.read:
     is_rare |= batch.read[0] < 0
-    heard = tf.cond(is_rare, hear, lambda: tf.constant(True))
-  else:
-    heard = tf.cond(late.size() > 0, lambda: _raise(late.dequeue()), lambda: tf.cond(
-      is_rare, hear, lambda: tf.constant(True)))
-  with tf.control_dependencies([heard]):
+  with tf.control_dependencies([tf.cond(is_rare, hear, lambda: tf.constant(True))]):
     return tf.nest.map_structure(tf.identity, batch, expand_composites=True)
 
 
@@ -123,13 +125,14 @@ def explain(error: BaseException) -> BaseException:
     error: what the run raised.
 
   Returns:
-    The error that Python had for a bad record, if it is about one; else the error itself.
+    The error that Python had for a bad record, if it is about one; with the file's name that of a
+    damaged file; else the error itself.
   """
   if isinstance(error, tf.errors.InvalidArgumentError):
     found = re.search(_TEXT + r"(\d+): ", error.message)
     if found:
       return _raised.get(int(found.group(1)), error)
-  return error
+  return damaged_files.explain(error)
 
 
 class _Reporter:

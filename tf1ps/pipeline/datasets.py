@@ -10,7 +10,8 @@ Each returns the tensors of one batch. What happens to a record on its way there
 4. Batches are made ahead of the training step. The iterator is started by our sessions, and where
    it stands can be saved (iterators.py).
 
-A file that cannot be read, or is damaged, ends the job under either policy for bad records.
+A file that cannot be read, or is damaged, ends the job under either policy for bad records; the
+error names it, that of a damaged one in our sessions (damaged_files.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tf1ps.pipeline import (
   bad_batches,
   bad_records,
   batch_decoding,
+  damaged_files,
   places,
 )
 from tf1ps.pipeline import shard as shard_lib
@@ -34,7 +36,7 @@ FINISHED = "tf1ps.finished_ranges"  # (int64 [m], int64 [m]): ranges read to the
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 _CYCLE = 8  # files that are read at a time where records are shuffled
 _BLOCK = 16  # records in a row of each
-_CHUNK = 8  # batches of shuffled records that are looked at together
+_CHUNK = 16  # batches of shuffled records that are looked at together
 _plain = tf.autograph.experimental.do_not_convert
 
 
@@ -147,6 +149,8 @@ def _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, p
   sources = shard.sources(pattern, shuffle is not None)
   first = places.add(sources.paths, form.numbered)
   kinds = [_kind(path, compression) for path in sources.paths]
+  damaged_files.add(sources.paths, lambda index: form.read(
+    tf.constant(sources.paths[index]), tf.constant(kinds[index])))
   if sources.claims is None:
     records = _read_all(shard, sources.paths, kinds, first, form, shuffle)
   else:
