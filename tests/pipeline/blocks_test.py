@@ -82,6 +82,7 @@ def test_a_dataset_without_an_end_is_refused(build):
 @pytest.mark.parametrize("transform, is_kept", [
   (lambda dataset: dataset.map(lambda x: x + 1, num_parallel_calls=2).batch(5).prefetch(1), True),
   (lambda dataset: dataset.padded_batch(5, []), True),
+  (lambda dataset: dataset.batch(5).map(lambda x: tf.concat([x, x], 0)), False),
   (lambda dataset: dataset.shuffle(5).batch(5), False),
   (lambda dataset: dataset.filter(lambda x: x > 3).batch(5), False),
   (lambda dataset: dataset.flat_map(lambda x: tf.data.Dataset.from_tensors(x).repeat(2)), False),

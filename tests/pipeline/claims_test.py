@@ -110,6 +110,28 @@ def test_another_pass_reads_what_came_back(reader):
   assert two.rest() == [0]
 
 
+def test_a_pipeline_that_ends_by_itself_gives_back_what_it_held(reader):
+  table = Table(3)
+  one = reader(table)
+  assert one.next() == 0
+  one.claims.note_trained(0, 4, is_done=False)
+  assert not one.claims.drained()
+  assert table.ranges.value["back"] == [0] and table.ranges.again == 4
+  assert one.rest() == []
+
+
+def test_who_leaves_tells_what_is_done_and_gives_back_the_rest(reader):
+  table = Table(3)
+  one, two = reader(table), reader(table, owner=1)
+  assert [one.next(), one.next()] == [0, 1]
+  one.claims.note_trained(0, 4, is_done=True)
+  one.claims.give_back()
+  assert one.rest() == []
+  assert two.rest() == [1, 2]
+  assert two.claims.drained()
+  assert table.ranges.are_done
+
+
 def test_a_new_session_begins_with_nothing(reader):
   table = Table(3)
   one = reader(table)

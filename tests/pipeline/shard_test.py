@@ -191,6 +191,18 @@ def test_dynamic_shares_are_asked_for_once(files):
       share.files(files)
 
 
+def test_dynamic_blocks_are_asked_for_once_and_not_behind_queue_runners():
+  with tf.Graph().as_default():
+    share = shard.Shard(0, 2, policy="dynamic", batch_size=5)
+    records = share.dataset(tf.data.Dataset.range(30))
+    shard.check_asked(share)
+    with pytest.raises(shard.ShardError, match="may ask its shard once"):
+      share.dataset(tf.data.Dataset.range(30))
+    tf.train.batch([tf.data.make_initializable_iterator(records).get_next()], 5)
+    with pytest.raises(shard.ShardError, match="a queue runner has closed stays closed"):
+      shard.check_asked(share)
+
+
 def test_dynamic_shares_of_evaluation_are_all_data(files):
   share = shard.Shard(policy="dynamic", mode="eval")
   assert share.files(files) == shard.Shard().files(files)

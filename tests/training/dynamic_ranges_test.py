@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 import glob
 import pathlib
+import signal
 
 import pytest
 
@@ -139,6 +140,37 @@ def test_the_checkpoint_knows_what_is_done(start, tmp_path, files):
     assert codes(chief, ps) == [0, 0], chief.output
     assert last_line(chief, LAST)[1:3] == [own, DONE % epochs]
   assert trained_on(tmp_path) == {number: 3 for number in numbers}
+
+
+def test_the_last_checkpoint_knows_of_the_last_step(start, tmp_path):
+  flags = ["--epochs=1", "--records=400", "--checkpoint_dir=%s" % (tmp_path / "model")]
+  for own, more in ((400, "--save_checkpoint_steps=1"), (0, "--save_checkpoint_steps=1")):
+    job = make_job(start, tmp_path, *flags, more, num_workers=1)
+    ps, chief = job.ps(), job.worker()
+    assert codes(chief, ps) == [0, 0], chief.output
+    assert last_line(chief, LAST)[1] == own
+
+
+def test_a_chief_that_waits_for_others_saves_after_a_signal(start, tmp_path):
+  job = make_job(start, tmp_path, "--epochs=1", "--records=4000", "--pauses=0.01,300",
+                 "--checkpoint_dir=%s" % (tmp_path / "model"))
+  (ps,), (chief, other) = job.all()
+  harness.wait_until(lambda: trained_on(tmp_path, 1), what="a step of the other worker")
+  harness.wait_until(lambda: len(trained_on(tmp_path)) >= 3850, what="the chief's end")
+  chief.signal(signal.SIGTERM)
+  assert chief.wait() == 143, chief.output
+  steps = find(chief, r"saved .*model.ckpt-(\d+) ")
+  assert steps[0] >= 380
+  for task in (ps, other):
+    task.kill()
+
+
+def test_who_has_done_its_part_leaves_its_ranges_to_the_others(start, tmp_path):
+  job = make_job(
+    start, tmp_path, "--epochs=1", "--records=1600", "--examples=400", "--pauses=0,0.01")
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output
+  assert [last_line(worker, LAST)[1] for worker in workers] == [200, 200]
 
 
 @pytest.mark.slow

@@ -145,7 +145,10 @@ class _Decoder:
       # Together, and not without errors: records may be good alone and not fit each other.
       decoded = tf.cond(size > 0, lambda: self._decoded(
         tf.gather(value, _filled(chosen, self._rules))), self._nothing)
-      return Batch(decoded, size, tf.gather(place, bad), tf.gather(value, bad), *more)
+      read, marks = more
+      if marks and not self._rules.skips:  # of the good ones before the bad one alone
+        marks = (marks[0][:size], marks[1][:0], marks[2][:0])
+      return Batch(decoded, size, tf.gather(place, bad), tf.gather(value, bad), read, marks)
 
     return self._good_ones(value).map(join)
 

@@ -81,10 +81,19 @@ class Blocks:
     return -(-self.records // self.size)
 
   def order_is_kept(self) -> bool:
-    """Whether all datasets that were built behind this one keep the order and number of records."""
-    types = {op.type for op in self._graph.get_operations()[self._built:]}
-    behind = {_without_version(each) for each in types if "Dataset" in each}
-    return behind <= set(_KEEPING) and not any(each.startswith("RandomShuffle") for each in types)
+    """Whether all datasets that were built behind this one keep the order and number of records.
+
+    What maps whole batches may change their size.
+    """
+    is_batched = False
+    for op in self._graph.get_operations()[self._built:]:
+      kind = _without_version(op.type)
+      is_map = "Map" in kind
+      if op.type.startswith("RandomShuffle") or "Dataset" in kind and (
+          kind not in _KEEPING or is_map and (is_batched or _is_sloppy(op))):
+        return False
+      is_batched |= "Batch" in kind and "Dataset" in kind
+    return True
 
   def trained(self, examples: int) -> None:
     """Tells the claims of examples that were trained on, in the order of the records."""
@@ -99,6 +108,11 @@ class Blocks:
 
   def _size_of(self, found: int) -> int:
     return min(self.size, self.records - found % ranges.EPOCH * self.size)
+
+
+def _is_sloppy(op):
+  attributes = op.node_def.attr
+  return attributes["sloppy"].b or attributes["deterministic"].s == b"false"
 
 
 def _without_version(op_type: str) -> str:

@@ -19,10 +19,8 @@ import collections
 import inspect
 import logging
 import threading
-import zlib
 from typing import Callable, Dict, List, Optional
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import ranges as ranges_lib
@@ -51,6 +49,7 @@ class Claims:
   Attributes:
     owner: the worker's index.
     by_epoch: whether a pass ends with its epoch, so that what was read is known to be done.
+    was_asked: whether the pipeline has asked for a range since the pass began.
   """
 
   def __init__(self, owner: int, seed: Optional[int] = None):
@@ -73,10 +72,11 @@ class Claims:
   def _begin(self):
     """A pass begins: nothing is held, nothing wanted."""
     self._pass += 1
-    self._is_wanted = self._has_ended = False
+    self._is_wanted = self._has_ended = self.was_asked = False
     self._epoch: Optional[int] = None
     self._new = collections.deque()  # claimed, and not yet taken by the pipeline
     self._held: Dict[int, int] = collections.OrderedDict()  # by range: its claim; in reading order
+    self._claims: Dict[int, int] = {}  # likewise, of all of this pass
     self._trained: Dict[int, int] = {}  # examples, by range
     self._done: List[int] = []  # claims, to be told
 
@@ -94,6 +94,7 @@ class Claims:
 
   def _next(self, number):
     with self._condition:
+      self.was_asked |= number == self._pass
       if not self._new and not self._has_ended and number == self._pass:
         self._is_wanted = True
         self._condition.notify_all()
@@ -130,17 +131,36 @@ class Claims:
     return True
 
   def end(self) -> None:
-    """Ends the thread."""
+    """Ends the claiming and the thread; nothing is told any more."""
     with self._condition:
       self._change, self._has_ended = None, True
       self._condition.notify_all()
 
-  def drained(self) -> None:
-    """Notes that all that the pass has read was trained on, and tells the table."""
+  def give_back(self) -> None:
+    """Tells what is done and gives the rest back; nothing more is claimed in this session."""
+    with self._telling:
+      with self._condition:
+        self._new.clear()
+        self._held.clear()
+        self._has_ended, self._is_wanted = True, False
+      self._exchange()
+
+  def drained(self) -> bool:
+    """Notes that all that the pass has read was trained on, and tells the table.
+
+    Returns False if the pass was not at its end: the pipeline has ended by itself, so what it has
+    left out is not known. Then all ranges are given back.
+    """
     with self._condition:
-      for found in list(self._held):
-        self._finish(found)
-    self._tell()
+      has_ended = self._has_ended and not self._new
+      if has_ended:
+        for found in list(self._held):
+          self._finish(found)
+    if has_ended:
+      self._tell()
+    else:
+      self.give_back()
+    return has_ended
 
   # What was trained on.
 
@@ -151,8 +171,7 @@ class Claims:
 
   def trained_of(self, found: int) -> int:
     """Examples of a range that were trained on so far."""
-    with self._condition:
-      return self._trained.get(found, 0)
+    return self._trained.get(found, 0)
 
   def note_trained(self, found: int, examples: int, is_done: bool) -> None:
     """Notes examples of a range that were trained on, and whether that is all of it."""
@@ -184,15 +203,15 @@ class Claims:
         threading.Event().wait(_PATIENCE)
 
   def _tell(self):
-    """Tells what was done, and claims a range where one is wanted."""
     with self._telling:  # what one thread claims, another must not take for a leftover
       self._exchange()
 
   def _exchange(self):
+    """Tells what was done, and claims a range where one is wanted."""
     with self._condition:
       number, change = self._pass, self._change
       done, held = list(self._done), list(self._held.values())
-      trained = {self._held[found]: count for found, count in self._trained.items()}
+      trained = {self._claims[found]: count for found, count in self._trained.items()}
       is_wanted, epoch = self._is_wanted, self._epoch
     if change is None:
       return
@@ -218,16 +237,8 @@ class Claims:
     if claim is None:
       self._has_ended = True
     else:
-      found = self._range_of(claim, count)
+      found = claim if self._seed is None else ranges_lib.shuffled(claim, count, self._seed)
       self._epoch = claim // ranges_lib.EPOCH
-      self._held[found] = claim
+      self._held[found] = self._claims[found] = claim
       self._new.append(found)
     self._condition.notify_all()
-
-  def _range_of(self, claim, count):
-    """The range that a claim stands for, which is another one in each epoch."""
-    epoch, number = divmod(claim, ranges_lib.EPOCH)
-    if self._seed is not None:
-      seed = zlib.crc32(b"%d %d" % (self._seed, epoch))
-      number = int(np.random.RandomState(seed).permutation(count)[number])
-    return ranges_lib.claim_of(epoch, number)

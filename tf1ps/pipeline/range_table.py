@@ -16,6 +16,8 @@ import logging
 import random
 from typing import Callable, Optional
 
+import tensorflow.compat.v1 as tf
+
 from tf1ps.pipeline import ranges as ranges_lib
 from tf1ps.pipeline.claims import StaleSessionError
 from tf1ps.state import control
@@ -49,6 +51,7 @@ class RangeTable:
     self._digest = digest
     self._epochs = epochs
     self._era: Optional[int] = None
+    self._last: Optional[str] = None
     self.records: Optional[int] = None
 
   def begin(self, count: int, records: Optional[int] = None, saved: Optional[str] = None) -> None:
@@ -71,11 +74,13 @@ class RangeTable:
     """Takes part in the present era.
 
     Raises:
-      control.ControlError: no answer.
+      control.ControlError: no answer, or no table.
       DifferentDataError: the chief's ranges are others than this worker's.
     """
     value = self._table.change(self._name, lambda unused_value: None)
-    found = value.get("ranges", {}).get("digest")
+    if not value:  # a ps that was started again
+      raise control.ControlError("the chief has not written down the ranges of the data")
+    found = value["ranges"]["digest"]
     if found != self._digest:
       raise DifferentDataError(
         "the chief hands out other ranges of the data (%s) than this worker has (%s): all workers "
@@ -103,14 +108,24 @@ class RangeTable:
         raise StaleSessionError("the ranges of the data are handed out anew")
       ranges = ranges_lib.Ranges(copy.deepcopy(value["ranges"]))
       answers.append(function(ranges))
+      self._last = json.dumps(value["ranges"], sort_keys=True)
       return None if ranges.value == value["ranges"] else dict(value, ranges=ranges.value)
 
     self._table.change(self._name, apply)
     return answers[-1]
 
   def to_json(self) -> str:
-    """The ranges as they are now; raises what `change` raises."""
-    return json.dumps(self.change(lambda ranges: ranges.value), sort_keys=True)
+    """The ranges as they are now, or as they were when they were last seen.
+
+    Raises:
+      tf.errors.AbortedError: they were not seen, and there is no answer.
+    """
+    try:
+      self.change(lambda ranges: None)
+    except (control.ControlError, StaleSessionError) as error:
+      if self._last is None:
+        raise tf.errors.AbortedError(None, None, str(error)) from error
+    return self._last
 
   def close(self) -> None:
     """Closes the session, within a limit."""
@@ -122,7 +137,8 @@ class RangeTable:
       return new
     ranges = ranges_lib.Ranges(dict(json.loads(saved), epochs=self._epochs))
     if (ranges.value["digest"], ranges.value["count"]) != (self._digest, count):
-      _log.warning("the data have changed since the checkpoint was saved: their epochs begin anew")
+      _log.warning("the files, or where there are none the records or --batch_size, have changed "
+                   "since the checkpoint was saved: the epochs begin anew")
       return new
     for owner in ranges.owners:
       ranges.give_back(owner)

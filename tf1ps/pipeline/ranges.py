@@ -14,7 +14,10 @@ A claim is one number: the epoch, times 2^32, plus the range's number.
 
 from __future__ import annotations
 
+import zlib
 from typing import Dict, Iterable, List, Optional, Set
+
+import numpy as np
 
 EPOCH = 2 ** 32  # the claims of two epochs are so far apart
 
@@ -22,6 +25,19 @@ EPOCH = 2 ** 32  # the claims of two epochs are so far apart
 def claim_of(epoch: int, number: int) -> int:
   """The claim of a range in an epoch, both from 0."""
   return epoch * EPOCH + number
+
+
+def shuffled(claim: int, count: int, seed: int) -> int:
+  """The range that a claim stands for where each epoch has an order of its own.
+
+  Args:
+    claim: the claim.
+    count: of the ranges.
+    seed: of the orders, the same for all workers.
+  """
+  epoch, number = divmod(claim, EPOCH)
+  order = np.random.RandomState(zlib.crc32(b"%d %d" % (seed, epoch))).permutation(count)
+  return claim_of(epoch, int(order[number]))
 
 
 class Ranges:

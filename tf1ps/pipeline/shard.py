@@ -34,6 +34,8 @@ NONE = "none"
 POLICIES = (FILES, RECORDS, DYNAMIC, NONE)
 
 _MODES = ("train", "eval", "predict")
+_ONCE = ("under --shard=dynamic a program may ask its shard once for what is handed out: one call "
+         "of shard.files, or of shard.dataset without it")
 # What a program has to say under each policy.
 _FILES_LINE = "`files = shard.files(pattern)`"
 _RECORDS_LINE = "`dataset = shard.dataset(dataset)`"
@@ -172,8 +174,7 @@ class Shard:
 
   def _claim_files(self, found, shuffle=False):
     if self.work is not None:
-      raise ShardError("under --shard=dynamic a program may ask its shard once for what is handed "
-                       "out: one call of shard.files, or of shard.dataset without it")
+      raise ShardError(_ONCE)
     self.work = work_lib.of_files(self.index, found, shuffle)
     self.divided = DYNAMIC
     return self.work.claims
@@ -202,6 +203,8 @@ class Shard:
     dataset = autotuning.without(dataset)
     if self.mode != "train":
       return dataset
+    if self.is_dynamic and self.work is not None and self.work.blocks is not None:
+      raise ShardError(_ONCE)
     if self.is_dynamic and self.work is None:
       self.work = work_lib.of_blocks(self.index, dataset, self.block_size, shuffle)
       self.divided = DYNAMIC
@@ -224,12 +227,9 @@ def check_asked(shard: Shard) -> None:
   Raises:
     ShardError: says which line to add, or to change.
   """
-  if shard.work is not None and any(
-      op.type == "OneShotIterator" for op in tf.get_default_graph().get_operations()):
-    raise ShardError(
-      "under --shard=dynamic an iterator begins again when ranges of a lost worker come back: use "
-      "tf.data.make_initializable_iterator in the place of make_one_shot_iterator, or have "
-      "input_fn return the dataset itself")
+  obstacle = None if shard.work is None else work_lib.obstacle(tf.get_default_graph())
+  if obstacle:
+    raise ShardError(obstacle)
   if shard.count == 1 or shard.policy == NONE or shard.divided is not None:
     return
   if shard.was_asked:

@@ -42,12 +42,18 @@ def warn(graph: tf.Graph, fetches) -> None:
 
 
 def _ops(graph, fetches) -> Iterable[tf.Operation]:
-  for one in tf.nest.flatten(fetches):
-    try:
-      element = graph.as_graph_element(one)
-    except (TypeError, ValueError, KeyError):
-      continue  # None, or of a kind of its own
-    yield getattr(element, "op", element)
+  # Not by tf.nest: a MonitoredSession's fetches have hooks as keys, which cannot be sorted.
+  if isinstance(fetches, dict):
+    fetches = list(fetches.values())
+  if isinstance(fetches, (list, tuple)):
+    for one in fetches:
+      yield from _ops(graph, one)
+    return
+  try:
+    element = graph.as_graph_element(fetches)
+  except (TypeError, ValueError, KeyError):
+    return  # None, or of a kind of its own
+  yield getattr(element, "op", element)
 
 
 def _above(ops):

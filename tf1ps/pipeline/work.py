@@ -24,6 +24,19 @@ class Work(NamedTuple):
   blocks: Optional[blocks_lib.Blocks]  # or None where the ranges are files
 
 
+def obstacle(graph: tf.Graph) -> Optional[str]:
+  """Says why the input of a graph cannot begin another pass, and what to do; None if it can."""
+  text = ("under --shard=dynamic the input begins again when ranges of a lost worker come back, or "
+          "with another epoch: ")
+  if any(op.type == "OneShotIterator" for op in graph.get_operations()):
+    return text + ("use tf.data.make_initializable_iterator in the place of make_one_shot_iterator,"
+                   " or have input_fn return the dataset itself")
+  if graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
+    return text + ("a queue that a queue runner has closed stays closed; make batches by tf.data "
+                   "(dataset.batch, tf1ps.pipeline.datasets)")
+  return None
+
+
 def of_files(owner: int, paths: List[str], shuffle: bool = False) -> Work:
   """Hands out files.
 

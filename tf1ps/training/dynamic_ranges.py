@@ -25,11 +25,12 @@ from tf1ps.pipeline import datasets, iterators, range_table
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.pipeline.claims import StaleSessionError
 from tf1ps.replication import turns
-from tf1ps.state import control
+from tf1ps.state import control, membership
 
 _log = logging.getLogger("tf1ps")
 SUFFIX = ".ranges.json"  # of the file beside a checkpoint
 _POLL = 0.25  # seconds
+_LOOK_EVERY = 5.0  # seconds between two looks of the chief for workers that have gone
 
 
 def make(shard: shard_lib.Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRanges"]:
@@ -46,6 +47,7 @@ class DynamicRanges(tf.train.SessionRunHook):
 
   Attributes:
     again: examples trained on in ranges that came back, of all workers, as of the last look.
+    is_done: whether all ranges of all epochs were done then.
   """
 
   def __init__(self, shard: shard_lib.Shard, batch_examples: tf.Tensor, waits: bool = True,
@@ -64,6 +66,8 @@ class DynamicRanges(tf.train.SessionRunHook):
     self._waits, self._is_over = waits, is_over
     self._table: Optional[range_table.RangeTable] = None
     self._life = None
+    self._look_at = 0.0
+    self.is_done = False
     self._totals: Dict[int, int] = {}  # records of the ranges that were read to their end
     self.again = 0
 
@@ -101,10 +105,24 @@ class DynamicRanges(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     examples, told = run_values.results
     self._note(int(examples), told)
+    if self._life.part.is_chief and time.monotonic() > self._look_at:
+      self._look_at = time.monotonic() + _LOOK_EVERY
+      self._try(lambda: self._table.change(self._look))
+
+  def leave(self, session, is_clean):
+    """The session's, when the loop has ended: others may claim what is left."""
+    self._try(self._work.claims.give_back)
+    self._try(lambda: self._table.change(self._look))
 
   def end(self, session):
     self._work.claims.end()
     self._table.close()
+
+  def _try(self, function):
+    try:
+      function()
+    except (control.ControlError, StaleSessionError) as error:
+      _log.info("the ranges of the data cannot be looked at: %s", error)
 
   def _note(self, examples, unused_told):
     """Notes a batch; here of which ranges it is is not known."""
@@ -144,7 +162,10 @@ class DynamicRanges(tf.train.SessionRunHook):
     if self._work.blocks is not None:
       self._work.blocks.records = self._table.records
     self._totals.clear()
-    self._work.claims.begin_session(self._table.change)
+    try:
+      self._work.claims.begin_session(self._table.change)
+    except StaleSessionError as error:  # worth another try
+      raise control.ControlError(str(error)) from error
 
   # The end of a pass.
 
@@ -163,42 +184,57 @@ class DynamicRanges(tf.train.SessionRunHook):
     sessions = self._life.creator.sessions
     changed_at, seen = time.monotonic(), None
     is_told = False
-    while True:
+    while self._life.signum is None:
       step = session.call_inside(self._life.tracker.ask)
       if self._life.creator.sessions != sessions:
         return True  # a new session, and with it a new pass
       try:
         if not is_told:
-          self._work.claims.drained()
+          if not self._pass_has_ended():
+            return False
           is_told = True
-        value, has_more, are_done = self._table.change(self._look)
+        value, has_more = self._table.change(self._look)
         if has_more and self._work.claims.begin_pass():
-          session.call_inside(lambda inside: inside.run(iterators.initializers(inside.graph)))
+          session.call_inside(lambda inside: inside.run(iterators.initializers(
+            inside.graph, only_task=self._life.part.cluster.task.name)))
           return True
+        if self.is_done or not self._waits or self._is_over(step):
+          return False
+        if value != seen:
+          changed_at, seen = time.monotonic(), value
       except (control.ControlError, StaleSessionError) as problem:
         _log.info("the ranges of the data cannot be looked at: %s", problem)
-        has_more, are_done, value = False, False, seen
-      if are_done or not self._waits or self._is_over(step):
-        return False
-      if value != seen:
-        changed_at, seen = time.monotonic(), value
       if time.monotonic() - changed_at > self._life.end_timeout:
         _log.warning("ranges of the data that other workers hold are not done, and nothing has "
                      "happened for %.0f s (--end_timeout)", self._life.end_timeout)
         return False
-      self._life.interrupted()
       threading.Event().wait(_POLL)
+    return False  # after a signal; the session ends as at the end of the data, and saves
+
+  def _pass_has_ended(self):
+    """Notes the end of a pass; False if the pipeline has ended before it."""
+    claims = self._work.claims
+    if not claims.was_asked:
+      raise RuntimeError(
+        "the input has ended without that it asked for a range of the data: under --shard=dynamic "
+        "it must begin again when its iterator is initialised anew, without a feed")
+    if claims.drained():
+      return True
+    _log.warning("the input pipeline has ended before the ranges that it had claimed: these are "
+                 "left to the other workers")
+    return False
 
   def _look(self, ranges):
-    """Returns what workers hold that have gone; then (the state, has_more, are_done)."""
+    """Returns what workers hold that have gone; then (the state, has_more)."""
     part = self._life.part
     members = {member.name: member for member in part.heartbeat.members()}
     for owner in sorted(ranges.owners - {self._shard.index}):
       name = part.cluster.replicas[owner].name
       member = members.get(name)
-      if member is not None and (member.has_ended or part.heartbeat.is_lost(member)):
+      if member is not None and (member.has_ended or member.state == membership.SERVING
+                                 or part.heartbeat.is_lost(member)):
         back = ranges.give_back(owner)
         _log.warning("%s has gone: %d ranges of the data that it held are handed out again", name,
                      len(back))
-    self.again = ranges.again
-    return ranges.value, ranges.has_more, ranges.are_done
+    self.again, self.is_done = ranges.again, ranges.are_done
+    return ranges.value, ranges.has_more

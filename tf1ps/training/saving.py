@@ -123,15 +123,18 @@ class CheckpointSaver(tf.train.SessionRunHook):
       callback(session)
 
   def end(self, session):
+    texts = self._make_beside()
     step = self._tracker.ask(session)
     if step != self.saved_step:
       self.save(session, step)
+    else:  # what others tell after a step is in no checkpoint yet
+      self._write_beside("%s-%d" % (self._prefix, step), texts)
 
   def save(self, session, step: int) -> None:
     """Saves a checkpoint now; one at a time, from whichever thread."""
     with self._lock:
       began = time.monotonic()
-      self._save_beside("%s-%d" % (self._prefix, step))
+      self._write_beside("%s-%d" % (self._prefix, step), self._make_beside())
       try:
         # With its meta graph, which tf.train.import_meta_graph wants, as stock has it.
         path = self._scaffold.saver.save(
@@ -146,9 +149,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
       self.saved_step, self._saved_at = step, time.monotonic()
       _log.info("saved %s (%.2f s)", path, self._saved_at - began)
 
-  def _save_beside(self, path):
-    for suffix, make in self._beside.items():
-      text = make()
+  def _make_beside(self):
+    return {suffix: make() for suffix, make in self._beside.items()}
+
+  def _write_beside(self, path, texts):
+    for suffix, text in texts.items():
       with tf.gfile.GFile(path + suffix, "w") as file:
         file.write(text)
       for old in tf.gfile.Glob(self._prefix + "-*" + suffix):

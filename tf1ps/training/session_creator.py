@@ -216,6 +216,8 @@ class RunSessionCreator(tf.train.SessionCreator):
     part.begin_initialisation()
     session = self._open(seen)
     initialise.restore_or_initialise(session, self._scaffold, latest)
+    if self.on_state and self._scaffold.local_init_op is not None:
+      session.run(self._scaffold.local_init_op)  # they may read data, and these a table
     for listener in self.on_state:
       listener(session, latest)
     return self._finish_as_chief(session)

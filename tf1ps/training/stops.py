@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Union
+from typing import Dict, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -65,12 +65,14 @@ class Stops:
     """Whether this worker's part is done after a batch of so many examples."""
     return self._examples is not None and self._examples.is_reached_by(examples)
 
-  def reason(self, was_ended: bool, left: Union[None, str, remainder.Left] = None) -> str:
+  def reason(self, was_ended: bool, left: Union[None, str, remainder.Left] = None,
+             are_done: Sequence[bool] = ()) -> str:
     """Why training has ended.
 
     Args:
       was_ended: whether another worker ended it.
       left: what was left of this worker's data then, where that was counted.
+      are_done: under --shard=dynamic, whether all ranges of the data are done: one bool.
     """
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
@@ -82,7 +84,9 @@ class Stops:
       if self._options.replication == "all_reduce":
         reason = "another worker had no more to train on, or was told to stop"
       return reason if left is None else "%s; %s" % (reason, left)
-    if self._options.shard == "dynamic" and self._options.epochs:
+    if list(are_done) == [False]:
+      return "nothing of the data was left to claim"
+    if list(are_done) == [True]:
       return "all ranges of the data are done, --epochs=%d times" % self._options.epochs
     if self._options.epochs:
       return "went through its data --epochs=%d times" % self._options.epochs

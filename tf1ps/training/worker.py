@@ -122,7 +122,8 @@ class _Worker:
     self._stops = stops_lib.Stops(
       options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
     self._ranges = dynamic_ranges.make(
-      self._shard, self._replica.batch_examples, waits=not options.is_synchronous,
+      self._shard, self._replica.batch_examples,
+      waits=not options.is_synchronous and options.max_lead is None,
       is_over=self._stops.is_reached_at)
     self._policies = staleness_policies.StalenessPolicies(
       options, self._replica, self._tracker, part)
@@ -182,7 +183,8 @@ class _Worker:
                        "one, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
-      self._stops.reason(self._was_ended, self._left), self._counter.late, str(self._policies),
+      self._stops.reason(self._was_ended, self._left, [hook.is_done for hook in self._ranges]),
+      self._counter.late, str(self._policies),
       None, part.heartbeat.members(), self._bad.skipped, *[hook.again for hook in self._ranges])
 
   def _hooks(self):
