@@ -29,7 +29,7 @@ COMPRESSIONS = (None, "GZIP", "ZLIB")
 def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                shuffle: Optional[int] = None, header_lines: int = 0,
                compression: Optional[str] = None, drop_remainder: bool = False, *,
-               num_readers: int = 1, num_decoders: int = 1, read_up_to: int = 1024,
+               num_readers: int = 1, num_decoders: Optional[int] = None, read_up_to: int = 1024,
                pad: bool = False, seed: Optional[int] = None,
                worker_device: Optional[str] = None) -> Any:
   """The lines of text files, in batches.
@@ -49,8 +49,8 @@ def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
     drop_remainder: whether a last batch of fewer records than the others is left out.
     num_readers: files that are read at the same time. With several, records of different files come
       in no fixed order.
-    num_decoders: batches that are decoded at the same time. With several, batches come in no fixed
-      order.
+    num_decoders: batches that are decoded at the same time; None: 2 where records are shuffled,
+      else 1. With several, batches come in no fixed order.
     read_up_to: records that a reader hands on at a time; a compressed file's all at once.
     pad: whether records may differ in shape: `decode` is called with one record at a time (n = 1),
       and each batch is padded with zeros to its largest.
@@ -79,9 +79,9 @@ def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
 
 def tf_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                shuffle: Optional[int] = None, compression: Optional[str] = None,
-               drop_remainder: bool = False, *, num_readers: int = 1, num_decoders: int = 1,
-               read_up_to: int = 1024, pad: bool = False, seed: Optional[int] = None,
-               worker_device: Optional[str] = None) -> Any:
+               drop_remainder: bool = False, *, num_readers: int = 1,
+               num_decoders: Optional[int] = None, read_up_to: int = 1024, pad: bool = False,
+               seed: Optional[int] = None, worker_device: Optional[str] = None) -> Any:
   """The records of TFRecord files, in batches; the arguments are those of `text_lines`.
 
   `decode` may be `lambda records: tf.io.parse_example(records, features)`.
@@ -102,8 +102,9 @@ def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.T
                          record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0,
                          shuffle: Optional[int] = None, compression: Optional[str] = None,
                          drop_remainder: bool = False, *, num_readers: int = 1,
-                         num_decoders: int = 1, read_up_to: int = 1024, pad: bool = False,
-                         seed: Optional[int] = None, worker_device: Optional[str] = None) -> Any:
+                         num_decoders: Optional[int] = None, read_up_to: int = 1024,
+                         pad: bool = False, seed: Optional[int] = None,
+                         worker_device: Optional[str] = None) -> Any:
   """Records of a fixed number of bytes, in batches.
 
   `decode` may be `lambda records: tf.io.decode_raw(records, tf.uint8)`.
@@ -130,7 +131,7 @@ def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.T
 
 def whole_files(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                 shuffle: Optional[int] = None, drop_remainder: bool = False, *,
-                num_readers: int = 1, num_decoders: int = 1, read_up_to: int = 1,
+                num_readers: int = 1, num_decoders: Optional[int] = None, read_up_to: int = 1,
                 pad: bool = False, seed: Optional[int] = None,
                 worker_device: Optional[str] = None) -> Any:
   """Files as records, such as images, in batches; the arguments are those of `text_lines`."""
@@ -146,6 +147,8 @@ def _build(shard, pattern, decode, read, shuffle, drop_remainder, num_readers, n
   """Builds the pipeline; `read` takes a queue of names and returns a new reader's pairs."""
   if not callable(decode):
     raise TypeError("decode must be callable, got %r" % (decode,))
+  if num_decoders is None:
+    num_decoders = 1 if shuffle is None else 2
   for name, value in (("num_readers", num_readers), ("num_decoders", num_decoders),
                       ("read_up_to", read_up_to)):
     _at_least(name, value, 1)
