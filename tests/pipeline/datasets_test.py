@@ -107,9 +107,9 @@ def test_tf_records_with_dense_and_sparse_features(tmp_path):
 def test_records_of_a_fixed_length(write):
   path = write("a", b"HH" + bytes(range(6)) + b"F")
   decode = lambda values: tf.io.decode_raw(values, tf.uint8)  # noqa: E731
-  assert drawn(datasets.fixed_length_records(once(2), path, 2, decode, 2, 1)) == [
+  assert drawn(datasets.fixed_length_records(once(2), path, decode, 2, 2, 1)) == [
     [[0, 1], [2, 3]], [[4, 5]]]
-  error = drawn(datasets.fixed_length_records(once(2), path, 4, decode))[-1]
+  error = drawn(datasets.fixed_length_records(once(2), path, decode, 4))[-1]
   assert path in error.message and "not an exact multiple" in error.message
 
 

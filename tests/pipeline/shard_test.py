@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pathlib
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import shard
+from tf1ps.pipeline import feeding, preloaded, readers, shard
 
 
 def records(dataset, most=40):
@@ -201,6 +202,15 @@ def test_dynamic_blocks_are_asked_for_once_and_not_behind_queue_runners():
     tf.train.batch([tf.data.make_initializable_iterator(records).get_next()], 5)
     with pytest.raises(shard.ShardError, match="a queue runner has closed stays closed"):
       shard.check_asked(share)
+
+
+def test_dynamic_shares_are_of_tf_data_alone(files):
+  share = shard.Shard(0, 2, policy="dynamic", batch_size=5)
+  for build in (lambda: readers.text_lines(share, files, tf.identity),
+                lambda: preloaded.batches(share, np.zeros([30])),
+                lambda: feeding.feed(lambda: iter([]), tf.float32, [], 5, shard=share)):
+    with tf.Graph().as_default(), pytest.raises(shard.ShardError, match="tf.data alone"):
+      build()
 
 
 def test_dynamic_shares_of_evaluation_are_all_data(files):

@@ -100,11 +100,11 @@ def tf_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
                 num_parallel_decodes)
 
 
-def fixed_length_records(shard: shard_lib.Shard, pattern, record_bytes: int,
-                         decode: Callable[[tf.Tensor], Any], header_bytes: int = 0,
-                         footer_bytes: int = 0, shuffle: Optional[int] = None,
-                         compression: Optional[str] = None, drop_remainder: bool = False,
-                         prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
+def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+                         record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0,
+                         shuffle: Optional[int] = None, compression: Optional[str] = None,
+                         drop_remainder: bool = False, prefetch: int = 2,
+                         num_parallel_decodes: int = 1) -> Any:
   """Reads records that have so many bytes each.
 
   Args:

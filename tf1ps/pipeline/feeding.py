@@ -213,6 +213,9 @@ def _maker(generator_fn, shard):
     raise TypeError("generator_fn must take no parameter, or two: a worker's index and the number "
                     "of workers; it takes %d" % takes)
   share = shard or shard_lib.Shard(epochs=1)
+  if share.is_dynamic:
+    raise shard_lib.ShardError("--shard=dynamic hands out files and blocks of tf.data alone, and "
+                               "a generator's elements are divided: use --shard=records")
   index, count = share.index, share.count
   if share.policy == shard_lib.NONE or share.divided == shard_lib.FILES and not takes:
     index, count = 0, 1

@@ -103,6 +103,9 @@ def _checked(leaf):
 
 def _share(shard, leaves):
   """This worker's rows."""
+  if shard.is_dynamic:
+    raise shard_lib.ShardError("--shard=dynamic hands out files and blocks of tf.data alone, and "
+                               "preloaded data are divided: use --shard=records, or shard.dataset")
   whole = (shard.mode != "train" or shard.policy in (shard_lib.FILES, shard_lib.NONE)
            or shard.divided == shard_lib.FILES)
   if whole:

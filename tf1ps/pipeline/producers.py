@@ -6,7 +6,7 @@ Same names, same arguments, and TensorFlow's own functions inside: `string_input
 
 1. Everything that a call builds is on the worker (see on_worker.py), also the counter of
    `num_epochs`, which under `tf.train.replica_device_setter` is one for all workers.
-   `worker_device=` names the worker where no device around the call does.
+   `worker_device=` names the worker, before any device around the call.
 2. Arguments that would fail or hang when the graph runs are refused when it is built.
 
 The counter is a local variable: a session of one's own runs `tf.local_variables_initializer()`, and

@@ -25,6 +25,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_text
 from tf1ps.pipeline import iterator_positions
+from tf1ps.replication import turns
 from tf1ps.training import optional_variables
 
 _log = logging.getLogger("tf1ps")
@@ -85,8 +86,8 @@ class InputPositions(tf.train.SessionRunHook):
     if self._works and time.monotonic() - self._stored_at >= max(EVERY, self._cost / _PART):
       self.store(run_context.session)
 
-  def watch(self, life) -> None:
-    """Has the position stored before each checkpoint that a session's life, the chief's, saves."""
+  def join(self, life) -> None:
+    """The session's, when it is made: has the position stored before each of its checkpoints."""
     if life.saver is not None:
       life.saver.before_save.append(self.store)
 
@@ -94,9 +95,10 @@ class InputPositions(tf.train.SessionRunHook):
     """The session's, when the loop has ended."""
     self.store(session)
 
-  def forget(self) -> None:
-    """The data are over."""
-    self._is_over = True
+  def goes_on(self, session, error) -> bool:
+    """The session's, at the end of the data: a position of theirs is of no use any more."""
+    self._is_over |= turns.ENDED not in error.message
+    return False
 
   def store(self, session) -> None:
     """Stores the position now; between two steps."""

@@ -27,7 +27,6 @@ from tf1ps.training import (
   dynamic_ranges,
   global_step,
   in_graph_threads,
-  input_positions,
   lockstep,
   monitored_session,
   optional_variables,
@@ -111,7 +110,6 @@ class _Worker:
       max_to_keep=options.keep_checkpoints, save_relative_paths=True))
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)
-    self._positions = self._hook_of(input_positions.InputPositions)
     self._tracker = global_step.GlobalStepTracker()
     turn = self._replica.turn
     if turn is not None:
@@ -150,9 +148,8 @@ class _Worker:
       participation=part, tracker=self._tracker)
     session.life.examples = lambda: self._counter.examples
     self._policies.watch(session.life)
-    for hook in (self._lockstep, self._positions):
-      if hook is not None:
-        hook.watch(session.life)
+    if self._lockstep is not None:
+      self._lockstep.watch(session.life)
     began = time.monotonic()
     with session:
       while not session.should_stop():
@@ -160,8 +157,6 @@ class _Worker:
           _, loss = session.run([self._replica.train_op, self._replica.loss])
         except tf.errors.OutOfRangeError as error:
           self._was_ended = turns.ENDED in error.message
-          if self._positions is not None and not self._was_ended:
-            self._positions.forget()
           if self._was_ended and self._replica.remainder is not None:
             self._left = session.call_inside(self._replica.remainder.count)
           if self._threads is not None:
