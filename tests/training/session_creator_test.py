@@ -38,8 +38,9 @@ def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
 
 
 def test_a_worker_with_another_graph_is_refused_and_may_come_again(start):
-  job = Job(start, steps=250)
-  ps, chief = job.trainer_ps(), job.trainer(0, step_seconds=0.1)  # until the worker comes again
+  job = Job(start, steps=1000)
+  # Alone the chief takes 100 s: the worker comes again before, and makes most of the steps.
+  ps, chief = job.trainer_ps(), job.trainer(0, step_seconds=0.1)
   worker = job.trainer(1, extra="surplus")
   assert worker.wait() == 1
   worker.wait_for(
