@@ -5,6 +5,7 @@ import collections
 import glob
 import pathlib
 import signal
+import time
 
 import pytest
 
@@ -156,7 +157,15 @@ def test_a_chief_that_waits_for_others_saves_after_a_signal(start, tmp_path):
                  "--checkpoint_dir=%s" % (tmp_path / "model"))
   (ps,), (chief, other) = job.all()
   harness.wait_until(lambda: trained_on(tmp_path, 1), what="a step of the other worker")
-  harness.wait_until(lambda: len(trained_on(tmp_path)) >= 3850, what="the chief's end")
+  seen = {"trained": 0, "at": time.monotonic()}
+
+  def chief_waits():
+    trained = len(trained_on(tmp_path))
+    if trained != seen["trained"]:
+      seen.update(trained=trained, at=time.monotonic())
+    return trained >= 3850 and time.monotonic() - seen["at"] > 1.5
+
+  harness.wait_until(chief_waits, what="the end of the chief's ranges")
   chief.signal(signal.SIGTERM)
   assert chief.wait() == 143, chief.output
   steps = find(chief, r"saved .*model.ckpt-(\d+) ")
@@ -167,10 +176,14 @@ def test_a_chief_that_waits_for_others_saves_after_a_signal(start, tmp_path):
 
 def test_who_has_done_its_part_leaves_its_ranges_to_the_others(start, tmp_path):
   job = make_job(
-    start, tmp_path, "--epochs=1", "--records=1600", "--examples=400", "--pauses=0,0.01")
+    start, tmp_path, "--epochs=1", "--records=700", "--examples=1000", "--pauses=0.005,0.2")
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 3, workers[0].output
-  assert [last_line(worker, LAST)[1] for worker in workers] == [200, 200]
+  ends = [last_line(worker, LAST)[1:3] for worker in workers]
+  assert ends[0] == [500, "trained on its part of --examples=1000"]
+  # The chief ends in the middle of a block: what it had trained on of that comes again.
+  assert 200 < ends[1][0] < 200 + 80 and ends[1][1] == DONE % 1
+  assert set(trained_on(tmp_path)) == set(range(700))
 
 
 @pytest.mark.slow
