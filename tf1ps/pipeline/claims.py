@@ -67,7 +67,6 @@ class Claims:
     self._pass = 0  # its number; a generator of an earlier one ends
     self._begin()
     self._change: Optional[Change] = None
-    self._thread: Optional[threading.Thread] = None
 
   def _begin(self):
     """A pass begins: nothing is held, nothing wanted."""
@@ -76,7 +75,7 @@ class Claims:
     self._epoch: Optional[int] = None
     self._new = collections.deque()  # claimed, and not yet taken by the pipeline
     self._held: Dict[int, int] = collections.OrderedDict()  # by range: its claim; in reading order
-    self._claims: Dict[int, int] = {}  # likewise, of all of this pass
+    self._claims: Dict[int, int] = {}  # likewise, with those that were given back
     self._trained: Dict[int, int] = {}  # examples, by range
     self._done: List[int] = []  # claims, to be told
 
@@ -118,9 +117,7 @@ class Claims:
       self._change = change
       self._begin()
     self._tell()  # what an earlier session or process held comes back
-    self._thread = threading.Thread(target=self._work, args=(change,), daemon=True,
-                                    name="tf1ps: claims")
-    self._thread.start()
+    threading.Thread(target=self._work, args=(change,), daemon=True, name="tf1ps: claims").start()
 
   def begin_pass(self) -> bool:
     """Begins another pass, when the last one has drained; False if nothing is to be claimed."""
@@ -184,6 +181,7 @@ class Claims:
   def _finish(self, found):
     self._done.append(self._held.pop(found))
     self._trained.pop(found, None)
+    del self._claims[found]
 
   # The table.
 

@@ -129,14 +129,8 @@ class _Feeder:
     self.is_over = False
     self._runner = runner
     self._coord = coord
-    self._failures = runner_failures.of(session)
-    runner_failures.explain_runs(session)
-    if coord is not None:
-      self._failures.tell(coord)
-      if hasattr(coord, "add_failures"):
-        coord.add_failures(self._failures)
-    # What a session's object may have in its place explains errors to consumers.
-    kind = tf.Session if isinstance(session, tf.Session) else type(session)
+    self._failures = runner_failures.connect(session, coord)
+    kind = runner_threads.class_of(session)
     runs = (runner.enqueue_ops[0], runner.close_op, runner.cancel_op)
     self._enqueue = kind.make_callable(session, runs[0], feed_list=runner._inputs)
     self._close, self._cancel = (kind.make_callable(session, op) for op in runs[1:])

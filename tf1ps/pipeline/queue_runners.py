@@ -63,17 +63,14 @@ class Runner(tf.train.QueueRunner):
       return []
     self.was_started = True
     self.track()
-    failures = runner_failures.of(sess)
-    runner_failures.explain_runs(sess)
+    failures = runner_failures.connect(sess, coord)
     group = runner_threads.Group(self, sess, coord, failures)
     self._groups.append(group)
     threads = group.make_threads(self.enqueue_ops, self.copies, daemon)
     if coord is not None:
-      failures.tell(coord)
       stopper = group.make_stopper(coord, daemon)
       threads.append(stopper)
       if hasattr(coord, "add_failures"):
-        coord.add_failures(failures)
         for thread in group.threads:
           coord.register_thread(thread)
       # TensorFlow's own waits for two minutes for a thread that does not end.

@@ -18,7 +18,8 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-RECORDS = "tf1ps.records"  # the collection of pairs (keys, values) that are decoded together
+from tf1ps.pipeline.record_copies import RECORDS
+
 _BATCHES = 8  # decoded ones that wait
 
 

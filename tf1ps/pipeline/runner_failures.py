@@ -76,6 +76,25 @@ def of(session) -> Failures:
     return _of_session[session]
 
 
+def connect(session, coord: Optional[tf.train.Coordinator]) -> Failures:
+  """Has the consumer of a session, and a coordinator, hear of what ends its runners.
+
+  Args:
+    session: a session.
+    coord: a coordinator, or None.
+
+  Returns:
+    The failures of the session, in which its runners record.
+  """
+  failures = of(session)
+  explain_runs(session)
+  if coord is not None:
+    failures.tell(coord)
+    if hasattr(coord, "add_failures"):
+      coord.add_failures(failures)
+  return failures
+
+
 def explain_runs(session) -> None:
   """Has a session's `run`, and what its `make_callable` makes from now on, raise true causes.
 

@@ -99,7 +99,7 @@ class Group:
   def _enqueue(self, op, copy):
     """Returns whether there is nothing left to enqueue; raises what ends the runner."""
     session, coord = self.session, self._coord
-    kind = _class_of(session)
+    kind = class_of(session)
     run = kind.make_callable(session, op if copy is None else copy.enqueue)
     ends = self._runner.queue_closed_exception_types + (tf.errors.CancelledError,)
     leaving = self._leaving.is_set
@@ -154,13 +154,13 @@ class Group:
     if session is None:
       return
     try:
-      _class_of(session).run(session, op)
+      class_of(session).run(session, op)
     except Exception:  # the session has been closed, or its server has gone
       pass
 
 
-def _class_of(session):
-  """Whose `run` is TensorFlow's: the object may have another one, which explains errors."""
+def class_of(session):
+  """The class whose `run` is TensorFlow's: the object may have another, which explains errors."""
   return tf.Session if isinstance(session, tf.Session) else type(session)
 
 

@@ -12,6 +12,8 @@ from typing import Iterable, List
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline import iterators
+
 _log = logging.getLogger("tf1ps")
 
 
@@ -23,8 +25,8 @@ def find(graph: tf.Graph, fetches) -> List[str]:
     fetches: as for `tf.Session.run`.
   """
   runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
-  taking = _above(_ops(graph, fetches))
-  filling = taking + _above([op for one in runners for op in one.enqueue_ops])
+  taking = iterators.behind(list(_ops(graph, fetches)))
+  filling = taking | iterators.behind([op for one in runners for op in one.enqueue_ops])
   filled = {op.inputs[0].name for op in filling if op.type.startswith("QueueEnqueue")}
   found = {op.inputs[0].op.name for op in taking
            if op.type.startswith("QueueDequeue") and op.inputs[0].name not in filled
@@ -54,17 +56,6 @@ def _ops(graph, fetches) -> Iterable[tf.Operation]:
   except (TypeError, ValueError, KeyError):
     return  # None, or of a kind of its own
   yield getattr(element, "op", element)
-
-
-def _above(ops):
-  """These operations and all that they depend on."""
-  found, waiting = {}, list(ops)
-  while waiting:
-    op = waiting.pop()
-    if op.name not in found:
-      found[op.name] = op
-      waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-  return list(found.values())
 
 
 def _is_private(queue_op):
