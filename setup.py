@@ -30,6 +30,7 @@ setup(
     extras_require={
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5"],
         "lint": ["ruff==0.17.5"],
+        "bench": ["matplotlib"],  # the chart of the benchmarks
     },
     # An installed package called "examples" would belong to everybody: it gets a name of its own.
     packages=find_packages(include=["tf1ps", "tf1ps.*"])

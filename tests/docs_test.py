@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 
 from tests import harness, program_tasks
 
@@ -185,7 +186,8 @@ def test_docs_two_jobs_on_one_ps_and_their_reset(start, tmp_path):
 
 
 def test_make_help_names_every_target():
-  targets = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
+  targets = re.search(
+    r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text().replace("\\\n", ""), re.MULTILINE).group(1)
   said = make("help", ROOT)
   for target in set(targets.split()) - {"help", "train-flags"}:
     assert "make %s " % target in said
@@ -218,16 +220,21 @@ def test_docs_lines_of_files(start, tmp_path):
 
 # What runs each command that a document shows.
 COVERED = [
-  (r"make (train|test|test-legacy|test-slow|test-slow-legacy|lint|wheel)\b", ".ci/run"),
+  (r"make (train|test|test-legacy|test-slow|test-slow-legacy|bench-quick|lint|wheel)\b",
+   ".ci/run"),
+  (r"make bench( ARGS=|$)", "the same program as make bench-quick"),
+  (r"\.venv/bin/python -m benchmarks(\.scaling_model)? ", "tests/benchmarks"),
   (r"make (help|clean)$", "test_make_*"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),
   (r"tf1ps-local --program=examples/digits.py --update=sync", "test_docs_synchronous_updates"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
+  (r"tf1ps-local --program=examples/digits.py --num_workers=2 --epochs=5 --", "test_docs_steps"),
   (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
+  (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(standing|container)|tf1ps-reset ",
@@ -312,6 +319,15 @@ def test_docs_staleness(start, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", range(2))
+def test_docs_steps(start, tmp_path, number):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  found = of_program("docs/steps.md", "tf1ps-local")
+  assert len(found) == 2
+  assert LEARNT.search(launcher(start, found[number], tmp_path))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
 def test_docs_replication_by_flags(start, tmp_path, number):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -330,3 +346,13 @@ def test_synchronous_replicas_by_hand(start, tmp_path):
   end_well(tasks)
   for worker in tasks[1:]:
     assert "(1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)" in worker.output.replace("\n", "")
+
+
+def test_what_a_step_sends(start, tmp_path):
+  (tmp_path / "sends.py").write_text(block_with("docs/traffic.md", "# sends.py"))
+  task = start("sends.py", program_tasks.run_file, "sends.py", [], tmp_path)
+  end_well([task])
+  table = block_with("docs/traffic.md", "a step ").splitlines()
+  shown = len(table) if tf.version.VERSION >= "2" else 0  # of 1.15 only what comes down is the same
+  assert task.lines[-len(table):][:shown] == table[:shown]
+  assert [line[:48] for line in task.lines[-len(table):][:4]] == [line[:48] for line in table[:4]]

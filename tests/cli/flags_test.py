@@ -22,8 +22,8 @@ from tf1ps.training import optimizers
     ("tf1ps-worker", "--lost_after=0", "0.0: must be above 0"),
     ("tf1ps-worker", "--end_timeout=-3", "-3.0: must be above 0"),
     ("tf1ps-worker", "--optimizer=adamm",
-     "adamm: value should be one of <sgd|momentum|nesterov|adam|adagrad|adadelta|rmsprop|ftrl|"
-     "proximal_sgd|proximal_adagrad>"),
+     "adamm: value should be one of <sgd|momentum|nesterov|adam|lazy_adam|adagrad|adadelta|"
+     "rmsprop|ftrl|proximal_sgd|proximal_adagrad>"),
     ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|dynamic|none>"),
     ("tf1ps-worker", "--variables=reference", "reference: value should be one of <resource|ref>"),
     ("tf1ps-worker", "--ps_strategy=random", "random: value should be one of <greedy|round_robin>"),
@@ -48,9 +48,9 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
 
 
 @pytest.mark.parametrize("name, may_be_zero", [
-    ("tf1ps-local", ["max_bad_ratio", "num_ps", "num_workers", "max_staleness"]),
+    ("tf1ps-local", ["max_bad_ratio", "num_ps", "num_workers", "max_staleness", "pack_bytes"]),
     ("tf1ps-ps", ["task_index"]),
-    ("tf1ps-worker", ["max_bad_ratio", "task_index", "max_staleness"]),
+    ("tf1ps-worker", ["max_bad_ratio", "task_index", "max_staleness", "pack_bytes"]),
     ("tf1ps-evaluator", ["max_bad_ratio", "task_index"]), ("tf1ps-predict", ["max_bad_ratio"]),
     ("tf1ps-reset", [])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):

@@ -64,8 +64,8 @@ def test_how_flags_are_shown(start):
   assert lines[position + 1].startswith(" " * 30 + "How variables are spread")
   groups = [line for line in lines[1:] if re.match(r"\w.*:$", line)]
   assert groups == ["The program:", "The cluster (or TF_CONFIG in the environment):", "The job:",
-                    "Replication:", "Training:", "Checkpoints:", "Limits, in seconds:",
-                    "Threads and GPUs:", "Output:"]
+                    "Replication:", "Training:", "Checkpoints:", "Transfer:",
+                    "Limits, in seconds:", "Threads and GPUs:", "Output:"]
 
 
 def test_help_with_a_program_that_is_not_there(start):

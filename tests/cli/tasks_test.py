@@ -10,7 +10,7 @@ from tests.cli import commands
 from tf1ps.cluster import exposure
 
 LINE = commands.LINE
-STALENESS = r", staleness [\d.]+ \(\d+ at most\)"
+STALENESS = r", staleness [\d.]+ \(\d+ at most\)(?:, sent [^()]* up(?: \([^()]*\))?)?"
 
 
 def tf_config(cluster, job, index):

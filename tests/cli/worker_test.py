@@ -103,22 +103,27 @@ COMMON = [
   "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
   "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
   "--clip_norm=2.5", "--replication=between_graph", "--clones=2", "--on_bad_record=skip",
-  "--max_bad_ratio=0.25"]
+  "--max_bad_ratio=0.25", "--partition_bytes=1000", "--pack_bytes=512", "--wire_dtype=bfloat16",
+  "--accumulate=3"]
 
 
 def test_the_flags_become_options(start):
   """Every field of the options but the config is a flag."""
   synchronous = ["--scale_learning_rate=True", "--update=sync", "--replicas_to_aggregate=3",
                  "--on_uneven=shrink"]
-  stale = ["--max_lead=2", "--max_staleness=8", "--staleness_damping=True", "--warm_up_steps=5"]
-  fields = set(options.Options._fields) - {"config", "batch_sizes"}
-  for some, others in ((synchronous, stale), (stale, synchronous)):
+  stale = ["--max_lead=2", "--max_staleness=8", "--staleness_damping=True", "--warm_up_steps=5",
+           "--prefetch=True"]
+  several = ["--steps_per_run=4"]
+  fields = set(options.Options._fields) - {"config", "batch_sizes", "steps_in_flight"}
+  names = {arg[2:].split("=")[0] for arg in COMMON + synchronous + stale + several}
+  assert names == fields
+  for some in (synchronous, stale, several):
     argv = COMMON + some
     expected = {arg[2:].split("=")[0]: arg.split("=")[1] for arg in argv}
-    assert set(expected).union(arg[2:].split("=")[0] for arg in others) == fields
     lines = commands.call(start, commands.show_options, argv)
     found = dict(line.split("=", 1) for line in lines)
     assert found["config"] == found["batch_sizes"] == "None"
+    assert found["steps_in_flight"] == "1"
     found = {name: found[name] for name in expected}
     assert {name: float(value) if value[0].isdigit() else value
             for name, value in found.items()} == {

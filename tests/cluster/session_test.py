@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import collections
+import queue
+import socket
+import threading
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests import harness
 from tf1ps.cluster import session as session_lib
 
 Pair = collections.namedtuple("Pair", ["a", "b"])
@@ -147,3 +151,31 @@ def test_the_with_statement_closes():
       assert session.run(tf.constant(1)) == 1
     with pytest.raises(RuntimeError, match="closed"):
       session.run([])
+
+
+@pytest.mark.parametrize("begin", [
+  lambda session, one: session.run(one), lambda session, one: session.make_callable(one)],
+  ids=["run", "make_callable"])
+def test_who_waits_for_a_silent_master_can_be_freed(begin):
+  """The graph goes to the master before the first run, in a call that may never return."""
+  ended = queue.Queue()
+
+  def wait(session, one):
+    try:
+      begin(session, one)
+    except Exception as error:
+      ended.put(error)
+
+  with socket.socket() as silent, tf.Graph().as_default():
+    silent.bind(("127.0.0.1", 0))
+    silent.listen(5)
+    one = tf.constant(1)
+    session = session_lib.BoundedSession("grpc://127.0.0.1:%d" % silent.getsockname()[1])
+    caller = threading.Thread(target=wait, args=(session, one), daemon=True)
+    caller.start()
+    harness.wait_until(lambda: session.is_running or not ended.empty(), 10.0)
+    assert ended.empty()
+    session.abort(lambda: SystemError("freed"))
+    assert str(ended.get(timeout=10.0)) == "freed"
+    caller.join(10.0)
+    session.close()

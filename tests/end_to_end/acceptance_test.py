@@ -125,6 +125,7 @@ def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_pa
   assert steps_seen(chief)[-1] >= restored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_workers_end_when_their_ps_stays_away(start, how):
   job = job_lib.Job(start, num_ps=2, flags=ENDLESS, lost_after=3.0)

@@ -39,6 +39,7 @@ def error_of(chief):
   return float(re.search(r"test error ([\d.e-]+)", chief.output).group(1))
 
 
+@pytest.mark.slow
 def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   jobs = TwoJobs(start)
   # All stand in the middle until both jobs have come so far, and the other one until the reset,

@@ -95,8 +95,8 @@ def test_control_dependencies_are_kept(lines):
   counter = tf.get_variable("counter", [], tf.int32, tf.zeros_initializer(), use_resource=True)
   with tf.control_dependencies([tf.assert_non_negative(tf.strings.length(lines) - 3),
                                 counter.assign_add(1).op]):
-    number = number_of(lines)
-  copy = record_copies.copy(enqueue(tf.identity(number) * 10 + counter.read_value()))
+    number, count = number_of(lines), counter.read_value()
+  copy = record_copies.copy(enqueue(tf.identity(number) * 10 + count))
   assert run(copy, 2)[0] == [11, 22]
 
 

@@ -17,7 +17,8 @@ def program(document, first_line, folder):
   text = (ROOT / "docs" / document).read_text(encoding="utf-8")
   block, = re.findall(r"^```python\n(# %s.*?)^```" % re.escape(first_line), text,
                       re.DOTALL | re.MULTILINE)
-  free = dict(zip(("2221", "2222", "2223", "2224"), harness.addresses(4)))
+  ports = sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", block)))
+  free = dict(zip(ports, harness.addresses(len(ports))))
   block = re.sub(r"127\.0\.0\.1:(\d+)", lambda found: free[found.group(1)], block)
   path = folder / first_line
   path.write_text(block)

@@ -33,7 +33,8 @@ def model(ids, targets, offset=0.0):
   table, weight, bias = (
     tf.get_variable(name, initializer=tf.constant(START[name] + np.float32(offset)))
     for name in ("table", "weight", "bias"))
-  predictions = tf.reduce_sum(tf.nn.embedding_lookup(table, ids) * weight, axis=1) + bias
+  rows = tf.nn.embedding_lookup(table, ids, partition_strategy="div")
+  predictions = tf.reduce_sum(rows * weight, axis=1) + bias
   return tf.reduce_mean(tf.square(predictions - targets))
 
 

@@ -32,12 +32,16 @@ def data():
 
 
 def loss_of(ids, targets, use_resource):
-  """A loss with a sparse gradient (table) and a dense one (w), of the open variable scope."""
+  """A loss with a sparse gradient (table) and dense ones (w, b, c), of the open variable scope."""
   start = np.linspace(-1, 1, 18).astype(np.float32).reshape(6, 3)
   table = tf.get_variable("table", initializer=start, use_resource=use_resource)
   w = tf.get_variable("w", initializer=start[0], use_resource=use_resource)
+  b = tf.get_variable("b", initializer=np.float32([0.5]), use_resource=use_resource)
+  c = tf.get_variable("c", initializer=np.float32([[0.1, 0.2], [0.3, 0.4]]),
+                      use_resource=use_resource)
   rows = tf.reduce_sum(tf.gather(table, ids), axis=1)
-  return tf.reduce_mean(tf.square(tf.reduce_sum(rows * w, axis=1) - targets))
+  line = tf.reduce_sum(rows * w, axis=1) + b * tf.reduce_sum(c) + c[0, 1]
+  return tf.reduce_mean(tf.square(line - targets))
 
 
 def _connected(jobs, index, server=tf.train.Server):
@@ -93,8 +97,10 @@ def _train_equally(jobs, index, server, replicas, use_resource, names):
           extra = dict(variable_averages=averages, variables_to_average=variables)
         if name == "adagrad":
           extra = dict(clip_norm=0.5)
+        # What the ps of w and c have to send goes as one, but for one optimizer.
         optimizers.append(sync_replicas_optimizer.SyncReplicasOptimizer(
-          INNER[name](), replicas, replica_index=index, **extra))
+          INNER[name](), replicas, replica_index=index,
+          pack_bytes=0 if name == "adagrad" else 65536, **extra))
         train.append(optimizers[-1].minimize(loss, counter, variables))
         found[name] = variables + ([averages.average(v) for v in variables] if averages else [])
     init, missing = tf.global_variables_initializer(), tf.report_uninitialized_variables()

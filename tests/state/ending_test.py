@@ -153,7 +153,7 @@ def test_it_leaves_when_all_workers_are_lost(job):
 
 
 def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
-  ps = job.serve(lost_after=0.8)
+  ps = job.serve(lost_after=2.5)  # within which both report
   job.report(0, membership.DONE)
   job.report(1, membership.FAILED, "ValueError: no")
   assert ps.wait() == 1

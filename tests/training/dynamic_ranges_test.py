@@ -152,6 +152,7 @@ def test_the_last_checkpoint_knows_of_the_last_step(start, tmp_path):
     assert last_line(chief, LAST)[1] == own
 
 
+@pytest.mark.slow
 def test_a_chief_that_waits_for_others_saves_after_a_signal(start, tmp_path):
   job = make_job(start, tmp_path, "--epochs=1", "--records=4000", "--pauses=0.01,300",
                  "--checkpoint_dir=%s" % (tmp_path / "model"))
@@ -174,6 +175,7 @@ def test_a_chief_that_waits_for_others_saves_after_a_signal(start, tmp_path):
     task.kill()
 
 
+@pytest.mark.slow
 def test_who_has_done_its_part_leaves_its_ranges_to_the_others(start, tmp_path):
   job = make_job(
     start, tmp_path, "--epochs=1", "--records=700", "--examples=1000", "--pauses=0.005,0.2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pathlib
 import signal
 
+import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness
@@ -48,6 +49,7 @@ def test_a_worker_alone_comes_back(start):
   assert "goes on at" not in chief.output
 
 
+@pytest.mark.slow
 def test_the_whole_job_comes_back_from_its_checkpoint(start, tmp_path):
   flags = ["--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=10", "--steps=1000000"]
   this = job(start, *flags)

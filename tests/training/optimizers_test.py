@@ -14,6 +14,7 @@ TWO_STEPS = {
     "momentum": 0.72,  # 0.9; then the sum of gradients is 0.9 * 1 + 0.9
     "nesterov": 0.5751,  # 1 - 0.1 * 1.9 = 0.81; then the sum is 1.71, the step 0.81 + 0.9 * 1.71
     "adam": 0.80041,  # 0.9; then m = 0.18, v = 0.001809, the rate 0.1 * 0.04471 / 0.19
+    "lazy_adam": 0.80041,  # a dense gradient's is Adam's
     "adagrad": 0.83934,  # the squares sum to 0.1 + 1, then to 0.8184 more
     "rmsprop": 0.80913,  # the mean square is 1, then 0.981
     "proximal_sgd": 0.81,

@@ -23,7 +23,8 @@ def test_something_must_say_when_the_job_ends():
   ("steps", 0), ("steps", -1), ("epochs", 0), ("examples", -5), ("batch_size", 0),
   ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoints", 0),
   ("save_checkpoint_secs", -1.0), ("save_checkpoint_steps", 0), ("save_summaries_steps", 0),
-  ("start_timeout", 0.0), ("end_timeout", -1.0), ("max_lead", 0), ("warm_up_steps", 0)])
+  ("start_timeout", 0.0), ("end_timeout", -1.0), ("max_lead", 0), ("warm_up_steps", 0),
+  ("partition_bytes", 0)])
 def test_a_number_that_is_not_above_zero_is_refused(name, value):
   with pytest.raises(ValueError, match="--%s must be above 0, got %r" % (name, value)):
     check_options(Options(**dict({"epochs": 1}, **{name: value})))
@@ -99,3 +100,24 @@ def test_each_worker_has_its_batch_size():
   assert [batch_size_of(Options(batch_sizes=[8, 4]), i, 2) for i in range(2)] == [8, 4]
   with pytest.raises(ValueError, match="--batch_sizes=8,4 has 2 numbers, and there are 3 workers"):
     batch_size_of(Options(batch_sizes=[8, 4]), 0, 3)
+
+
+@pytest.mark.parametrize("name", ["steps_per_run", "steps_in_flight", "accumulate"])
+def test_steps_of_another_shape_are_refused_where_they_cannot_be(name):
+  with pytest.raises(ValueError, match="--%s must be above 0, got 0" % name):
+    check_options(Options(steps=1, **{name: 0}))
+  check_options(Options(steps=1, max_staleness=2, warm_up_steps=3, **{name: 2}))
+  others = [dict(replication="in_graph"), dict(replication="all_reduce")]
+  if name != "accumulate":
+    others += [dict(update="sync"), dict(max_lead=3)]
+  if name == "steps_in_flight":
+    others += [dict(shard="dynamic"), dict(accumulate=2)]
+  for other in others:
+    with pytest.raises(ValueError, match="--(%s|accumulate)=2 " % name):
+      check_options(Options(steps=1, **dict({name: 2}, **other)))
+
+
+def test_steps_of_another_shape_together():
+  check_options(Options(steps=1, steps_per_run=4, steps_in_flight=2))
+  check_options(Options(steps=1, steps_per_run=4, accumulate=2, shard="dynamic"))
+  check_options(Options(steps=1, update="sync", accumulate=2))

@@ -56,6 +56,22 @@ def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
   reference.check(values_in(tmp_path), optimizer)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme, variables", [
+  ("between_graph", "resource"), ("between_graph", "ref"), ("in_graph", "ref"),
+  ("clones", "resource")])
+def test_partitioned_variables_are_trained_alike(start, tmp_path, scheme, variables):
+  flags, num_ps = SCHEMES[scheme]
+  job = Job(start, num_ps, 2, flags=flags + [
+    FIFTY, "--reference=adam", "--variables=" + variables, "--epochs=1", "--clip_norm=1e6",
+    "--batch_size=%d" % (reference.BATCH // 2), "--checkpoint_dir=%s" % tmp_path,
+    "--partition_bytes=50"])  # the table in three shards
+  ps, started = job.all()
+  assert codes(*started, *ps) == [0] * (2 + num_ps)
+  assert find(started[0], r"variables +shards +bytes") == []
+  reference.check(values_in(tmp_path), "adam")
+
+
 SCALAR = ["--program=%s" % (PROGRAMS / "scalar.py"), "--shard=none", "--batch_size=1"]
 
 
@@ -81,7 +97,8 @@ def test_in_graph_threads_reach_their_target_together(start, tmp_path):
   assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("w") == 2.0
 
 
-@pytest.mark.parametrize("clones", [5, slow(2)])
+@pytest.mark.slow
+@pytest.mark.parametrize("clones", [5, 2])
 def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path, clones):
   """600 records in batches of 7: the last of 86 has 5, of which one clone may get none."""
   found = []
@@ -117,7 +134,8 @@ def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
   assert find(workers[0], r"global step (\d+) in ") == [60]
 
 
-@pytest.mark.parametrize("update", ["async", slow("sync")])
+@pytest.mark.slow
+@pytest.mark.parametrize("update", ["async", "sync"])
 def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, update):
   flags = [IN_GRAPH, "--update=" + update, "--checkpoint_dir=%s" % tmp_path]
   for steps in (40, 60):
@@ -145,6 +163,7 @@ def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update
   assert find(workers[0], r"global step (\d+) in ")[0] >= 60
 
 
+@pytest.mark.slow
 def test_in_graph_a_worker_comes_back_while_the_first_ones_data_have_ended(start):
   job = Job(start, num_workers=2, lost_after=60, flags=[
     IN_GRAPH, "--batches=1,100", "--last=1", *UNEVEN])
@@ -172,6 +191,8 @@ def test_a_worker_with_another_scheme_than_the_chief_is_refused(start, flags, ot
   ps, chief, worker = job.ps(), job.worker(0, *flags), job.worker(1, *others)
   assert worker.wait() == 1
   given = ["--replication=between_graph", *(others or ["--update=async"])]
+  if others:
+    given += ["--pack_bytes=65536", "--wire_dtype=float32"]
   assert "started with %s, and /job:worker/task:0, the chief, with --rep" % " ".join(
     given) in worker.lines[-1]
   chief.kill()
@@ -197,6 +218,7 @@ def test_all_reduce_ends_for_all_with_the_first_end_of_data(start):
   assert find(workers[0], r"test first (\d+)") == [10]
 
 
+@pytest.mark.slow
 def test_all_reduce_steps_and_examples_and_a_second_job_from_the_checkpoint(start, tmp_path):
   flags = [ALL_REDUCE, "--batch_size=8", "--checkpoint_dir=%s" % tmp_path]
   for end, steps, examples in (("--steps=25", 25, 200), ("--examples=330", 46, 168)):

@@ -86,9 +86,11 @@ def test_a_chief_that_was_killed_while_it_initialised(start, tmp_path, with_dire
   second = job.trainer(0, initial=5.0)
   assert codes(second, worker, ps) == [0, 0, 0]
   second.wait_for("initialising")
-  # All variables had values, and none of them is used.
+  # All variables had values, and none of them is used. Between two reads of a step of one worker
+  # there may be a step of the other.
   seen = sorted(steps(second) + steps(worker))
-  assert seen[0][:3] == (1, 6, 6) and all(step.even > 5 for step in seen)
+  assert seen[0].number == 1 and all(abs(step.even - step.number - 5) <= 3 and step.even > 5
+                                     for step in seen)
 
 
 def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
@@ -181,6 +183,7 @@ def test_a_damaged_checkpoint_met_in_a_recovery_is_no_clean_end(start, tmp_path)
   ps.kill()
 
 
+@pytest.mark.slow
 def test_a_ps_that_stands_still(start):
   job = Job(start, step_seconds=0.01, lost_after=5.0)
   ps, chief = job.trainer_ps(), job.trainer(0)

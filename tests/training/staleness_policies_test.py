@@ -58,6 +58,7 @@ def test_nobody_leads_by_more_than_max_lead(start):
   assert sum(last_line(worker, LAST)[0] for worker in workers) in range(45, 48)
 
 
+@pytest.mark.slow
 def test_a_killed_straggler_is_not_waited_for_and_comes_back(start, tmp_path):
   gate = tmp_path / "gate"
   until_gate = "--block_until=%s" % gate
@@ -120,6 +121,7 @@ def test_old_gradients_are_dropped_and_counted(start):
   assert "gradients dropped" in workers[2].output
 
 
+@pytest.mark.slow
 def test_all_policies_work_together(start):
   job = Job(start, num_ps=2, num_workers=3, flags=[
     "--max_lead=3", "--max_staleness=4", "--staleness_damping", "--warm_up_steps=20",

@@ -16,8 +16,8 @@ from tf1ps.compat import quiet
 FLAGS = flags.FLAGS
 _ABSL_LEVELS = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
 # As in tf1ps.training.optimizers, which needs TensorFlow.
-_OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adagrad", "adadelta", "rmsprop", "ftrl",
-               "proximal_sgd", "proximal_adagrad"]
+_OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "lazy_adam", "adagrad", "adadelta",
+               "rmsprop", "ftrl", "proximal_sgd", "proximal_adagrad"]
 _groups: Dict[str, List[str]] = {}
 _recorded: Optional[List[str]] = None
 
@@ -219,6 +219,9 @@ def define_training() -> None:
          "What is divided among the workers; by default what the program asks its shard for.")
   define(group, flags.DEFINE_enum, "ps_strategy", "greedy", ["greedy", "round_robin"],
          "How variables are spread over the ps: by bytes, or in turn.")
+  define(group, flags.DEFINE_integer, "partition_bytes", None,
+         "Trainable variables of more bytes are divided by their rows into shards of at most so "
+         "many, on all ps. By default none.", above_zero=True)
   group = "Checkpoints"
   define(group, flags.DEFINE_float, "save_checkpoint_secs", 600.0, "Seconds between checkpoints.",
          above_zero=True)

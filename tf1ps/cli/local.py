@@ -11,7 +11,7 @@ import tempfile
 
 from absl import flags
 
-from tf1ps.cli import app
+from tf1ps.cli import app, transfer_flags
 from tf1ps.cli import flags as flags_lib
 
 FLAGS = flags.FLAGS
@@ -34,6 +34,7 @@ def define() -> None:
   flags_lib.define_job()
   flags_lib.define_replication()
   flags_lib.define_training()
+  transfer_flags.define_transfer()
   flags_lib.define_checkpoint_dir("Where the chief saves, and restores from at the start.")
   flags_lib.define_patience(60.0, end=True)
   flags_lib.define_devices(use_gpu=False)

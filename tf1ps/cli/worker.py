@@ -6,7 +6,7 @@ import sys
 
 from absl import flags
 
-from tf1ps.cli import app, errors, tasks
+from tf1ps.cli import app, errors, tasks, transfer_flags
 from tf1ps.cli import flags as flags_lib
 from tf1ps.compat import exit_codes
 
@@ -22,6 +22,7 @@ def define() -> None:
   flags_lib.define_job()
   flags_lib.define_replication()
   flags_lib.define_training()
+  transfer_flags.define_transfer()
   flags_lib.define_checkpoint_dir(
     "Where the chief saves, and restores from at the start; nothing is kept without it.")
   flags_lib.define_patience(60.0, end=True)
@@ -83,8 +84,9 @@ def _train(program, launched: bool) -> int:
     late = ", %d more examples came too late" % outcome.late if outcome.late else ""
     bad = ", %d bad records skipped" % outcome.skipped if outcome.skipped else ""
     stale = ", " + outcome.staleness if outcome.staleness else ""
-    reason = "%d steps, %d examples%s%s%s, %.1f s, %s" % (
-      outcome.steps, outcome.examples, bad, late, stale, outcome.seconds, reason)
+    sent = ", " + outcome.traffic if outcome.traffic else ""
+    reason = "%d steps, %d examples%s%s%s%s, %.1f s, %s" % (
+      outcome.steps, outcome.examples, bad, late, stale, sent, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
   return code
 

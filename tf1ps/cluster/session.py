@@ -2,7 +2,7 @@
 
 `tf.Session.run` and `close` block in C++: no Python signal handler runs meanwhile, on TF 1.15 a run
 on a ps that died never returns, and on TF 2.21 the close of such a session never does, nor the
-interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with four
+interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with five
 changes:
 
 1. Every run is made by a helper thread, one for each calling thread, while the caller waits in
@@ -12,6 +12,8 @@ changes:
 3. `close()` returns within its limit; a session that would not close is left to the process's end,
    and its destructor does nothing.
 4. A run that TensorFlow 2 refuses by mistake is made again (compat/refused_runs.py).
+5. Fetches that come again are not worked out again (compat/prepared_runs.py). The metadata of a run
+   with neither feeds nor options, in which TensorFlow notes nothing, is left as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import refused_runs
+from tf1ps.compat import prepared_runs, refused_runs
 
 _ABORTED = object()
 _LISTEN = 0.5  # seconds
@@ -65,16 +67,18 @@ class BoundedSession(tf.Session):
     self._may_delete = False
     self.refusals = 0
     self.on_long_run = None
+    self._prepared = prepared_runs.PreparedRuns()
     super().__init__(target, graph, config)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
     """Like `tf.Session.run`; raises the error given to `abort` when that is called meanwhile."""
-    return self._delegate(super().run, fetches, feed_dict, options, run_metadata)
+    return self._delegate(fetches, self._run_now, fetches, feed_dict, options, run_metadata)
 
   def make_callable(self, fetches, feed_list=None, accept_options=False):
     """Like `tf.Session.make_callable`, with runs that can be aborted."""
-    function = super().make_callable(fetches, feed_list, accept_options)
-    return lambda *args, **kwargs: self._delegate(function, *args, **kwargs)
+    # It sends the graph to the master, which may not answer.
+    function = self._delegate(fetches, super().make_callable, fetches, feed_list, accept_options)
+    return lambda *args, **kwargs: self._delegate(fetches, function, *args, **kwargs)
 
   def abort(self, error_factory: Callable[[], BaseException]) -> None:
     """Frees every caller of `run`, now and later, with the error that the factory makes."""
@@ -102,6 +106,7 @@ class BoundedSession(tf.Session):
       if self._is_closed:
         return
       self._is_closed = True
+    self._prepared.clear()
     if self._on_close is not None:
       self._on_close()
     if not self._is_held:
@@ -142,7 +147,16 @@ class BoundedSession(tf.Session):
     if getattr(self, "_may_delete", False) and not sys.is_finalizing():
       super().__del__()
 
-  def _delegate(self, function, *args, **kwargs):
+  def _run_now(self, fetches, feed_dict, options, run_metadata):
+    """A run in the helper's thread: preparing one sends the graph to the master."""
+    prepared = None
+    if prepared_runs.can_prepare(feed_dict, options):
+      prepared = self._prepared.find(self, super().make_callable, fetches)
+    if prepared is not None:
+      return prepared()
+    return super().run(fetches, feed_dict, options, run_metadata)
+
+  def _delegate(self, fetches, function, *args, **kwargs):
     helper = getattr(self._local, "helper", None) or self._add_helper()
     if self._error_factory is not None:
       raise self._error_factory()
@@ -151,7 +165,7 @@ class BoundedSession(tf.Session):
     helper.is_busy = True
     try:
       helper.inbox.put((self._run_again, (function,) + args, kwargs))
-      value, error = helper.answer(lambda: self._tell_of(args))
+      value, error = helper.answer(lambda: self._tell_of(fetches))
     except BaseException:
       # The caller leaves its wait (KeyboardInterrupt), and the run goes on. Its result is nobody's.
       del self._local.helper
@@ -170,9 +184,9 @@ class BoundedSession(tf.Session):
   def _run_again(self, function, *args, **kwargs):
     return refused_runs.run(function, *args, on_refusal=self._count_refusal, **kwargs)
 
-  def _tell_of(self, args):
-    if self.on_long_run is not None and args:
-      self.on_long_run(self.graph, args[0])
+  def _tell_of(self, fetches):
+    if self.on_long_run is not None:
+      self.on_long_run(self.graph, fetches)
 
   def _count_refusal(self):
     with self._lock:

@@ -1,7 +1,8 @@
 """The load table: how many variables and bytes each task was given.
 
 `load_table` reads the graph as it was built; `format_table` makes the text that is printed at
-start. The slots of the optimizer are variables too and count where they landed.
+start. The slots of the optimizer are variables too and count where they landed. A shard of a
+partitioned variable counts as a variable, and once more as a shard.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.placement import load_balancing
 
-_HEADER = ("ps", "variables", "bytes", "share")
+_HEADER = ("ps", "variables", "shards", "bytes", "share")
+_SHARDS = 2  # its column, which is left out where there are none
 
 
 class TaskLoad(NamedTuple):
@@ -20,6 +22,7 @@ class TaskLoad(NamedTuple):
   task: str  # "/job:ps/task:0"; "" for variables whose device names no job
   variables: int  # number of variables
   bytes: int  # what they take together; a variable whose shape is not fully known counts 0
+  shards: int = 0  # how many of the variables are shards of partitioned ones
 
 
 def load_table(variables=None, graph=None):
@@ -46,8 +49,8 @@ def load_table(variables=None, graph=None):
     spec = tf.DeviceSpec.from_string(variable.device or "")
     # The key sorts task 2 before task 10, and a job without a task before its tasks.
     key = (spec.job or "", -1 if spec.task is None else spec.task)
-    count, size = loads.get(key, (0, 0))
-    loads[key] = (count + 1, size + _bytes_if_known(variable.op))
+    count, size, shards = loads.get(key, (0, 0, 0))
+    loads[key] = (count + 1, size + _bytes_if_known(variable.op), shards + is_shard(variable))
   return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
 
 
@@ -59,19 +62,27 @@ def format_table(rows):
 
   Returns:
     A line of headings and a line a task, without a line break at the end: task, number of
-    variables, bytes, and the share in the bytes of all rows, in percent.
+    variables, of shards where there are any, bytes, and the share in the bytes of all rows, in
+    percent.
   """
   total = sum(row.bytes for row in rows)
   lines = [_HEADER]
   for row in rows:
     share = 100.0 * row.bytes / total if total else 0.0
-    lines.append((row.task or "(not placed)", str(row.variables), "{:,}".format(row.bytes),
-                  "%.1f%%" % share))
-  widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
+    lines.append((row.task or "(not placed)", str(row.variables), str(row.shards),
+                  "{:,}".format(row.bytes), "%.1f%%" % share))
+  if not any(row.shards for row in rows):
+    lines = [line[:_SHARDS] + line[_SHARDS + 1:] for line in lines]
+  widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
   return "\n".join(
       "  ".join([line[0].ljust(widths[0])]
                 + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])])
       for line in lines)
+
+
+def is_shard(variable):
+  """Returns whether a variable is a shard of a partitioned one, or a slot of such a shard."""
+  return bool(variable.to_proto().save_slice_info_def.full_name)
 
 
 def _bytes_if_known(op):

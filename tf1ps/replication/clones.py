@@ -49,7 +49,8 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
     optimizer: whose `compute_gradients` is used, and whose `apply_gradients` the caller calls.
     reduction: "mean": the gradient of the mean over the worker's batch, so that the learning rate
       means the same whatever the number of clones; "sum": n times that.
-    variables_device: where variables live; None: what is around decides.
+    variables_device: where variables live; None: what is around decides. A setter that is around
+      already would count each variable twice in its round, and is not given again.
 
   Returns:
     A `Clones`.

@@ -1,6 +1,7 @@
 """All gradients of one replica on their way into an update.
 
-Each variable's gradient has rows beside the variable (gradient_rows.py). A replica
+What travels as one, such as the gradients of several small variables (transfer/packing.py), has
+rows beside its first variable (gradient_rows.py). A replica
 
 1. makes the rows where they are not there yet, when it joins;
 2. pushes its gradients into its own rows; where there are spare replicas, first looks whether they
@@ -16,24 +17,25 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradient_rows
 from tf1ps.replication import turns as turns_lib
+from tf1ps.transfer import packing
 
 
 class GradientExchange:
   """The rows of all variables of one optimizer."""
 
-  def __init__(self, grads_and_vars: list, turns: turns_lib.Turns, shared_name: str):
+  def __init__(self, parcels: List[packing.Parcel], turns: turns_lib.Turns, shared_name: str):
     """Builds the rows in the default graph.
 
     Args:
-      grads_and_vars: this replica's, without any None.
+      parcels: this replica's gradients; all replicas divide them alike.
       turns: of the optimizer.
       shared_name: under which all replicas find the rows.
     """
     self._turns = turns
-    self._gradients = [gradient for gradient, _ in grads_and_vars]
+    self._parcels = parcels
     # Who joins uses them too, and must not run what a training step is made to wait for.
     with tf.control_dependencies(None):
-      self._rows = [self._make_rows(pair, shared_name) for pair in grads_and_vars]
+      self._rows = [self._make_rows(parcel, shared_name) for parcel in parcels]
 
   def make_where_absent(self) -> List[tf.Operation]:
     """Operations that make the rows where they are not there."""
@@ -50,15 +52,14 @@ class GradientExchange:
     rules = self._turns.rules
     if rules.aggregate == rules.replicas:
       return [self._push()]
-    computed = [part for gradient in self._gradients for part in (
-      [gradient.values] if isinstance(gradient, tf.IndexedSlices) else [gradient])]
-    with tf.control_dependencies(computed):
+    with tf.control_dependencies([part for parcel in self._parcels for part in parcel.parts]):
       is_late = self._turns.is_late()
     return [tf.cond(is_late, lambda: tf.constant(False), lambda: _after([self._push()])).op]
 
   def means(self, came: tf.Tensor) -> list:
     """The means of the gradients of those who came, with the variables; see `DenseRows.mean`."""
-    return [(rows.mean(came), rows.variable) for rows in self._rows]
+    return [pair for parcel, rows in zip(self._parcels, self._rows)
+            for pair in parcel.unpack(rows.mean(came))]
 
   def _push(self):
     pushed = []
@@ -67,22 +68,22 @@ class GradientExchange:
       with tf.get_default_graph().colocate_with(first.variable.op):
         joined = self._turns.check_joined(first.is_made())
       with tf.control_dependencies([joined]):
-        pushed += [op for rows, gradient in group for op in rows.push(gradient, self._turns.index)]
+        pushed += [op for rows, parcel in group
+                   for op in rows.push(parcel.send(), self._turns.index)]
     return tf.group(*pushed)
 
-  def _make_rows(self, pair, shared_name):
-    gradient, variable = pair
-    name = "tf1ps.gradients:%s:%s" % (shared_name, variable.op.name)
+  def _make_rows(self, parcel, shared_name):
+    name = "tf1ps.gradients:%s:%s" % (shared_name, parcel.name)
     common = (self._turns.rules.replicas, self._turns.container, name)
-    if isinstance(gradient, tf.IndexedSlices):
-      return gradient_rows.SparseRows(variable, gradient, *common)
-    return gradient_rows.DenseRows(variable, gradient.dtype, *common)
+    if isinstance(parcel.gradient, tf.IndexedSlices):
+      return gradient_rows.SparseRows(parcel.variables[0], parcel.gradient, *common)
+    return gradient_rows.DenseRows(parcel, parcel.dtype, *common)
 
   def _by_task(self):
-    """Pairs of rows and the gradients that they are for, task by task."""
+    """Pairs of rows and the parcels that they are for, task by task."""
     found = {}
-    for rows, gradient in zip(self._rows, self._gradients):
-      found.setdefault(rows.variable.device, []).append((rows, gradient))
+    for rows, parcel in zip(self._rows, self._parcels):
+      found.setdefault(rows.variable.device, []).append((rows, parcel))
     return found.values()
 
 

@@ -24,7 +24,8 @@ class DenseRows:
     """Builds the rows in the default graph, on the variable's device.
 
     Args:
-      variable: whose gradients they are; its shape is fully known.
+      variable: whose gradients they are, or a parcel of several (transfer/packing.py); its shape is
+        fully known.
       dtype: of the gradients.
       replicas: how many there are.
       container: the container of the variable.

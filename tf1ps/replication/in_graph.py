@@ -22,6 +22,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradients, towers
+from tf1ps.transfer import packing
 
 
 class InGraph(NamedTuple):
@@ -45,7 +46,8 @@ class AsyncReplica(NamedTuple):
 def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                       optimizer: tf.train.Optimizer, global_step: Optional[tf.Variable] = None,
                       clip_norm: Optional[float] = None,
-                      variables_device: towers.Device = None) -> InGraph:
+                      variables_device: towers.Device = None, pack_bytes: int = 0,
+                      wire_dtype: str = "float32") -> InGraph:
   """Builds towers and the one update that is made of all their gradients.
 
   Args:
@@ -57,6 +59,8 @@ def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[st
     clip_norm: where given, the mean gradients are clipped to this global norm.
     variables_device: where variables live: a device string or a device function; None: what is
       around decides.
+    pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
+    wire_dtype: what float32 gradients are sent as, one of `wire.DTYPES`.
 
   Returns:
     An `InGraph`.
@@ -66,8 +70,8 @@ def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[st
   """
   global_step = _step(global_step, variables_device)
   built = towers.build_towers(tower_fn, devices, optimizer, variables_device)
-  reduced = gradients.reduce_gradients(
-    [tower.grads_and_vars for tower in built], beside_variables=True)
+  sent = [packing.pack_gradients(tower.grads_and_vars, pack_bytes, wire_dtype) for tower in built]
+  reduced = gradients.reduce_gradients(sent, beside_variables=True)
   if clip_norm is not None:
     reduced = gradients.clip_gradients(reduced, clip_norm)
   with _around(variables_device), tf.control_dependencies(built[0].update_ops):
@@ -80,7 +84,8 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
                        make_optimizer: Callable[[], tf.train.Optimizer],
                        global_step: Optional[tf.Variable] = None,
                        clip_norm: Optional[float] = None,
-                       variables_device: towers.Device = None) -> List[AsyncReplica]:
+                       variables_device: towers.Device = None, pack_bytes: int = 0,
+                       wire_dtype: str = "float32") -> List[AsyncReplica]:
   """Builds replicas, each with an update of its own on the shared variables.
 
   An optimizer object has slots: the momentum of its replica alone where `make_optimizer` makes one
@@ -96,6 +101,8 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
     clip_norm: where given, each replica's gradients are clipped to this global norm.
     variables_device: where variables live: a device string or a device function; None: what is
       around decides.
+    pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
+    wire_dtype: what float32 gradients are sent as, one of `wire.DTYPES`.
 
   Returns:
     The replicas, in the order of the devices.
@@ -112,6 +119,7 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
     if clip_norm is not None:
       with tf.device(tower.device):
         own = gradients.clip_gradients(own, clip_norm)
+    own = packing.pack_gradients(own, pack_bytes, wire_dtype)
     with _around(variables_device):
       # Batch normalisation's moving averages follow the first replica.
       with tf.control_dependencies(built[0].update_ops if tower.index == 0 else []):

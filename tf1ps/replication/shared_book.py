@@ -128,8 +128,10 @@ class SharedBook(guard.Guarded):
 
   def take_token(self) -> tf.Tensor:
     """Waits for this replica's token."""
-    return tf.raw_ops.QueueDequeueV2(
+    token = tf.raw_ops.QueueDequeueV2(
       handle=self._queues[self._index], component_types=[tf.int64])[0]
+    token.set_shape(TOKEN)
+    return token
 
 
 def check_whole(book: turn_book.Book) -> tf.Operation:
@@ -141,8 +143,9 @@ def check_whole(book: turn_book.Book) -> tf.Operation:
 
 def raise_end() -> tf.Tensor:
   """Raises the OutOfRangeError that tells a training loop that the data have ended."""
-  handle = tf.raw_ops.FIFOQueueV2(
-    component_types=[tf.int64], shapes=[TOKEN], name=ENDED)
+  with tf.control_dependencies(None):  # a copy of what raises it shares the queue, and its inputs
+    handle = tf.raw_ops.FIFOQueueV2(
+      component_types=[tf.int64], shapes=[TOKEN], name=ENDED)
   with tf.control_dependencies([tf.raw_ops.QueueCloseV2(
       handle=handle, cancel_pending_enqueues=True)]):
     return tf.raw_ops.QueueDequeueV2(handle=handle, component_types=[tf.int64])[0]

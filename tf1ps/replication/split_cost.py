@@ -18,7 +18,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-LOCAL = "/job:localhost/replica:0/task:0/device:CPU:0"  # of a session without a server
+from tf1ps.transfer import placed
+
 _CALLERS = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
             "PartitionedCall", "StatefulPartitionedCall")
 
@@ -44,7 +45,7 @@ class Comparison(NamedTuple):
     return self.split / self.unsplit
 
 
-def crossings(fetches: Sequence, default_device: str = LOCAL,
+def crossings(fetches: Sequence, default_device: str = placed.LOCAL,
               iterations: Optional[int] = None) -> List[Crossing]:
   """Finds what travels between devices when these are run.
 
@@ -66,8 +67,8 @@ def crossings(fetches: Sequence, default_device: str = LOCAL,
   """
   fetches = [tf.get_default_graph().as_graph_element(f) if isinstance(f, str) else f
              for f in fetches]
-  ops = _needed([fetch if isinstance(fetch, tf.Operation) else fetch.op for fetch in fetches])
-  devices, looped = _Devices(default_device), _in_loops(ops)
+  ops = placed.needed([fetch if isinstance(fetch, tf.Operation) else fetch.op for fetch in fetches])
+  devices, looped = placed.Devices(default_device), _in_loops(ops)
   if looped and iterations is None:
     raise ValueError("%s stands in a loop: say by iterations= how often it runs" % (
       min(op.name for op in looped)))
@@ -140,18 +141,6 @@ def table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> str:
   return "\n".join(lines)
 
 
-def _needed(roots) -> List[tf.Operation]:
-  """The operations that these need, and they themselves, in the order in which they were made."""
-  seen, waiting = set(roots), list(roots)
-  while waiting:
-    op = waiting.pop()
-    for other in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
-      if other not in seen:
-        seen.add(other)
-        waiting.append(other)
-  return [op for op in roots[0].graph.get_operations() if op in seen] if roots else []
-
-
 def _in_loops(ops) -> set:
   """Those of the operations that run once an iteration: what follows an Enter, up to the Exit."""
   followers: Dict[tf.Operation, list] = {op: [] for op in ops}
@@ -165,31 +154,6 @@ def _in_loops(ops) -> set:
         inside.add(op)
         waiting.append(op)
   return inside
-
-
-class _Devices:
-  """Where operations run, as far as the graph says."""
-
-  def __init__(self, default):
-    self._default = tf.DeviceSpec.from_string(LOCAL).make_merged_spec(
-      tf.DeviceSpec.from_string(default))
-    self._known: Dict[tf.Operation, str] = {}
-
-  def of(self, op: tf.Operation) -> str:
-    """The device of an operation, whole."""
-    if op not in self._known:
-      self._known[op] = self._default.make_merged_spec(
-        tf.DeviceSpec.from_string(self._named(op))).to_string()
-    return self._known[op]
-
-  def _named(self, op) -> str:
-    if op.device:
-      return op.device
-    # A variable's reads carry no device, and run where it lives.
-    for tensor in op.inputs:
-      if tensor.dtype == tf.resource and tensor.op is not op:
-        return self.of(tensor.op)
-    return ""
 
 
 def _size(tensor) -> int:

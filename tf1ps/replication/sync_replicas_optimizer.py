@@ -22,9 +22,18 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.replication import gradient_exchange, gradients, sync_hook, turns
+from tf1ps.transfer import (
+  constants,
+  groups,
+  packing,
+  placed,
+  pulls,
+  wire,
+  wrapping_optimizer,
+)
 
 
-class SyncReplicasOptimizer(tf.train.Optimizer):
+class SyncReplicasOptimizer(wrapping_optimizer.WrappingOptimizer):
   """A `tf.train.SyncReplicasOptimizer` that is synchronous.
 
   Attributes:
@@ -42,7 +51,8 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
                total_num_replicas: Optional[int] = None, variable_averages=None,
                variables_to_average=None, use_locking: bool = False, name: str = "sync_replicas",
                *, replica_index: Optional[int] = None, on_uneven: str = turns.STOP_ALL,
-               clip_norm: Optional[float] = None):
+               clip_norm: Optional[float] = None, pack_bytes: int = 0,
+               wire_dtype: str = "float32"):
     """Creates the optimizer, like TensorFlow's; what follows `name` is ours.
 
     Args:
@@ -59,11 +69,14 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
         "pad": it counts as one that comes to every turn with nothing, so that the mean is taken
         over those who have data. "shrink": the others go on, waiting for one less.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
+      pack_bytes: gradients and values of variables below so many bytes travel together
+        (`groups.PACK_BYTES` is a good value); 0: each alone. The same in all replicas.
+      wire_dtype: what float32 gradients and values are sent as: "float32", "bfloat16" or "float16".
 
     Raises:
       ValueError: numbers that cannot work together, or an index that nobody knows.
     """
-    super().__init__(use_locking, name)
+    super().__init__(opt, use_locking, name)
     total = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
     for what, value in (("replicas_to_aggregate", replicas_to_aggregate),
                         ("total_num_replicas", total)):
@@ -80,12 +93,14 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
       raise ValueError("clip_norm must be above 0, got %r" % (clip_norm,))
     if variable_averages is not None and not variables_to_average:
       raise ValueError("variable_averages needs variables_to_average")
-    self._opt = opt
     self._index = _replica_index(replica_index, total)
     self.rules = turns.Rules(total, int(replicas_to_aggregate), on_uneven)
     self._averages = variable_averages
     self._averaged = variables_to_average
     self._clip_norm = clip_norm
+    groups.check_pack_bytes(pack_bytes)
+    wire.check_dtype(wire_dtype)
+    self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
     self._losses = []  # of which gradients were computed
     self.turns = self.turn = None
     self.local_step_init_op = self.chief_init_op = None
@@ -100,7 +115,7 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
   def compute_gradients(self, loss, *args, **kwargs):
     """Computes gradients like the inner optimizer."""
     self._losses.append(loss)
-    return self._opt.compute_gradients(loss, *args, **kwargs)
+    return super().compute_gradients(loss, *args, **kwargs)
 
   def apply_gradients(self, grads_and_vars, global_step=None, name=None, *, loss=None):
     """Builds the training step.
@@ -134,24 +149,17 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     self._scope = tf.get_default_graph().get_name_scope()
     with tf.name_scope(name, self._name):
       shared_name = _shared_name(self._name, pairs)
-      home = _task_of(global_step)
+      home = placed.task_of(global_step.device)
       self.turns = turns.Turns(self.rules, self._index, shared_name, home)
-      self._exchange = gradient_exchange.GradientExchange(pairs, self.turns, shared_name)
+      self._exchange = gradient_exchange.GradientExchange(
+        packing.make_parcels(pairs, self._pack_bytes, self._wire_dtype, from_anywhere=True),
+        self.turns, shared_name)
       self._build_life()
       self.turn = self.turns.come(self._update, self._exchange.push(), loss)
+      if self._pack_bytes or self._wire_dtype != "float32":
+        pulls.pull(self._pack_bytes, self._wire_dtype)
+        constants.keep_at_home()
       return tf.group(*[part for part in self.turn if part is not None], name="train")
-
-  def get_slot(self, *args, **kwargs):
-    """Returns a slot of the inner optimizer."""
-    return self._opt.get_slot(*args, **kwargs)
-
-  def get_slot_names(self, *args, **kwargs):
-    """Returns the names of the inner optimizer's slots."""
-    return self._opt.get_slot_names(*args, **kwargs)
-
-  def variables(self):
-    """Returns the inner optimizer's variables."""
-    return self._opt.variables()
 
   def get_chief_queue_runner(self):
     """Returns a queue runner with nothing to do: there is no chief's thread."""
@@ -200,7 +208,7 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
   def _update(self, came):
     """Makes the update from the rows of those who came; returns the global step after it."""
     grads_and_vars = self._exchange.means(came)
-    with tf.device(_task_of(self._global_step)):
+    with tf.device(placed.task_of(self._global_step.device)):
       if self._clip_norm is not None:
         grads_and_vars = gradients.clip_gradients(grads_and_vars, self._clip_norm)
       # Its variables have the names that they have without this one: checkpoints fit both.
@@ -216,14 +224,6 @@ class SyncReplicasOptimizer(tf.train.Optimizer):
     # Elsewhere than beside the variable, it would be made from a copy from before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
-
-
-def _task_of(variable) -> str:
-  """The task that keeps a variable; "" without a cluster."""
-  spec = tf.DeviceSpec.from_string(variable.device)
-  if spec.job is None:
-    return ""
-  return tf.DeviceSpec(job=spec.job, task=spec.task).to_string()
 
 
 def _shared_name(name, pairs) -> str:

@@ -14,17 +14,19 @@ else. The order of what happens to a batch:
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import spec as spec_lib
 from tf1ps.pipeline import shard as shard_lib
-from tf1ps.placement import device_setter
+from tf1ps.placement import device_setter, partitioning
 from tf1ps.replication import (
   age_table,
   gradients,
   stale_gradients,
+  staleness,
   sync_replicas_optimizer,
   turns,
 )
@@ -34,12 +36,14 @@ from tf1ps.training import (
   input_positions,
   optimizers,
   program_towers,
+  several_batches,
   variable_kind,
 )
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import remainder as remainder_lib
 from tf1ps.training import replica as replica_lib
+from tf1ps.transfer import constants, groups, packing, prefetch, pulls, wire
 
 
 class Synchronous(NamedTuple):
@@ -49,6 +53,21 @@ class Synchronous(NamedTuple):
   on_uneven: str = turns.STOP_ALL  # what the end of one worker's data means
   start_timeout: float = 60.0  # seconds that the other workers may take to come
   scales: bool = False  # whether the learning rate was scaled by the gradients of an update
+
+
+class Transfer(NamedTuple):
+  """How values and gradients travel; see tf1ps/transfer."""
+
+  pack_bytes: int = groups.PACK_BYTES  # smaller variables travel together; 0: each alone
+  wire_dtype: str = "float32"  # what float32 values are sent as
+  prefetch: bool = False  # whether a step computes on values fetched during the one before
+  steps_in_flight: int = 1  # the steps of a worker that will run at the same time
+  accumulate: int = 1  # the batches that make one gradient
+
+  @property
+  def overlaps(self) -> bool:
+    """Whether a worker alone has stale gradients too."""
+    return self.prefetch or self.steps_in_flight > 1
 
 
 def synchronous_of(options: options_lib.Options) -> Optional[Synchronous]:
@@ -68,12 +87,20 @@ def learning_rate_of(options: options_lib.Options, cluster: spec_lib.Cluster) ->
     options.optimizer, options.learning_rate)
 
 
+def partition_scope(partition_bytes: Optional[int], cluster: spec_lib.Cluster):
+  """A scope in which variables of more bytes are partitioned, over all ps; None: none are."""
+  if partition_bytes is None:
+    return contextlib.nullcontext()
+  return partitioning.partition_large(partition_bytes, max(len(cluster.ps), 1))
+
+
 def build_replica(
   program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
   optimizer: str, learning_rate: Optional[float], container: str = "",
   variables: str = variable_kind.RESOURCE, ps_strategy: str = "greedy",
   clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None, clones: int = 1,
-  max_staleness: Optional[int] = None, staleness_damping: bool = False
+  max_staleness: Optional[int] = None, staleness_damping: bool = False,
+  transfer: Optional[Transfer] = None, partition_bytes: Optional[int] = None
 ) -> replica_lib.Replica:
   """Builds a replica in the default graph.
 
@@ -91,6 +118,8 @@ def build_replica(
     clones: the devices of this worker that divide its batch.
     max_staleness: the highest age of a gradient that an asynchronous update is made of, or None.
     staleness_damping: whether its learning rate is divided by the gradient's age.
+    transfer: how values and gradients travel; None: as is the default.
+    partition_bytes: of the largest variable that is not partitioned, or None.
 
   Returns:
     The replica.
@@ -101,11 +130,12 @@ def build_replica(
     shard.ShardError: the program trains on several workers and never asked its shard.
     model.ModelSpecError and others: what the program returned is no model.
   """
-  graph = tf.get_default_graph()
+  graph, transfer = tf.get_default_graph(), transfer or Transfer()
   setter = device_setter.replica_device_setter(
     worker_device=cluster.task.name, cluster=cluster.cluster_spec(), ps_strategy=ps_strategy)
   with graph.container(container), tf.device(setter or cluster.task.name), \
-      variable_kind.kind_scope(variables):
+      variable_kind.kind_scope(variables), partition_scope(partition_bytes, cluster):
+    wire.use(transfer.wire_dtype)
     global_step = tf.train.get_or_create_global_step()
     towers = program_towers.ProgramTowers(
       program, lambda: optimizers.make_optimizer(optimizer, learning_rate))
@@ -113,36 +143,41 @@ def build_replica(
     devices = clones_lib.devices_here(clones) if clones > 1 else [""]
     built = clones_lib.build_clones(towers.loss, devices, towers.optimizer())
     program_towers.check_scaling(towers, synchronous is not None and synchronous.scales)
-    update, loss = towers.optimizers[0], built.loss
+    step = several_batches.Step(
+      built.grads_and_vars, built.loss, towers.batch_sizes[0], transfer.accumulate)
+    update, loss, hooks = towers.optimizers[0], step.loss, []
     remainder = None
     if synchronous is not None and synchronous.on_uneven == turns.STOP_ALL and shard.epochs:
-      remainder = remainder_lib.Remainder(towers.batch_sizes[0])
+      remainder = remainder_lib.Remainder(towers.batch_sizes[0], step.batch_size)
     # Moving averages of batch normalisation and the like are updated with the step.
-    with tf.control_dependencies(built.update_ops + ([remainder.note] if remainder else [])):
-      if synchronous is None:
-        make_damped = _make_damped(towers, optimizer, learning_rate) if staleness_damping else None
-        update = async_update.build_update(
-          _clipped(built.grads_and_vars, clip_norm), global_step, update, make_damped,
-          max_staleness)
-        train_op = update.train_op
-      else:
-        update = _synchronous(update, cluster, clip_norm, synchronous)
-        train_op = update.apply_gradients(built.grads_and_vars, global_step, loss=loss)
-        loss = update.turn.loss
-    replica = replica_lib.Replica(train_op, loss, towers.batch_sizes[0])
+    before = built.update_ops + ([remainder.note] if remainder else [])
+    if synchronous is None:
+      make_damped = _make_damped(towers, optimizer, learning_rate) if staleness_damping else None
+      update, hooks = _asynchronous(
+        _clipped(step.grads_and_vars, clip_norm), global_step, update, make_damped, max_staleness,
+        transfer, before)
+      train_op = update.train_op
+    else:
+      update = _synchronous(update, cluster, clip_norm, synchronous, transfer)
+      with tf.control_dependencies(before):
+        train_op = update.apply_gradients(step.grads_and_vars, global_step, loss=loss)
+      loss = update.turn.loss
+    replica = replica_lib.Replica(train_op, loss, step.batch_size)
     replica_lib.summarize_loss(replica.loss)
     if not shard.is_dynamic:  # there the table of ranges knows what is done
-      replica = replica._replace(hooks=[input_positions.InputPositions(
-        cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step)])
+      hooks.append(input_positions.InputPositions(
+        cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
+    replica = replica._replace(hooks=hooks)
     if synchronous is None:
-      if cluster.num_replicas == 1:
-        return replica._replace(taken=update.taken)
+      if cluster.num_replicas == 1 and not transfer.overlaps:  # nothing could be stale
+        return step.with_rest(replica._replace(taken=update.taken))
       table = age_table.AgeTable(global_step, cluster.replica_index)
-      return replica._replace(
-        counted=table.count(update.age, max_staleness), age_tables=[table], taken=update.taken)
+      return step.with_rest(replica._replace(
+        counted=table.count(update.age, max_staleness), age_tables=[table], taken=update.taken))
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
-    return replica._replace(turn=update.turn, remainder=remainder, hooks=[hook] + replica.hooks)
+    return step.with_rest(replica._replace(
+      turn=update.turn, remainder=remainder, hooks=[hook] + replica.hooks))
 
 
 def _make_damped(towers, optimizer, learning_rate):
@@ -162,7 +197,25 @@ def _clipped(grads_and_vars, clip_norm) -> list:
   return grads_and_vars
 
 
-def _synchronous(optimizer, cluster, clip_norm, synchronous):
+def _asynchronous(grads_and_vars, global_step, optimizer, make_damped, max_staleness, transfer,
+                  before):
+  """A worker's own update after some operations, and the hooks that it needs."""
+  begun, ahead = staleness.begin(global_step), prefetch.Prefetch() if transfer.prefetch else None
+  if ahead is not None:
+    begun, = ahead.hold([begun])
+  arrived = packing.pack_gradients(grads_and_vars, transfer.pack_bytes, transfer.wire_dtype)
+  with tf.control_dependencies(before):
+    update = async_update.build_update(
+      arrived, global_step, optimizer, make_damped, max_staleness, begun)
+  pulls.pull(transfer.pack_bytes, transfer.wire_dtype, hold=ahead and ahead.hold)
+  constants.keep_at_home()
+  if ahead is None:
+    return update, []
+  return (update._replace(train_op=ahead.with_put(update.train_op)),
+          [ahead.make_session_run_hook()])
+
+
+def _synchronous(optimizer, cluster, clip_norm, synchronous, transfer):
   """A program's optimizer, over the gradients of all workers."""
   if isinstance(optimizer, sync_replicas_optimizer.SyncReplicasOptimizer):
     raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --update=sync the "
@@ -174,4 +227,5 @@ def _synchronous(optimizer, cluster, clip_norm, synchronous):
       aggregate, count, count))
   return sync_replicas_optimizer.SyncReplicasOptimizer(
     optimizer, aggregate, count, replica_index=cluster.replica_index,
-    on_uneven=synchronous.on_uneven, clip_norm=clip_norm)
+    on_uneven=synchronous.on_uneven, clip_norm=clip_norm, pack_bytes=transfer.pack_bytes,
+    wire_dtype=transfer.wire_dtype)

@@ -42,6 +42,11 @@ def make(shard: shard_lib.Shard, batch_examples: tf.Tensor, **kwargs) -> List["D
   return [] if shard.work is None else [DynamicRanges(shard, batch_examples, **kwargs)]
 
 
+def told() -> tuple:
+  """Tensors of the default graph: the ranges that a batch is of, and which were read to an end."""
+  return tf.get_collection(datasets.TRAINED), tf.get_collection(datasets.FINISHED)
+
+
 class DynamicRanges(tf.train.SessionRunHook):
   """Has a session train on the ranges that its shard claims.
 
@@ -51,7 +56,7 @@ class DynamicRanges(tf.train.SessionRunHook):
   """
 
   def __init__(self, shard: shard_lib.Shard, batch_examples: tf.Tensor, waits: bool = True,
-               is_over: Callable[[int], bool] = lambda step: False):
+               is_over: Callable[[int], bool] = lambda step: False, runs=None):
     """Creates the hook.
 
     Args:
@@ -60,10 +65,11 @@ class DynamicRanges(tf.train.SessionRunHook):
       waits: whether to wait, when nothing is left to claim, for what others hold; not where they
         need this worker for their steps.
       is_over: whether training ends at a global step; then nobody waits.
+      runs: a `step_runs.StepRuns` where a run may be of several steps; its "more" is `told()`.
     """
     self._shard, self._work = shard, shard.work
     self._batch = batch_examples
-    self._waits, self._is_over = waits, is_over
+    self._waits, self._is_over, self._runs = waits, is_over, runs
     self._table: Optional[range_table.RangeTable] = None
     self._life = None
     self._look_at = 0.0
@@ -89,7 +95,7 @@ class DynamicRanges(tf.train.SessionRunHook):
   def begin(self):
     blocks, claims = self._work.blocks, self._work.claims
     # Of a batch, where the input knows its records' ranges: these, and which were read to an end.
-    self._told = (tf.get_collection(datasets.TRAINED), tf.get_collection(datasets.FINISHED))
+    self._told = told()
     if self._told[0]:
       self._note = self._note_told
     elif blocks is not None and blocks.order_is_kept():
@@ -100,11 +106,14 @@ class DynamicRanges(tf.train.SessionRunHook):
                 "pipeline may change the order of the records")
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs((self._batch, self._told))
+    if self._runs is None:
+      return tf.train.SessionRunArgs((self._batch, self._told))
+    return tf.train.SessionRunArgs((self._runs.fetch("size"), self._runs.fetch("more")))
 
   def after_run(self, run_context, run_values):
-    examples, told = run_values.results
-    self._note(int(examples), told)
+    examples, told_now = run_values.results
+    for each in zip(examples, told_now) if np.ndim(examples) else [run_values.results]:
+      self._note(int(each[0]), each[1])
     if self._life.part.is_chief and time.monotonic() > self._look_at:
       self._look_at = time.monotonic() + _LOOK_EVERY
       self._try(lambda: self._table.change(self._look))

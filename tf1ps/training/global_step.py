@@ -29,7 +29,8 @@ class GlobalStepTracker(tf.train.SessionRunHook):
 
   Attributes:
     value: the global step when it was last asked for; None before the session is there.
-    own_steps: runs of the training step that this session's hooks have seen, over recoveries too.
+    own_steps: training steps of the runs that this session's hooks have seen, over recoveries too.
+    run_steps: steps of the run that is being made, or was made last; whoever makes several says so.
     asked: whether the global step was asked for after the run that has just ended.
     rate: global steps for each own step, at least 1, as of the last two answers.
   """
@@ -37,6 +38,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
   def __init__(self):
     self.value = None
     self.own_steps = 0
+    self.run_steps = 1
     self.asked = False
     self.rate = 1.0
     self._listeners: List[Callable[[int, int], None]] = []
@@ -73,7 +75,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     return None if self._along is None else tf.train.SessionRunArgs(self._along)
 
   def after_run(self, run_context, run_values):
-    self.own_steps += 1
+    self.own_steps += self.run_steps
     self.asked = False
     if self._along is not None:
       self._note(int(run_values.results))

@@ -32,6 +32,7 @@ from tf1ps.training import (
 from tf1ps.training import options as options_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import replica as replica_lib
+from tf1ps.transfer import constants, pulls, wire
 
 _log = logging.getLogger("tf1ps")
 
@@ -57,7 +58,9 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
     worker_device=cluster.task.name, cluster=cluster.cluster_spec(),
     ps_strategy=options.ps_strategy)
   with graph.container(container), tf.device(setter or cluster.task.name), \
-      variable_kind.kind_scope(options.variables):
+      variable_kind.kind_scope(options.variables), \
+      between_graph.partition_scope(options.partition_bytes, cluster):
+    wire.use(options.wire_dtype)
     global_step = tf.train.get_or_create_global_step()
     learning_rate = between_graph.learning_rate_of(options, cluster)
     towers = program_towers.ProgramTowers(
@@ -69,6 +72,8 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
     devices = [worker.name + device for worker in workers for device in local]
     build = _asynchronous if options.update == "async" else _synchronous
     replica = build(towers, devices, global_step, options)
+    pulls.pull(options.pack_bytes, options.wire_dtype)
+    constants.keep_at_home()
     program_towers.check_scaling(towers, options.scale_learning_rate)
     replica_lib.summarize_loss(replica.loss)
     return replica
@@ -94,14 +99,16 @@ def _inputs(program, cluster, options) -> List[tuple]:
 
 def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
   built = in_graph.build_synchronous(
-    towers.loss, devices, towers.optimizer(), global_step, options.clip_norm)
+    towers.loss, devices, towers.optimizer(), global_step, options.clip_norm,
+    pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
   sizes = [tf.cast(size, tf.int32) for size in towers.batch_sizes]
   return replica_lib.Replica(built.train_op, built.loss, tf.add_n(sizes, name="batch_examples"))
 
 
 def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
   built = in_graph.build_asynchronous(
-    towers.loss, devices, towers.optimizer, global_step, options.clip_norm)
+    towers.loss, devices, towers.optimizer, global_step, options.clip_norm,
+    pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
   replicas = [replica_lib.Replica(one.train_op, one.loss, size)
               for one, size in zip(built, towers.batch_sizes)]
   if len(replicas) > 1:

@@ -112,16 +112,9 @@ class InGraphThreads(tf.train.SessionRunHook):
       thread.join(max(0.0, end - time.monotonic()))
 
   def _work(self, name, session, coord, stopped):
-    replica, step_after = self._steps[name]
-    fetches = dict(op=replica.train_op, loss=replica.loss, step=step_after,
-                   size=replica.batch_examples, counted=replica.counted)
     try:
       while not stopped.is_set() and not coord.should_stop():
-        found = session.run(fetches)
-        self._note(found)
-        if np.isnan(found["loss"]):
-          raise tf.train.NanLossDuringTrainingError()
-        if self._stops.is_reached_at(found["step"]):
+        if self._step(name, session):
           return
     except tf.errors.OutOfRangeError:
       self._ended.add(name)
@@ -133,7 +126,14 @@ class InGraphThreads(tf.train.SessionRunHook):
       if not stopped.is_set() and not coord.should_stop():
         self._error = error
 
-  def _note(self, found):
+  def _step(self, name, session) -> bool:
+    """Makes a step; returns whether a stop is reached."""
+    replica, step_after = self._steps[name]
+    found = session.run(dict(op=replica.train_op, loss=replica.loss, step=step_after,
+                             size=replica.batch_examples, counted=replica.counted))
     with self._lock:
       self.steps += 1
     self._counter.add(int(found["size"]))
+    if np.isnan(found["loss"]):
+      raise tf.train.NanLossDuringTrainingError()
+    return self._stops.is_reached_at(found["step"])

@@ -16,8 +16,10 @@ Pipelines that call Python, and those that TensorFlow cannot save, always begin 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import threading
 import time
 from typing import Optional
 
@@ -34,10 +36,12 @@ _PART = 0.01  # of the time that storing may take
 
 
 class InputPositions(tf.train.SessionRunHook):
-  """Stores and restores the position of a worker's input; every run draws one batch.
+  """Stores and restores the position of a worker's input.
 
   Attributes:
     batches: how many batches were drawn, also by processes before this one.
+    steps_of_run: called in `before_run`; returns how many batches the run draws.
+    quiet: makes a context in which nobody else draws a batch; it tells whether that is so.
   """
 
   def __init__(self, index: int, count: int, batch_size: int, global_step: tf.Variable):
@@ -68,6 +72,9 @@ class InputPositions(tf.train.SessionRunHook):
     self._stored_batches = None
     self._cost = 0.0
     self.batches = 0
+    self._lock = threading.Lock()
+    self.steps_of_run = lambda: 1
+    self.quiet = lambda: contextlib.nullcontext(True)
 
   def begin(self):
     if self._positions.calls_python:
@@ -80,7 +87,12 @@ class InputPositions(tf.train.SessionRunHook):
       self._go_on(session, session.run(self._read))
 
   def before_run(self, run_context):
-    self.batches += 1  # here, as whoever saves may stand before this hook and store
+    self.add(self.steps_of_run())  # here, as whoever saves may stand before this hook and store
+
+  def add(self, batches: int) -> None:
+    """Counts batches that are about to be drawn; other threads may do so too."""
+    with self._lock:
+      self.batches += batches
 
   def after_run(self, run_context, run_values):
     if self._works and time.monotonic() - self._stored_at >= max(EVERY, self._cost / _PART):
@@ -102,8 +114,12 @@ class InputPositions(tf.train.SessionRunHook):
 
   def store(self, session) -> None:
     """Stores the position now; between two steps."""
-    if not self._works or self._stored_batches == self.batches and not self._is_over:
-      return
+    if self._works and (self._stored_batches != self.batches or self._is_over):
+      with self.quiet() as is_quiet:
+        if is_quiet:
+          self._store(session)
+
+  def _store(self, session):
     began = time.monotonic()
     position = b""
     if not self._is_over:

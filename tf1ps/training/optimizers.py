@@ -1,12 +1,13 @@
 """Optimizers by name, as the flags choose them.
 
-Each is TensorFlow's own, with TensorFlow's defaults for whatever stands not here:
+Each is TensorFlow's own but lazy_adam, with TensorFlow's defaults for whatever stands not here:
 
   name              learning rate  tf.train
   sgd               0.01           GradientDescentOptimizer
   momentum          0.01           MomentumOptimizer, momentum 0.9
   nesterov          0.01           MomentumOptimizer, momentum 0.9, use_nesterov
   adam              0.001          AdamOptimizer (its own default, as in the paper)
+  lazy_adam         0.001          tf1ps.transfer.lazy_adam: Adam on the rows of the batch alone
   adagrad           0.05           AdagradOptimizer
   adadelta          1.0            AdadeltaOptimizer (the paper's method has no learning rate)
   rmsprop           0.001          RMSPropOptimizer (as in Hinton's lecture)
@@ -23,6 +24,7 @@ from typing import Optional, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import checks
+from tf1ps.transfer import lazy_adam
 
 
 def _momentum(learning_rate):
@@ -39,6 +41,7 @@ _OPTIMIZERS = {
   "momentum": (_momentum, 0.01),
   "nesterov": (_nesterov, 0.01),
   "adam": (tf.train.AdamOptimizer, 0.001),
+  "lazy_adam": (lazy_adam.LazyAdamOptimizer, 0.001),
   "adagrad": (tf.train.AdagradOptimizer, 0.05),
   "adadelta": (tf.train.AdadeltaOptimizer, 1.0),
   "rmsprop": (tf.train.RMSPropOptimizer, 0.001),

@@ -7,6 +7,7 @@ from typing import List, NamedTuple, Optional
 from tf1ps.pipeline import bad_records, work
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.replication import turns
+from tf1ps.transfer import groups, wire
 
 REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
 
@@ -33,11 +34,18 @@ class Options(NamedTuple):
   max_staleness: Optional[int] = None  # the highest age of a gradient that is applied
   staleness_damping: bool = False  # whether the learning rate is divided by the gradient's age
   warm_up_steps: Optional[int] = None  # global steps until one more worker joins
+  steps_per_run: int = 1  # steps of a worker in one run of its session
+  steps_in_flight: int = 1  # steps of a worker that run at the same time
+  accumulate: int = 1  # batches that make one gradient
   variables: str = "resource"  # or "ref"
   shard: Optional[str] = None  # "files", "records", "dynamic", "none"; None: as the program asks
   on_bad_record: str = bad_records.FAIL  # or "skip"
   max_bad_ratio: float = bad_records.DEFAULT_RATIO  # the part of the records that may be skipped
   ps_strategy: str = "greedy"  # or "round_robin"
+  pack_bytes: int = groups.PACK_BYTES  # smaller variables travel together; 0: each alone
+  wire_dtype: str = "float32"  # or "bfloat16", "float16": what float32 values are sent as
+  prefetch: bool = False  # whether a step computes on values fetched during the one before
+  partition_bytes: Optional[int] = None  # of a shard; larger variables are divided
   save_checkpoint_secs: Optional[float] = 600.0
   save_checkpoint_steps: Optional[int] = None  # instead of the seconds
   keep_checkpoints: int = 5
@@ -57,7 +65,8 @@ def check_options(options: Options) -> None:
   for name in ("steps", "epochs", "examples", "batch_size", "learning_rate", "keep_checkpoints",
                "save_checkpoint_secs", "save_checkpoint_steps", "save_summaries_steps",
                "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate", "clones",
-               "max_lead", "warm_up_steps"):
+               "max_lead", "warm_up_steps", "steps_per_run", "steps_in_flight", "accumulate",
+               "partition_bytes"):
     value = getattr(options, name)
     if value is not None and not value > 0:
       raise ValueError("--%s must be above 0, got %r" % (name, value))
@@ -66,7 +75,7 @@ def check_options(options: Options) -> None:
   for name, known in (("variables", ("resource", "ref")),
                       ("ps_strategy", ("greedy", "round_robin")),
                       ("replication", REPLICATIONS), ("update", ("async", "sync")),
-                      ("on_uneven", turns.ON_UNEVEN)):
+                      ("on_uneven", turns.ON_UNEVEN), ("wire_dtype", wire.DTYPES)):
     if getattr(options, name) not in known:
       raise ValueError("--%s must be one of %s, got %r" % (
         name, ", ".join(known), getattr(options, name)))
@@ -81,10 +90,13 @@ def check_options(options: Options) -> None:
       "--clones=%d with --replication=in_graph needs --update=sync: asynchronous in-graph replicas "
       "update each for itself, and clones make one gradient together" % options.clones)
   _refuse(options, options.replication == "all_reduce", "--%s=%s is about variables on ps, and "
-          "--replication=all_reduce has none", "ps_strategy")
+          "--replication=all_reduce has none", "ps_strategy", "partition_bytes", "pack_bytes",
+          "wire_dtype")
+  groups.check_pack_bytes(options.pack_bytes)
   bad_records_of(options)
   _check_dynamic(options)
   _check_staleness(options)
+  _check_runs(options)
 
 
 def _check_dynamic(options: Options) -> None:
@@ -110,6 +122,9 @@ def _refuse(options, condition, text, *names):
 def _check_staleness(options: Options) -> None:
   """Refuses what cannot be said of stale gradients."""
   is_async = options.replication == "between_graph" and not options.is_synchronous
+  if options.prefetch and not is_async:
+    raise ValueError("--prefetch makes gradients stale, on purpose: it needs "
+                     "--replication=between_graph and --update=async, the defaults")
   _refuse(options, not is_async, "--%s=%s is about workers that update each for itself: it needs "
           "--replication=between_graph and --update=async, the defaults", "max_lead",
           "max_staleness", "staleness_damping", "warm_up_steps", "batch_sizes")
@@ -121,6 +136,29 @@ def _check_staleness(options: Options) -> None:
         ",".join(map(str, options.batch_sizes)) or "none"))
     if options.batch_size != Options._field_defaults["batch_size"]:
       raise ValueError("--batch_sizes stands in the place of --batch_size: give one of them")
+
+
+def _check_runs(options: Options) -> None:
+  """Refuses runs of another shape where workers wait for each other at every step."""
+  for name in ("steps_per_run", "steps_in_flight"):
+    _refuse(options, options.replication != "between_graph", "--%s=%s is about workers that train "
+            "each for itself: it needs --replication=between_graph, the default", name)
+    _refuse(options, options.is_synchronous, "--%s=%s is about asynchronous updates: the next "
+            "synchronous step begins when all workers have made this one. It needs --update=async, "
+            "the default", name)
+    _refuse(options, options.max_lead is not None, "--%s=%s cannot be had with --max_lead, which "
+            "has a worker wait before a step", name)
+  _refuse(options, options.shard == "dynamic", "--%s=%s cannot be had with --shard=dynamic, which "
+          "has to know the order in which batches were trained on", "steps_in_flight")
+  _refuse(options, options.replication != "between_graph", "--%s=%s needs "
+          "--replication=between_graph, the default", "accumulate")
+  _refuse(options, options.prefetch, "--%s=%s cannot be had with --prefetch, which fetches the "
+          "values of one step ahead", "steps_per_run", "steps_in_flight")
+  if options.prefetch and options.shard == "dynamic":
+    raise ValueError("--prefetch cannot be had with --shard=dynamic, whose passes end in the "
+                     "middle of a step")
+  _refuse(options, options.steps_in_flight > 1, "--%s=%s cannot be had with --steps_in_flight: the "
+          "batches are added up in one place, for one step after the other", "accumulate")
 
 
 def share_of(options: Options, count: int) -> Optional[float]:

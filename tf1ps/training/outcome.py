@@ -25,6 +25,7 @@ class Outcome(NamedTuple):
   skipped: int = 0  # bad records of this worker
   # Under --shard=dynamic: examples trained on in ranges that were handed out again, by all workers.
   again: Optional[int] = None
+  traffic: str = ""  # what the chief's steps sent, and what their time went to
 
 
 class NanLossError(tf.train.NanLossDuringTrainingError):

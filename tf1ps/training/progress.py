@@ -12,6 +12,7 @@ import threading
 import time
 from typing import Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.training import global_step
@@ -27,23 +28,28 @@ class ExampleCounter(tf.train.SessionRunHook):
   Attributes:
     examples: the count, over recoveries, and over a restart where the run remembers it.
     late: examples of batches whose gradients came too late for an update.
+    largest: examples of the largest batch so far.
   """
 
-  def __init__(self, batch_examples, before=lambda: 0, taken=None):
+  def __init__(self, batch_examples, before=lambda: 0, taken=None, runs=None):
     """Creates the hook.
 
     Args:
       batch_examples: the size of a batch: an int, or a scalar int tensor.
       before: called when the first session is there; what an earlier process trained on.
       taken: a bool scalar tensor: whether the batch's gradient is in an update; None: always.
+      runs: a `step_runs.StepRuns`, which stands before this hook, where a run may be of several
+        steps: then it says what to fetch of these tensors.
     """
     self._batch = batch_examples
     self._before = before
-    self._taken = taken
+    self._runs = runs
+    self._asked = {name: value for name, value in (("size", batch_examples), ("taken", taken))
+                   if tf.is_tensor(value)}
     self._begun = False
     self._lock = threading.Lock()
     self.examples = 0
-    self.late = 0
+    self.late = self.late_batches = self.largest = 0
 
   def after_create_session(self, session, coord):
     if not self._begun:
@@ -51,17 +57,32 @@ class ExampleCounter(tf.train.SessionRunHook):
       self.examples += self._before()
 
   def before_run(self, run_context):
-    asked = {name: value for name, value in (("size", self._batch), ("taken", self._taken))
-             if tf.is_tensor(value)}
-    return tf.train.SessionRunArgs(asked) if asked else None
+    if not self._asked:
+      return None
+    return tf.train.SessionRunArgs(self._asked if self._runs is None else {
+      name: self._runs.fetch(name) for name in self._asked})
 
   def after_run(self, run_context, run_values):
     found = run_values.results or {}
-    size = int(found.get("size", self._batch))
-    if found.get("taken", True):
-      self.add(size)
-    else:
-      self.late += size
+    self.note(found.get("size", self._batch), found.get("taken", True))
+
+  def note(self, sizes, taken=True) -> None:
+    """Counts the batches of a run.
+
+    Args:
+      sizes: of each batch, a vector; of a single one a scalar.
+      taken: likewise, whether its gradient is in an update; or True, for all of them.
+    """
+    sizes = as_list(sizes)
+    taken = [True] * len(sizes) if taken is True else as_list(taken)
+    with self._lock:
+      for size, is_taken in zip(sizes, taken):
+        if is_taken:
+          self.examples += size
+        else:
+          self.late += size
+          self.late_batches += 1
+        self.largest = max(self.largest, size)
 
   def add(self, examples: int) -> None:
     """Adds examples; other threads may do so too."""
@@ -69,11 +90,18 @@ class ExampleCounter(tf.train.SessionRunHook):
       self.examples += examples
 
 
+def as_list(value) -> list:
+  """The numbers in a fetched scalar or vector; a single one where it is a number already."""
+  value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+  return value if isinstance(value, list) else [value]
+
+
 class Progress(tf.train.SessionRunHook):
   """Says how far the job is; a batch of another worker counts as many examples as one of this."""
 
   def __init__(self, tracker: global_step.GlobalStepTracker, counter: ExampleCounter, loss,
-               last_step: Optional[int] = None, stream=None, share: Optional[float] = None):
+               last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
+               runs=None, others=None):
     """Creates the hook.
 
     Args:
@@ -84,6 +112,8 @@ class Progress(tf.train.SessionRunHook):
       stream: where to write; None: stdout.
       share: how many times the counter's examples all workers train on; None: as the global step
         is raised more often than by this worker.
+      runs: a `step_runs.StepRuns` that knows the losses, in the place of the tensor.
+      others: the threads whose steps the counter counts too, and the tracker does not; or None.
     """
     self._tracker = tracker
     self._counter = counter
@@ -91,13 +121,15 @@ class Progress(tf.train.SessionRunHook):
     self._last_step = last_step
     self._stream = stream or sys.stdout
     self._share = share
+    self._runs = runs
+    self._others = others
     self._bar = None
     self._began = None
     self._next = 0.0
     self.loss = float("nan")
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._loss)
+    return tf.train.SessionRunArgs(self._loss) if self._runs is None else None
 
   def after_create_session(self, session, coord):
     if self._began is None:
@@ -105,7 +137,7 @@ class Progress(tf.train.SessionRunHook):
       self._next = time.monotonic() + _FIRST
 
   def after_run(self, run_context, run_values):
-    self.loss = float(run_values.results)
+    self.loss = float(run_values.results if self._runs is None else self._runs.losses[-1])
     now = time.monotonic()
     if now >= self._next and self._tracker.asked:
       on_terminal = self._stream.isatty()
@@ -122,7 +154,8 @@ class Progress(tf.train.SessionRunHook):
     seconds = max(now - began, 1e-9)
     rate = (self._tracker.value - step) / seconds
     steps = self._tracker.value - step
-    share = steps / max(1, self._tracker.own_steps) if self._share is None else self._share
+    own = self._tracker.own_steps + (0 if self._others is None else self._others.steps)
+    share = steps / max(1, own) if self._share is None else self._share
     examples = share * (self._counter.examples - examples) / seconds
     parts = ["step %d" % self._tracker.value + (
       " of %d" % self._last_step if self._last_step else "")]

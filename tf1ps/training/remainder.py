@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -37,17 +37,19 @@ class Remainder:
     note: the operation that notes the size of the batch; a training step must depend on it.
   """
 
-  def __init__(self, batch_examples: tf.Tensor):
+  def __init__(self, batch_examples: tf.Tensor, of_step: Optional[tf.Tensor] = None):
     """Builds the operations in the default graph.
 
     Args:
       batch_examples: the size of a batch, an int scalar; whoever runs it draws a batch.
+      of_step: the examples of a step, where that is of several batches.
     """
+    noted = batch_examples if of_step is None else of_step
     self._size = batch_examples
     with tf.get_default_graph().colocate_with(batch_examples.op):
       handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name="tf1ps.batch_examples")
       self.note = tf.raw_ops.AssignVariableOp(
-        resource=handle, value=tf.cast(batch_examples, tf.int64))
+        resource=handle, value=tf.cast(noted, tf.int64))
       self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
 
   def count(self, session: tf.Session, limit: float = _LIMIT) -> Left:

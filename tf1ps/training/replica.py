@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import age_table, turns
 from tf1ps.training import remainder as remainder_lib
+from tf1ps.transfer import accumulating
 
 
 class Replica(NamedTuple):
@@ -22,6 +23,8 @@ class Replica(NamedTuple):
   turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
   # Of data that end, where the end of another worker's ends training.
   remainder: Optional[remainder_lib.Remainder] = None
+  # Where a step is of several batches: what pushes a part of them at the end of the data.
+  rest: Optional[accumulating.Rest] = None
   hooks: List[tf.train.SessionRunHook] = []  # that its steps need
 
 

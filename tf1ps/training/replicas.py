@@ -28,6 +28,11 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
   """
   for name in ("replication", "update"):
     tf.add_to_collection(signature.FLAGS, "--%s=%s" % (name, getattr(options, name)))
+  if options.update == "sync":  # gradients wait on the ps for one another in one form
+    for name in ("pack_bytes", "wire_dtype"):
+      tf.add_to_collection(signature.FLAGS, "--%s=%s" % (name, getattr(options, name)))
+  if options.partition_bytes is not None:
+    tf.add_to_collection(signature.FLAGS, "--partition_bytes=%d" % options.partition_bytes)
   if options.shard == shard_lib.DYNAMIC:
     tf.add_to_collection(signature.FLAGS, "--shard=dynamic")
   if options.replication == "in_graph":
@@ -38,4 +43,7 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
     program, cluster, shard, options.optimizer, between_graph.learning_rate_of(options, cluster),
     container, options.variables, options.ps_strategy, options.clip_norm,
     between_graph.synchronous_of(options), options.clones, options.max_staleness,
-    options.staleness_damping)
+    options.staleness_damping, between_graph.Transfer(
+      options.pack_bytes, options.wire_dtype, options.prefetch, options.steps_in_flight,
+      options.accumulate),
+    options.partition_bytes)

@@ -36,7 +36,7 @@ class StalenessPolicies:
 
   def __init__(self, options: options_lib.Options, replica: replica_lib.Replica,
                tracker: global_step_lib.GlobalStepTracker,
-               part: participation_lib.Participation):
+               part: participation_lib.Participation, runs=None, counter=None):
     """Builds what the hooks need, in the replica's graph.
 
     Args:
@@ -44,7 +44,10 @@ class StalenessPolicies:
       replica: the worker's.
       tracker: the tracker of the global step.
       part: the worker's part in the run.
+      runs: the `step_runs.StepRuns`, or None.
+      counter: the `progress.ExampleCounter`, which knows of all gradients that were dropped.
     """
+    self._counter = counter
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
@@ -53,7 +56,7 @@ class StalenessPolicies:
     if replica.counted is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
         replica.age_tables, replica.counted, tracker,
-        options.checkpoint_dir if part.is_chief else None, taken=replica.taken)
+        options.checkpoint_dir if part.is_chief else None, taken=replica.taken, runs=runs)
       self.first_hooks.append(self._recorder)
     cluster = part.cluster
     if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
@@ -85,9 +88,9 @@ class StalenessPolicies:
       ages = self._recorder.ages
       if ages.gradients:
         parts.append(str(ages))
-      if self._recorder.dropped:
-        parts.append("%d gradients dropped (--max_staleness=%d)" % (
-          self._recorder.dropped, self._max_staleness))
+      dropped = self._recorder.dropped if self._counter is None else self._counter.late_batches
+      if dropped:
+        parts.append("%d gradients dropped (--max_staleness=%d)" % (dropped, self._max_staleness))
     if self._lead is not None:
       parts.append("lead %d at most (waited %.1f s)" % (self._lead.highest, self._lead.seconds))
     return ", ".join(parts)

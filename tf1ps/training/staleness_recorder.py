@@ -30,7 +30,7 @@ class StalenessRecorder(tf.train.SessionRunHook):
 
   def __init__(self, tables: List[age_table.AgeTable], counted: tf.Operation,
                tracker: global_step.GlobalStepTracker, directory: Optional[str] = None,
-               every_secs: float = 5.0, taken: Optional[tf.Tensor] = None):
+               every_secs: float = 5.0, taken: Optional[tf.Tensor] = None, runs=None):
     """Creates the hook.
 
     Args:
@@ -41,8 +41,11 @@ class StalenessRecorder(tf.train.SessionRunHook):
       directory: where the event files go; None writes none.
       every_secs: seconds between two readings of the tables, at least.
       taken: a bool scalar tensor: whether the gradient is applied; None: always.
+      runs: a `step_runs.StepRuns`, which stands before this hook, where a run may be of several
+        steps: then it says what to fetch of these two.
     """
     self._tables = tables
+    self._runs = runs
     self._fetches = {"counted": counted}
     if taken is not None:
       self._fetches["taken"] = taken
@@ -70,11 +73,11 @@ class StalenessRecorder(tf.train.SessionRunHook):
     self._has_begun = True
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._fetches)
+    return tf.train.SessionRunArgs(self._fetches if self._runs is None else {
+      name: self._runs.fetch(name) for name in self._fetches})
 
   def after_run(self, run_context, run_values):
-    if not run_values.results.get("taken", True):
-      self.dropped += 1
+    self.dropped += int(np.sum(np.logical_not(run_values.results.get("taken", True))))
     if self._tracker.asked and time.monotonic() >= self._next:
       self._next = time.monotonic() + self._every_secs
       self._read(run_context.session)

@@ -37,7 +37,8 @@ class Stops:
     self._examples: Optional[stopping.StopAtExamples] = None
     if options.steps:
       self._by_reason["reached --steps=%d" % options.steps] = stopping.StopAtStep(
-        tracker, options.steps, 1 if options.is_synchronous else count)
+        tracker, options.steps, 1 if options.is_synchronous else count * options.steps_in_flight,
+        options.steps_per_run)
     if options.examples:
       if options.examples < count:
         raise ValueError("--examples=%d is less than one for each of the %d workers" % (
@@ -60,6 +61,14 @@ class Stops:
   def is_reached_at(self, step: int) -> bool:
     """Whether one is, where the global step is known to be this one."""
     return self.is_reached or bool(self._options.steps and step >= self._options.steps)
+
+  def is_near(self, begun: float) -> bool:
+    """Whether each step should look at the global step; see `stopping.StopAtStep.may_make`."""
+    return any(stop.is_near(begun) for stop in self._by_reason.values())
+
+  def may_make(self, steps: int, begun: float, faster: float = stopping.FASTER) -> bool:
+    """Whether a run of so many steps cannot lead past any of them; see `stopping.StopAtStep`."""
+    return all(stop.may_make(steps, begun, faster) for stop in self._by_reason.values())
 
   def is_last(self, examples: int) -> bool:
     """Whether this worker's part is done after a batch of so many examples."""

@@ -52,7 +52,7 @@ class SummarySaver(tf.train.SessionRunHook):
     return tf.train.SessionRunArgs(self._scaffold.summary_op) if self._due else None
 
   def after_run(self, run_context, run_values):
-    self._steps += 1
+    self._steps += self._tracker.run_steps
     if not self._due:
       return
     self._next_step = self._steps + (self._save_steps or 0)

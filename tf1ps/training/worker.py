@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import tempfile
 import time
 from typing import List, Union
@@ -27,6 +26,7 @@ from tf1ps.training import (
   dynamic_ranges,
   global_step,
   in_graph_threads,
+  input_positions,
   lockstep,
   monitored_session,
   optional_variables,
@@ -34,6 +34,9 @@ from tf1ps.training import (
   replicas,
   saving,
   staleness_policies,
+  step_runs,
+  steps_in_flight,
+  traffic_report,
 )
 from tf1ps.training import evaluation as evaluation_lib
 from tf1ps.training import options as options_lib
@@ -41,7 +44,7 @@ from tf1ps.training import participation as participation_lib
 from tf1ps.training import program as program_lib
 from tf1ps.training import progress as progress_lib
 from tf1ps.training import stops as stops_lib
-from tf1ps.training.outcome import JobFailedError, NanLossError, Outcome
+from tf1ps.training.outcome import JobFailedError, Outcome
 
 _log = logging.getLogger("tf1ps")
 
@@ -109,24 +112,43 @@ class _Worker:
     self._scaffold = tf.train.Scaffold(saver=optional_variables.Saver(
       max_to_keep=options.keep_checkpoints, save_relative_paths=True))
     self._lockstep = self._hook_of(lockstep.Lockstep)
-    self._threads = self._hook_of(in_graph_threads.InGraphThreads)
+    self._threads = self._hook_of(in_graph_threads.InGraphThreads)  # or of steps in flight
     self._tracker = global_step.GlobalStepTracker()
     turn = self._replica.turn
     if turn is not None:
       self._tracker.come_along(turn.global_step)
+    self._runs = step_runs.StepRuns(
+      self._replica, self._tracker, options.steps_per_run, dynamic_ranges.told())
     self._counter = progress_lib.ExampleCounter(
       self._replica.batch_examples, lambda: part.examples_before,
-      turn.taken if turn is not None else self._replica.taken)
+      turn.taken if turn is not None else self._replica.taken, self._several)
     self._stops = stops_lib.Stops(
       options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
     self._ranges = dynamic_ranges.make(
       self._shard, self._replica.batch_examples,
       waits=not options.is_synchronous and options.max_lead is None,
-      is_over=self._stops.is_reached_at)
+      is_over=self._stops.is_reached_at, runs=self._several)
     self._policies = staleness_policies.StalenessPolicies(
-      options, self._replica, self._tracker, part)
+      options, self._replica, self._tracker, part, self._several, self._counter)
+    self._runs.connect(self._counter, self._stops, options.steps_in_flight)
+    positions = self._hook_of(input_positions.InputPositions)
+    if positions is not None:
+      positions.steps_of_run = lambda: options.accumulate * self._runs.steps
+    if options.steps_in_flight > 1:
+      self._threads = steps_in_flight.StepsInFlight(
+        self._runs, options.steps_in_flight, tf.train.get_global_step())
+      if positions is not None:
+        positions.quiet, self._threads.on_drawn = self._threads.quiet, positions.add
+    self._traffic = None if not part.is_chief else traffic_report.TrafficReport(
+      self._tracker, [self._runs.fetch(name, options.steps_per_run) for name in ("op", "loss")],
+      cluster.task.name, self._shard.batch_size, options.steps_per_run,
+      options.checkpoint_dir)
     if part.is_chief:
       _log.info("%s", load_table.format_table(load_table.load_table()))
+
+  @property
+  def _several(self):  # who says what to fetch of a run; None: each run is one step
+    return self._runs if self._options.steps_per_run > 1 else None
 
   def _hook_of(self, kind):  # or None
     return next((hook for hook in self._replica.hooks if isinstance(hook, kind)), None)
@@ -154,7 +176,7 @@ class _Worker:
     with session:
       while not session.should_stop():
         try:
-          _, loss = session.run([self._replica.train_op, self._replica.loss])
+          session.run([])  # what its hooks ask for: the first of them the steps
         except tf.errors.OutOfRangeError as error:
           self._was_ended = turns.ENDED in error.message
           if self._was_ended and self._replica.remainder is not None:
@@ -163,8 +185,7 @@ class _Worker:
             self._threads.run_out(session)
             self._threads.finish()
           raise
-        if math.isnan(loss):
-          raise NanLossError(session.call_inside(self._tracker.ask), self._tracker.own_steps)
+        self._runs.check_losses(session)
       if self._threads is not None:
         self._threads.finish()
     self._problems = session.life.problems
@@ -176,24 +197,28 @@ class _Worker:
     if not (steps or self._was_ended or self._stops.is_reached or self._shard.is_dynamic):
       raise ValueError("no batch came: the share of worker %d of %d, or in-graph that of another "
                        "one, is empty" % (self._shard.index, self._shard.count))
-    return Outcome(
+    outcome = Outcome(
       steps, self._tracker.value, self._counter.examples, time.monotonic() - began,
       self._stops.reason(self._was_ended, self._left, [hook.is_done for hook in self._ranges]),
       self._counter.late, str(self._policies),
       None, part.heartbeat.members(), self._bad.skipped, *[hook.again for hook in self._ranges])
+    return outcome._replace(traffic=str(self._traffic)) if part.is_chief else outcome
 
   def _hooks(self):
     options, part, replica, policies = self._options, self._part, self._replica, self._policies
-    hooks = [*policies.first_hooks, self._counter, *self._stops.hooks, *replica.hooks,
+    hooks = [self._runs, *policies.first_hooks, self._counter, *self._stops.hooks, *replica.hooks,
              *policies.hooks, *self._ranges]
     if self._lockstep is not None:
       self._lockstep.connect(part, self._stops.is_last)
     if self._threads is not None:
       self._threads.connect(self._tracker, self._counter, self._stops)
+      if self._threads not in hooks:
+        hooks.append(self._threads)
     if part.is_chief:
+      hooks.append(self._traffic)
       hooks.append(progress_lib.Progress(
         self._tracker, self._counter, replica.loss, options.steps, share=options_lib.share_of(
-          options, part.cluster.num_replicas)))
+          options, part.cluster.num_replicas), runs=self._runs, others=self._threads))
     return hooks
 
   def finish(self, outcome: Outcome) -> Outcome:

@@ -1,0 +1,53 @@
+"""Bags of words: an embedding table on several ps, of which each step moves a few rows.
+
+    tf1ps-local --program=examples/bags.py --num_ps=2 --partition_bytes=16000 --optimizer=lazy_adam
+
+learns from made-up reviews whether they are kind. A review is a bag of 3 to 10 words out of 2,000,
+most of them from the few that are common; each word is a little kind or a little unkind, and the
+sum decides.
+
+1. `input_fn` gives a batch of reviews as word numbers [batch, 10], with -1 where one is shorter.
+2. `model_fn` looks up the mean of each review's rows: each ps sums the rows that it holds, and only
+   [batch, 8] travels, down and, as a gradient, up.
+"""
+from __future__ import annotations
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps import training
+from tf1ps.transfer import embedding
+
+WORDS, WIDTH, LONGEST, NONE = 2000, 8, 10, -1
+REVIEWS = {"train": 8000, "eval": 1000, "predict": 1000}
+
+
+def make_reviews(mode: str):
+  """Makes the reviews [reviews, LONGEST] and whether they are kind [reviews], always the same."""
+  kindness = np.random.RandomState(3).normal(size=WORDS)
+  random = np.random.RandomState(1 if mode == "train" else 2)
+  words = (WORDS * random.power(0.4, [REVIEWS[mode], LONGEST])).astype(np.int64)
+  lengths = random.randint(3, LONGEST + 1, [REVIEWS[mode], 1])
+  is_word = np.arange(LONGEST) < lengths
+  kind = np.where(is_word, kindness[words], 0).sum(1) > 0
+  return np.where(is_word, words, NONE), kind.astype(np.float32)
+
+
+def input_fn(mode, shard):
+  """A batch of reviews, and whether they are kind."""
+  reviews = tf.data.Dataset.from_tensor_slices(make_reviews(mode))
+  return shard.dataset(reviews, shuffle=1000).batch(shard.batch_size)
+
+
+def model_fn(features, labels, mode):
+  """Logistic regression on the mean of the words' rows."""
+  table = tf.get_variable("table", [WORDS, WIDTH], initializer=tf.random_normal_initializer(0, 0.1))
+  weights = tf.get_variable("weights", [WIDTH, 1])
+  bags = embedding.embedding_lookup_sparse(table, features, combiner="mean", padding_id=NONE)
+  score = tf.matmul(bags, weights)[:, 0]
+  if mode == "predict":
+    return training.ModelSpec(predictions={"kind": tf.sigmoid(score)})
+  loss = tf.losses.sigmoid_cross_entropy(labels, score)
+  accuracy = tf.metrics.accuracy(labels, tf.cast(score > 0, tf.float32))
+  return training.ModelSpec(loss=loss, predictions={"kind": tf.sigmoid(score)},
+                            metrics={"accuracy": accuracy})

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import collections
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import session as session_lib
+from tf1ps.compat import prepared_runs
+
+Pair = collections.namedtuple("Pair", ["first", "second"])
+
+
+@pytest.fixture
+def session():
+  with tf.Graph().as_default(), tf.Session() as made:
+    yield made
+
+
+def prepare(session, runs, fetches):
+  return runs.find(session, session.make_callable, fetches)
+
+
+def test_the_private_symbol_is_there():
+  assert callable(tf.Session._do_call)  # what a run's errors get their operations by
+
+
+def test_what_is_fetched_is_what_stock_returns(session):
+  x = tf.constant([1.0, 2.0], name="x")
+  y = tf.constant(3)
+  key = object()
+  runs = prepared_runs.PreparedRuns()
+  for fetches in (x, [x], (x, y), [x.op, y], {"a": x, key: [y, {"b": (y, x)}]}, Pair(y, [x, x]),
+                  collections.OrderedDict([("z", x), ("a", y)]), x.op, [[], x]):
+    for _ in range(2):
+      found, expected = prepare(session, runs, fetches)(), session.run(fetches)
+      assert type(found) is type(expected)
+      np.testing.assert_equal(found, expected)
+
+
+def test_each_set_of_fetches_is_worked_out_once(session):
+  x, y = tf.constant(1), tf.constant(2)
+  made = []
+
+  def make_callable(fetches):
+    made.append(fetches)
+    return session.make_callable(fetches)
+
+  runs = prepared_runs.PreparedRuns()
+  for fetches in ([x, y], [x, y], (x, y), [y, x], [x, y], [[x], y], [x, [y]], {"x": x}, {"y": x}):
+    runs.find(session, make_callable, fetches)()
+  assert made == [[x, y], (x, y), [y, x], [[x], y], [x, [y]], {"x": x}, {"y": x}]
+
+
+def test_the_number_of_sets_is_bounded(session):
+  runs = prepared_runs.PreparedRuns()
+  for number in range(100):
+    assert prepare(session, runs, tf.constant(number))() == number
+  assert len(runs._made) <= 64
+
+
+def test_other_fetches_are_left_to_stock(session):
+  variable = tf.get_variable("v", [])
+  sparse = tf.SparseTensor([[0]], [1.0], [1])
+  runs = prepared_runs.PreparedRuns()
+  for fetches in ("v:0", variable, [sparse], None, [None], [], {}, [[], ()]):
+    assert prepare(session, runs, fetches) is None
+
+
+@pytest.mark.parametrize("feed_dict, options, can", [
+  (None, None, True), ({}, tf.RunOptions(), True), ({"x:0": 1}, None, False),
+  (None, tf.RunOptions(timeout_in_ms=1), False)])
+def test_which_runs_can_be_prepared(feed_dict, options, can):
+  assert prepared_runs.can_prepare(feed_dict, options) is can
+
+
+def test_an_error_names_the_operation_and_its_line_as_stocks_does(session):
+  bad = tf.reshape(tf.constant([1, 2, 3]), tf.placeholder_with_default([2, 2], [2]), name="bad")
+  with pytest.raises(tf.errors.InvalidArgumentError) as stock:
+    session.run([bad])
+  with pytest.raises(tf.errors.InvalidArgumentError) as ours:
+    prepare(session, prepared_runs.PreparedRuns(), [bad])()
+  assert ours.value.message == stock.value.message and "prepared_runs_test.py" in str(ours.value)
+  assert ours.value.op is bad.op and ours.value.node_def == bad.op.node_def
+
+
+def test_a_session_makes_prepared_runs(monkeypatch):
+  made = []
+  stock = tf.Session.make_callable
+  monkeypatch.setattr(tf.Session, "make_callable", lambda self, *args: (
+    made.append(args[0]) or stock(self, *args)))
+  with tf.Graph().as_default():
+    x = tf.placeholder_with_default(1, [])
+    with session_lib.BoundedSession() as session:
+      assert [session.run([x]) for _ in range(3)] == [[1]] * 3
+      assert session.run([x], {x: 5}) == [5]
+      with pytest.raises(TypeError):
+        session.run([None])
+    assert made == [[x]]
+
+
+def test_a_closed_session_is_not_kept():
+  with tf.Graph().as_default():
+    x = tf.constant(1)
+    session = session_lib.BoundedSession()
+    session.run(x)
+    session.close()
+    kept = weakref.ref(session)
+    del session
+    gc.collect()
+    assert kept() is None

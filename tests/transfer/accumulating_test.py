@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.transfer import steps
+from tf1ps.transfer import accumulating, unrolling
+
+SIZES = [4, 2, 4, 4, 4, 2, 4, 4]  # of the batches; three make a gradient, and two are left
+
+
+def batches():
+  random = np.random.RandomState(1)
+  for size in SIZES:
+    yield (random.rand(size, 3).astype(np.float32), random.randint(0, 5, [size]).astype(np.int64),
+           random.rand(size).astype(np.float32))
+
+
+def merged(count):
+  """The same records in batches of so many of the above."""
+  all_of = list(batches())
+  for i in range(0, len(all_of), count):
+    yield tuple(np.concatenate(parts) for parts in zip(*all_of[i:i + count]))
+
+
+def build(generate, jobs=None, is_ref=False):
+  setter = tf.train.replica_device_setter(worker_device=steps.WORKER, cluster=jobs) if jobs else ""
+  with tf.device(setter):
+    with tf.device(steps.WORKER if jobs else ""):
+      iterator = tf.data.make_initializable_iterator(tf.data.Dataset.from_generator(
+        generate, (tf.float32, tf.int64, tf.float32), ([None, 3], [None], [None])))
+      x, ids, y = iterator.get_next()
+    with tf.variable_scope("", use_resource=not is_ref):
+      global_step = tf.train.get_or_create_global_step()
+      w = tf.get_variable("w", [3, 1], initializer=tf.ones_initializer())
+      table = tf.get_variable("table", [5, 1], initializer=tf.zeros_initializer())
+      unused = tf.get_variable("unused", [2], initializer=tf.zeros_initializer())
+      found = tf.matmul(x, w) + tf.gather(table, ids)
+      loss = tf.reduce_mean(tf.square(found[:, 0] - y))
+      optimizer = tf.train.AdagradOptimizer(0.5)
+      pairs = optimizer.compute_gradients(loss, [w, table, unused])
+      size = tf.shape(y)[0]
+  return optimizer, pairs, loss, size, global_step, [w, table], iterator.initializer
+
+
+def plain(jobs, target):
+  with tf.Graph().as_default():
+    optimizer, pairs, loss, _, global_step, variables, start = build(lambda: merged(3), jobs)
+    train_op = optimizer.apply_gradients(pairs, global_step)
+    with tf.Session(target) as session:
+      session.run([tf.global_variables_initializer(), start])
+      losses = [session.run([train_op, loss])[1] for _ in range(3)]
+      return losses, session.run(variables)
+
+
+@pytest.fixture(scope="module")
+def cluster(forks):
+  with steps.cluster(forks, 2) as found:
+    yield found
+
+
+@pytest.mark.parametrize("is_ref", [False, True])
+@pytest.mark.parametrize("is_unrolled", [False, True])
+def test_batches_of_any_size_equal_one_large_batch(cluster, is_ref, is_unrolled):
+  jobs, target = cluster
+  losses, values = plain(jobs, target)
+  with tf.Graph().as_default():
+    optimizer, pairs, loss, size, global_step, variables, start = build(batches, jobs, is_ref)
+    step = accumulating.Accumulated(pairs, loss, size, 3)
+    assert isinstance(step.grads_and_vars[1][0], tf.IndexedSlices)
+    assert step.grads_and_vars[2][0] is None
+    with tf.device(steps.WORKER):
+      train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
+    rest = step.rest(train_op)
+    unrolled = unrolling.Unrolled(train_op, 2, step.loss, step.batch_size)
+    with tf.Session(target) as session:
+      session.run([tf.global_variables_initializer(), start])
+      if is_unrolled:
+        found, sizes = unrolled.run(session, [unrolled.losses, unrolled.batch_sizes])
+        found, sizes = found.tolist(), sizes.tolist()
+      else:
+        both = [session.run([train_op, step.loss, step.batch_size])[1:] for _ in range(2)]
+        found, sizes = [list(each) for each in zip(*both)]
+      assert sizes == [10, 10]
+      assert session.run(rest.pending) == 0
+      with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(train_op)
+      assert session.run(rest.pending) == 2
+      _, last, size = session.run([rest.train_op, rest.loss, rest.batch_size])
+      assert size == 8 and session.run(rest.pending) == 0
+      np.testing.assert_allclose(found + [last], losses, rtol=1e-6)
+      for value, expected in zip(session.run(variables), values):
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+      assert session.run(global_step) == 3
+      with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(train_op)
+      assert session.run(rest.pending) == 0
+
+
+@pytest.mark.parametrize("fetched", ["train_op", "loss"])
+def test_what_was_pushed_is_not_pushed_again(fetched):
+  """Whatever of the step the loop fetches."""
+  with tf.Graph().as_default():
+    optimizer, pairs, loss, size, global_step, _, start = build(
+      lambda: (batch for batch, _ in zip(batches(), range(6))))
+    step = accumulating.Accumulated(pairs, loss, size, 3)
+    train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
+    rest = step.rest(train_op)
+    fetches = [train_op] + ([step.loss] if fetched == "loss" else [])
+    with tf.Session() as session:
+      session.run([tf.global_variables_initializer(), start])
+      for _ in range(2):
+        session.run(fetches)
+        assert session.run(rest.pending) == 0
+      with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(fetches)
+      assert session.run(rest.pending) == 0
+
+
+def test_what_is_no_number_of_batches_is_refused():
+  with tf.Graph().as_default():
+    with pytest.raises(ValueError, match="batches must be a number, 1 or more, got 0"):
+      accumulating.Accumulated([], tf.constant(1.0), tf.constant(2), 0)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.transfer import graphs
+from tests.transfer.graphs import PS, WORKER
+from tf1ps.transfer import constants, packing, placed
+
+KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+def model(use_resource):
+  """A loss whose gradient of each element is its index times 3, and half of that for the rows."""
+  variables = [graphs.variable(name, shape, use_resource) for name, shape in (
+    ("w", [3, 2]), ("b", [2]), ("c", []), ("unused", [3]), ("large", [200]))]
+  table = graphs.variable("table", [5, 2], use_resource)
+  rows = tf.nn.embedding_lookup(table, [4, 0, 4])
+  loss = 1.5 * tf.reduce_sum(rows)
+  for variable in variables:
+    if variable.op.name != "unused":
+      numbers = tf.reshape(tf.range(float(variable.shape.num_elements())), variable.shape)
+      loss += 3.0 * tf.reduce_sum(variable * numbers)
+  optimizer = tf.train.GradientDescentOptimizer(1.0)
+  return optimizer, optimizer.compute_gradients(loss)
+
+
+def way_up():
+  return sorted((tensor.shape.as_list(), tensor.dtype.name)
+                for tensor, _ in graphs.crossings(source=WORKER, target=PS[0]))
+
+
+def name(shape, dtype="float32"):
+  return shape, dtype
+
+
+@KINDS
+@pytest.mark.parametrize("wire_dtype", ["float32", "bfloat16", "float16"])
+def test_gradients_arrive_by_fewer_messages(cluster, use_resource, wire_dtype):
+  with cluster.graph(), tf.device(graphs.setter()):
+    optimizer, pairs = model(use_resource)
+    pairs = packing.pack_gradients(pairs, 800, wire_dtype)
+    assert [variable.op.name for _, variable in pairs] == [
+      "w", "b", "c", "unused", "large", "table"]
+    assert pairs[3][0] is None
+    gradient = pairs[5][0]
+    assert isinstance(gradient, tf.IndexedSlices) and gradient.values.dtype == tf.float32
+    assert {placed.place_of(one.op) for one, _ in pairs[:3]} == {PS[0]}
+    train = optimizer.apply_gradients(pairs)
+    constants.keep_at_home()  # the learning rate
+    ups = way_up()
+    assert name([9], wire_dtype) in ups and name([200], wire_dtype) in ups
+    assert name([3, 2], wire_dtype) in ups  # the rows of the table
+    assert name([2]) not in ups and name([]) not in ups
+    init = tf.global_variables_initializer()
+    with cluster.session() as session:
+      session.run(init)
+      before = session.run(tf.global_variables())
+      session.run(train)
+      after = session.run(tf.global_variables())
+  moved = [b - a for b, a in zip(before, after)]
+  for index, factor in ((0, 3), (1, 3), (2, 3), (3, 0), (4, 3)):
+    expected = factor * np.arange(moved[index].size).reshape(moved[index].shape)
+    np.testing.assert_allclose(moved[index], expected, atol=1e-4,
+                               rtol=1e-2 if wire_dtype == "bfloat16" else 1e-3)
+  np.testing.assert_allclose(moved[5][:, 0], [1.5, 0, 0, 0, 3.0], atol=1e-6)
+
+
+@KINDS
+def test_without_a_threshold_nothing_changes(use_resource):
+  with tf.device(graphs.setter()):
+    _, pairs = model(use_resource)
+    packed = packing.pack_gradients(pairs, 0)
+  for (gradient, variable), (before, variable_before) in zip(packed, pairs):
+    assert variable is variable_before
+    if not isinstance(before, tf.IndexedSlices):
+      assert gradient is before
+
+
+def test_each_ps_has_its_own_parcel():
+  with tf.device(graphs.setter(2)):
+    variables = [graphs.variable("v%d" % i, [3], True) for i in range(6)]
+    gradients = [tf.fill([3], float(i)) for i in range(6)]
+  parcels = packing.make_parcels(list(zip(gradients, variables)))
+  assert [[one.op.name for one in parcel.variables] for parcel in parcels] == [
+    ["v0", "v2", "v4"], ["v1", "v3", "v5"]]
+  assert [parcel.device for parcel in parcels] == PS
+
+
+def test_a_parcel_has_one_shape_and_a_name_of_its_variables():
+  with tf.device(graphs.setter()):
+    variables = [graphs.variable("v%d" % i, [4, 2], True) for i in range(40)]
+    variables += [graphs.variable("c%d" % i, [], True) for i in range(2)]
+    pairs = [(tf.zeros(variable.shape), variable) for variable in variables]
+    together, flat = packing.make_parcels(pairs)
+    fewer, _ = packing.make_parcels(pairs[1:])
+  assert together.shape.as_list() == [160, 2] and flat.shape.as_list() == [2]
+  assert together.send().shape.as_list() == [160, 2]
+  assert fewer.name != together.name and flat.name.startswith("c0+1:")
+
+
+def test_a_gradient_beside_its_variable_is_left_there():
+  with tf.device(graphs.setter()):
+    variables = [graphs.variable(each, [3], True) for each in "ab"]
+    with tf.device(PS[0]):
+      pairs = [(tf.ones([3]), variable) for variable in variables]
+    assert packing.pack_gradients(pairs, wire_dtype="float16") == pairs
+
+
+def test_overflow_names_the_gradient(cluster):
+  with cluster.graph(), tf.device(graphs.setter()):
+    a, b = graphs.variable("a", [2], True), graphs.variable("b", [3], True)
+    pairs = [(tf.ones([2]), a), (tf.constant([1.0, 2.0, 1e6]), b)]
+    packed = packing.pack_gradients(pairs, wire_dtype="float16")
+    with cluster.session() as session:
+      with pytest.raises(tf.errors.InvalidArgumentError,
+                         match="float16 overflow: 1 values of the gradient of b and what"):
+        session.run(packed[0][0])
+
+
+def test_bad_arguments_are_refused():
+  for kwargs, text in ((dict(pack_bytes=-1), "pack_bytes must be"),
+                       (dict(wire_dtype="half"), "wire_dtype must be")):
+    with pytest.raises(ValueError, match=text):
+      packing.make_parcels([], **kwargs)
+
+
+def test_replicas_divide_alike_wherever_their_gradients_are():
+  """Of variables on a worker, its own gradients travel nowhere, and those of others do."""
+  found = []
+  for worker in (WORKER, "/job:worker/task:1"):
+    with tf.Graph().as_default():
+      with tf.device(WORKER):
+        variables = [graphs.variable(name, [3], True) for name in "abc"]
+      with tf.device(worker):
+        pairs = [(tf.ones([3]), variable) for variable in variables]
+      parcel, = packing.make_parcels(pairs, from_anywhere=True)
+      found.append((parcel.name, parcel.shape.as_list(), parcel.send().shape.as_list()))
+      assert len(packing.make_parcels(pairs)) == (3 if worker == WORKER else 1)
+  assert found[0] == found[1] and found[0][1:] == ([9], [9])

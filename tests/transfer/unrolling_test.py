@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.transfer import steps
+from tf1ps.transfer import unrolling
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def cluster(request, forks):
+  with steps.cluster(forks, request.param) as found:
+    yield found
+
+
+@pytest.mark.parametrize("is_ref", [False, True])
+@pytest.mark.parametrize("embedding", [False, True])
+def test_losses_and_variables_are_those_of_single_steps(cluster, is_ref, embedding):
+  """Eleven batches in runs of four: the third run ends after three, and none is lost."""
+  jobs, target = cluster
+  losses, values = steps.classic(jobs, target, is_ref=is_ref, embedding=embedding)
+  assert len(losses) == 11
+  with tf.Graph().as_default():
+    step = steps.build(jobs, is_ref=is_ref, embedding=embedding)
+    unrolled = unrolling.Unrolled(step.train_op, 4, step.loss, step.size)
+    with tf.Session(target) as session:
+      for _ in range(3):  # what depends on who is faster shows in one of these
+        session.run(step.init)
+        found = [unrolled.run(session, unrolled.losses) for _ in range(2)]
+        with pytest.raises(tf.errors.OutOfRangeError) as caught:
+          unrolled.run(session)
+        assert caught.value.done == unrolling.Done(steps=3, examples=30, late=0)
+        assert np.concatenate(found).tolist() == losses[:8]
+        assert session.run(step.global_step) == 11
+        for value, expected in zip(session.run(step.variables), values):
+          np.testing.assert_array_equal(value, expected)
+        with pytest.raises(tf.errors.OutOfRangeError) as caught:
+          unrolled.run(session)
+        assert caught.value.done == unrolling.Done(0, 0, 0)
+
+
+def test_single_steps_and_runs_of_several_take_turns(cluster):
+  jobs, target = cluster
+  losses, _ = steps.classic(jobs, target)
+  with tf.Graph().as_default():
+    step = steps.build(jobs)
+    unrolled = unrolling.Unrolled(step.train_op, 3, step.loss, step.size)
+    with tf.Session(target) as session:
+      session.run(step.init)
+      found = [session.run([step.train_op, step.loss])[1]]
+      sizes, several = unrolled.run(session, [unrolled.batch_sizes, unrolled.losses])
+      assert sizes.tolist() == [10] * 3
+      found += several.tolist() + [session.run([step.train_op, step.loss])[1]]
+  assert found == losses[:5]
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_updates_that_may_not_be_made_and_loops(v2):
+  """x goes 0, 1, 2, ...; w counts the even ones, and the loop adds 3 times w to s."""
+  (tf.enable_control_flow_v2 if v2 else tf.disable_control_flow_v2)()
+  try:
+    with tf.Graph().as_default():
+      x = tf.data.make_one_shot_iterator(tf.data.Dataset.range(6)).get_next()
+      w = tf.get_variable("w", [], tf.int64, tf.zeros_initializer(), use_resource=True)
+      s = tf.get_variable("s", [], tf.int64, tf.zeros_initializer(), use_resource=True)
+      one, three = tf.constant(1, tf.int64), tf.constant(3, tf.int64)
+      with tf.control_dependencies([x]):
+        taken = tf.cond(tf.equal(x % 2, 0), lambda: w.assign_add(one) > 0,
+                        lambda: tf.constant(False))
+      with tf.control_dependencies([taken]):
+        _, total = tf.while_loop(lambda i, _: i < three, lambda i, t: (i + 1, t + w.read_value()),
+                                 [tf.constant(0, tf.int64), tf.constant(0, tf.int64)])
+      train_op = s.assign_add(total).op
+      loss = tf.cast(s.read_value(), tf.float32)
+      with tf.control_dependencies([train_op]):
+        after = s.read_value()
+      unrolled = unrolling.Unrolled(
+        train_op, 4, loss, tf.constant(2), taken=taken, fetches=[x, {"after": after}])
+      with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        assert unrolled.run(session, unrolled.fetches) == [
+          [0, {"after": 3}], [1, {"after": 6}], [2, {"after": 12}], [3, {"after": 18}]]
+        with pytest.raises(tf.errors.OutOfRangeError) as caught:
+          unrolled.run(session)
+        assert caught.value.done == unrolling.Done(steps=2, examples=2, late=2)
+        assert session.run([w, s]) == [3, 36]
+  finally:
+    (tf.disable_control_flow_v2 if not _BY_DEFAULT else tf.enable_control_flow_v2)()
+
+
+_BY_DEFAULT = tf.control_flow_v2_enabled()
+
+
+def test_what_is_no_number_of_steps_is_refused():
+  with tf.Graph().as_default():
+    loss = tf.constant(1.0)
+    for wrong in (0, -1, 1.5, True):
+      with pytest.raises(ValueError, match="steps must be a number, 1 or more, got %r" % wrong):
+        unrolling.Unrolled(tf.no_op(), wrong, loss)
+    with pytest.raises(ValueError, match="give the loss or the worker's device"):
+      unrolling.Unrolled(tf.no_op(), 2)

@@ -1,0 +1,78 @@
+"""The gradients of a step from several batches of the input (`--accumulate`).
+
+`Step` stands between the gradients of a batch and the update, and is what it was given where there
+is one batch alone. At the end of the data `push_rest` has the update made of what was added up.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline import datasets
+from tf1ps.training import replica as replica_lib
+from tf1ps.transfer import accumulating
+
+
+class Step:
+  """What a step is made of.
+
+  Attributes:
+    grads_and_vars: of all batches, as `compute_gradients` returns them.
+    loss: the mean loss.
+    batch_size: the examples of all batches.
+  """
+
+  def __init__(self, grads_and_vars: list, loss: tf.Tensor, batch_size: tf.Tensor, batches: int):
+    """Builds the step in the default graph.
+
+    Args:
+      grads_and_vars: of one batch.
+      loss: its loss.
+      batch_size: its examples, an int scalar.
+      batches: how many batches make the step.
+    """
+    self.grads_and_vars, self.loss, self.batch_size = grads_and_vars, loss, batch_size
+    self._accumulated: Optional[accumulating.Accumulated] = None
+    if batches == 1:
+      return
+    told = [tf.get_collection_ref(name) for name in (datasets.TRAINED, datasets.FINISHED)]
+    self._accumulated = built = accumulating.Accumulated(
+      grads_and_vars, loss, batch_size, batches, [one for each in told for one in each])
+    together = iter(built.together)
+    for each in told:  # a run tells of the ranges of all of its batches
+      each[:] = [one for _ in list(each) for one in next(together)]
+    self.grads_and_vars, self.loss, self.batch_size = (
+      built.grads_and_vars, built.loss, built.batch_size)
+
+  def with_rest(self, replica: replica_lib.Replica) -> replica_lib.Replica:
+    """The replica, with what pushes a part of the batches."""
+    if self._accumulated is None:
+      return replica
+    taken = replica.taken if replica.turn is None else replica.turn.taken
+    return replica._replace(rest=self._accumulated.rest(
+      replica.train_op, dict(loss=replica.loss, taken=taken, counted=replica.counted)))
+
+
+def push_rest(rest: accumulating.Rest, call_inside: Callable) -> Optional[dict]:
+  """Pushes what was added up before the end of the data.
+
+  Args:
+    rest: of the replica.
+    call_inside: calls a function with the session.
+
+  Returns:
+    {"size", "loss", "taken"}, the latter where it is known; None: nothing was there, or the end of
+    another worker has ended training.
+  """
+  def push(session):
+    if not session.run(rest.pending):
+      return None
+    fetches = dict(rest.fetches, op=rest.train_op, size=rest.batch_size)
+    return session.run({name: one for name, one in fetches.items() if one is not None})
+
+  try:
+    return call_inside(push)
+  except tf.errors.OutOfRangeError:
+    return None
