@@ -12,7 +12,10 @@ PYTEST = -m pytest -n $(TEST_PROCESSES) --dist worksteal
 PROGRAM = examples/digits.py
 TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 
-.PHONY: help train test test-legacy test-slow test-slow-legacy lint wheel clean train-flags
+BENCH = benchmarks-results
+
+.PHONY: help train test test-legacy test-slow test-slow-legacy examples examples-legacy bench \
+  bench-quick lint wheel clean train-flags
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
@@ -20,6 +23,10 @@ help:
 	@echo "make test-legacy  run the same tests on TensorFlow 1.15 (needs a Python 3.7)"
 	@echo "make test-slow    run the few tests that take long, which those leave out"
 	@echo "make test-slow-legacy  and on TensorFlow 1.15"
+	@echo "make examples     run the examples and compare what they print (ARGS=B13 for some of them)"
+	@echo "make examples-legacy  and on TensorFlow 1.15"
+	@echo "make bench        compare with every peer: hours, and a quiet machine (ARGS=latency_S for one)"
+	@echo "make bench-quick  see that every kind of benchmark runs"
 	@echo "make lint         check style, and that everything is Python 3.7"
 	@echo "make wheel        build the wheel into $(DIST)/"
 	@echo "make clean        remove the environments, builds and caches"
@@ -41,6 +48,22 @@ test-slow: $(VENV)/installed
 test-slow-legacy: $(LEGACY_VENV)/installed
 	$(LEGACY_VENV)/bin/python $(PYTEST) -m slow $(ARGS)
 
+examples: $(VENV)/installed
+	$(VENV)/bin/python -m examples $(ARGS)
+
+examples-legacy: $(LEGACY_VENV)/installed
+	$(LEGACY_VENV)/bin/python -m examples $(ARGS)
+
+# The classic script on TensorFlow 1.15 runs in the environment that `make test-legacy` makes.
+bench: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --editable ".[bench]"
+	mkdir -p $(BENCH)
+	$(VENV)/bin/python -m benchmarks $(ARGS) --json $(BENCH)/rows.jsonl --chart $(BENCH)/chart.png \
+	  --legacy_python "$(wildcard $(LEGACY_VENV)/bin/python)" | tee $(BENCH)/tables.md
+
+bench-quick: $(VENV)/installed
+	$(VENV)/bin/python -m benchmarks --quick $(ARGS)
+
 # A Python 3.7, where there is one, has the last word on what is Python 3.7.
 lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
@@ -54,7 +77,7 @@ wheel: $(VENV)/installed
 	rm -rf build
 
 clean:
-	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) build *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) build *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 train-flags:

@@ -1,6 +1,6 @@
 """Records a second of a CSV file, by queues, tf.data and feeding, against the classic pipeline.
 
-    python benchmarks/input_csv.py [--rounds=5] [--seconds=2] [--records=80000] [--batch_size=128]
+    python -m benchmarks.input_csv [--rounds=5] [--seconds=2] [--records=80000] [--batch_size=128]
 
 The files, of 28 columns of floats, are written into a temporary folder. Each kind reads them over
 and over, shuffles (with the same buffer) and makes batches, in a graph and a session of its own;
@@ -30,6 +30,7 @@ import numpy as np  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
+from benchmarks import rows as rows_lib  # noqa: E402
 from tf1ps.pipeline import datasets, feeding, iterators, preloaded, readers  # noqa: E402
 from tf1ps.pipeline import shard as shard_lib  # noqa: E402
 
@@ -41,6 +42,7 @@ flags.DEFINE_integer("shuffle", 10000, "Records that wait to be shuffled.")
 flags.DEFINE_list("kinds", [], "Only these kinds, and the classic one.")
 flags.DEFINE_integer("steps", 200, "Steps of each training; 0: none.")
 flags.DEFINE_float("load_ms", 4.0, "Milliseconds that loading a batch of the training takes.")
+flags.DEFINE_string("json", "", "A file for the rows.")
 FLAGS = flags.FLAGS
 
 _FIRST = 0.2  # seconds of a round that are not counted
@@ -182,7 +184,7 @@ def compare(sources):
 
 
 def report(found):
-  """Prints a line for each kind."""
+  """Prints a line for each kind; returns rows, whose steps are batches."""
   rates = {name: [rate for rate, _ in rounds] for name, rounds in found.items()}
   base = statistics.median(rates["classic"])
   for name, rounds in found.items():
@@ -190,6 +192,11 @@ def report(found):
     print("%-24s %9.0f records/s (%7.0f to %7.0f)  %6.1f x  %7.1f us of processor a record" % (
       name, median, min(rates[name]), max(rates[name]), median / base,
       statistics.median(used for _, used in rounds)))
+  return [rows_lib.row(
+    "csv", "none", name, "batch_size=%d" % FLAGS.batch_size,
+    [rate / FLAGS.batch_size for rate in rates[name]], statistics.median(rates[name]) / base,
+    {"worker": statistics.median(used for _, used in rounds) * FLAGS.batch_size / 1000, "ps": 0.0})
+          for name, rounds in found.items()]
 
 
 def loaded_batches(steps, load_ms):
@@ -229,18 +236,22 @@ def train(by_thread, steps, load_ms):
 
 
 def report_training(rounds):
-  """Prints what loading while training gains."""
+  """Prints what loading while training gains; returns its rows."""
   found = {True: [], False: []}
   for _ in range(rounds):
     for by_thread in found:
       found[by_thread].append(train(by_thread, FLAGS.steps, FLAGS.load_ms))
   print("training, %d steps, loading a batch takes %g ms" % (FLAGS.steps, FLAGS.load_ms))
-  base = statistics.median(rate for rate, _ in found[False])
+  base, made = statistics.median(rate for rate, _ in found[False]), []
   for by_thread, name in ((False, "between the steps"), (True, "while training")):
     rates = [rate for rate, _ in found[by_thread]]
     print("loading %-18s %7.1f steps/s (%6.1f to %6.1f)  %5.2f x   last loss %.6f" % (
       name, statistics.median(rates), min(rates), max(rates), statistics.median(rates) / base,
       found[by_thread][-1][1]))
+    made.append(rows_lib.row(
+      "28-256-256-1", "none", "loading " + name, "load_ms=%g" % FLAGS.load_ms, rates,
+      statistics.median(rates) / base, eval_loss=found[by_thread][-1][1], minibatches=FLAGS.steps))
+  return made
 
 
 def main(argv):
@@ -256,12 +267,14 @@ def main(argv):
     try:
       for name, make in kinds().items():
         sources[name] = Source(make, names)
-      report(compare(sources))
+      made = report(compare(sources))
     finally:
       for source in sources.values():
         source.close()
   if FLAGS.steps:
-    report_training(FLAGS.rounds)
+    made += report_training(FLAGS.rounds)
+  if FLAGS.json:
+    rows_lib.write(FLAGS.json, made)
 
 
 if __name__ == "__main__":

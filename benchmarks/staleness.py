@@ -1,6 +1,6 @@
 """What measuring the age of gradients costs: asynchronous training with it and without.
 
-    python benchmarks/staleness.py [--blocks=40] [--steps=100]
+    python -m benchmarks.staleness [--blocks=40] [--steps=100]
 
 One ps and two workers, processes of this machine, train a model of dense layers 784-100-10 with
 batches of 32 from memory. There are two copies of the model on the ps: the steps of one also count
@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
-from benchmarks import workers  # noqa: E402
+from benchmarks import rows, workers  # noqa: E402
 from tf1ps.launch import ports  # noqa: E402
 from tf1ps.replication import age_table, staleness  # noqa: E402
 
@@ -33,6 +33,7 @@ flags.DEFINE_integer("blocks", 40, "Blocks of each kind.")
 flags.DEFINE_integer("steps", 100, "Steps of each worker in a block.")
 flags.DEFINE_list("addresses", [], "For the processes that this one starts: of the tasks.")
 flags.DEFINE_integer("task", -1, "For the processes that this one starts: 0 is the ps.")
+flags.DEFINE_string("json", "", "A file for the rows.")
 FLAGS = flags.FLAGS
 
 KINDS = ("plain", "measured")
@@ -105,15 +106,18 @@ def compare(trainers, blocks, steps):
 
 
 def report(trainers, rates, steps):
-  """Prints the comparison."""
-  minibatches = WORKERS * steps * (len(rates["plain"]) + 1)
+  """Prints the comparison; returns its rows."""
+  minibatches, found = WORKERS * steps * (len(rates["plain"]) + 1), []
   for kind in KINDS:
     ratio = statistics.median(mine / plain for mine, plain in zip(rates[kind], rates["plain"]))
-    print("%-8s %7.1f steps/s (%.3f)   loss %s after %d minibatches" % (
-      kind, statistics.median(rates[kind]), ratio, workers.ask(trainers[:1], "loss " + kind)[0],
-      minibatches))
+    loss = float(workers.ask(trainers[:1], "loss " + kind)[0])
+    print("%-8s %7.1f steps/s (%.3f)   loss %.4f after %d minibatches" % (
+      kind, statistics.median(rates[kind]), ratio, loss, minibatches))
+    found.append(rows.row("784-100-10", "loopback", kind, "", rates[kind], ratio, eval_loss=loss,
+                          minibatches=minibatches))
   for index, ages in enumerate(workers.ask(trainers, "ages")):
     print("worker %d: %s" % (index, ages))
+  return found
 
 
 def main(argv):
@@ -136,7 +140,9 @@ def main(argv):
     workers.ask(trainers[:1], "initialise")
     print("TensorFlow %s, %d blocks of %d steps for each of %d workers, medians" % (
       tf.__version__, FLAGS.blocks, FLAGS.steps, WORKERS))
-    report(trainers, compare(trainers, FLAGS.blocks, FLAGS.steps), FLAGS.steps)
+    found = report(trainers, compare(trainers, FLAGS.blocks, FLAGS.steps), FLAGS.steps)
+    if FLAGS.json:
+      rows.write(FLAGS.json, found)
   finally:
     workers.end(processes)
 

@@ -10,7 +10,7 @@ from tests.benchmarks import running
 @pytest.mark.slow
 @pytest.mark.timeout(360)
 def test_it_compares_the_kinds_and_what_loading_while_training_gains():
-  printed = running.run("input_csv", "--rounds=1", "--seconds=0.2", "--records=2000",
+  printed = running.run("benchmarks.input_csv", "--rounds=1", "--seconds=0.2", "--records=2000",
                         "--shuffle=100", "--steps=20", "--load_ms=1")
   rows = re.findall(r"^(\S.*?) +\d+ records/s .* ([\d.]+) x +[\d.]+ us of processor a record$",
                     printed, re.MULTILINE)

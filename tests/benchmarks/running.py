@@ -12,9 +12,9 @@ LIMIT = 300.0  # seconds: several of them may start a dozen processes at the sam
 
 
 def run(name, *arguments):
-  """Runs benchmarks/NAME.py to its end; returns what it has printed."""
+  """Runs `python -m NAME` in the checkout to its end; returns what it has printed."""
   process = subprocess.Popen(
-    [sys.executable, str(ROOT / "benchmarks" / (name + ".py")), *arguments],
+    [sys.executable, "-m", name, *arguments], cwd=str(ROOT),
     stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
     start_new_session=True)
   try:

@@ -1,6 +1,6 @@
 """What a queue that loses nothing costs, against TensorFlow's own operations.
 
-    python benchmarks/queues.py [--runs=1000] [--batches=32,256] [--floats=8]
+    python -m benchmarks.queue_timeout [--runs=1000] [--batches=32,256] [--floats=8]
 
 One ps is a process of its own; this process is a client of its master. Runs are interleaved: one
 enqueue and one dequeue of each kind in turn, so that whatever else the machine does meets all
@@ -26,11 +26,13 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 import tf1ps  # noqa: E402
+from benchmarks import rows  # noqa: E402
 from tf1ps.launch import ports  # noqa: E402
 
 flags.DEFINE_integer("runs", 1000, "How often each operation is run.")
 flags.DEFINE_list("batches", ["32", "256"], "Elements in a batch.")
 flags.DEFINE_integer("floats", 8, "Floats in an element.")
+flags.DEFINE_string("json", "", "A file for the rows.")
 FLAGS = flags.FLAGS
 
 SERVE = ("import sys, tensorflow.compat.v1 as tf\n"
@@ -93,12 +95,15 @@ def arrivals(session, queue, count):
 
 
 def report(batch, medians):
-  """Prints one batch size."""
+  """Prints one batch size; returns its rows, whose steps are a put and a get."""
   stock_put, stock_get = medians["enqueue_many"]
   for name, (put, get) in medians.items():
     print("batch %4d  %-17s put %6.3f ms (%4.2f)   get %6.3f ms (%4.2f)   both %4.2f" % (
       batch, name, 1000 * put, put / stock_put, 1000 * get, get / stock_get,
       (put + get) / (stock_put + stock_get)))
+  return [rows.row("queue", "loopback", name, "batch=%d" % batch, [1 / (put + get)],
+                   (stock_put + stock_get) / (put + get))
+          for name, (put, get) in medians.items()]
 
 
 def main(argv):
@@ -116,8 +121,11 @@ def main(argv):
     sessions.append(tf.Session("grpc://" + address))
     print("TensorFlow %s, elements of %d floats, %d runs, medians and ratios to TensorFlow's" % (
       tf.__version__, FLAGS.floats, FLAGS.runs))
+    found = []
     for batch, pairs in calls.items():
-      report(batch, compare(pairs, FLAGS.runs))
+      found += report(batch, compare(pairs, FLAGS.runs))
+    if FLAGS.json:
+      rows.write(FLAGS.json, found)
     seconds = arrivals(sessions[0], single, max(10, FLAGS.runs // 10))
     print("arrival: median %.1f ms, 95 %% within %.1f ms, at most %.1f ms" % (
       1000 * statistics.median(seconds), 1000 * seconds[int(0.95 * len(seconds))],

@@ -1,0 +1,81 @@
+"""Runs benchmarks: `python -m benchmarks NAME... [--rounds N] [--json FILE]`; all without a name.
+
+Prints the conditions and each table in Markdown. See docs/benchmarks.md.
+"""
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from benchmarks import charts, conditions, interleaving, links, registry, rows
+
+
+def parse(arguments):
+  """Parses the command line."""
+  parser = argparse.ArgumentParser(
+    prog="python -m benchmarks", description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("names", nargs="*", metavar="NAME",
+                      help="of %s; all by default" % ", ".join(registry.names()))
+  parser.add_argument("--rounds", type=int, default=5, help="turns of each system")
+  parser.add_argument("--seconds", type=float, default=3.0, help="that each turn is measured")
+  parser.add_argument("--settle", type=float, default=1.0, help="seconds of a turn before that")
+  parser.add_argument("--minibatches", type=int, default=240,
+                      help="after which losses are compared; 0: they are not")
+  parser.add_argument("--seeds", type=int, default=3, help="of the classic script, for its spread")
+  parser.add_argument("--only", default="", help="only systems with this in their names, and the "
+                      "one that they are compared with")
+  parser.add_argument("--json", default="", help="a file for the rows, a line of JSON each")
+  parser.add_argument("--chart", default="", help="a file for the chart, .png")
+  parser.add_argument("--legacy_python", default="",
+                      help="a Python 3.7 with TensorFlow 1.15, for the classic script on it")
+  parser.add_argument("--mnist", default="", help="the folder of MNIST's four IDX files")
+  parser.add_argument("--quick", action="store_true",
+                      help="small: fails unless every kind of system runs and its row is complete; "
+                      "its figures mean nothing, and the options above are ignored")
+  args = parser.parse_args(arguments)
+  unknown = [name for name in args.names if name not in registry.names()]
+  if unknown:
+    parser.error("there is no benchmark %s: %s" % (unknown[0], ", ".join(registry.names())))
+  if args.quick:
+    args.rounds, args.seconds, args.settle, args.minibatches, args.seeds = 1, 1.0, 0.3, 16, 2
+  if args.rounds < 1 or args.seeds < 1 or args.minibatches < 0:
+    parser.error("--rounds and --seeds must be at least 1, --minibatches at least 0")
+  return args
+
+
+def main(arguments=None) -> int:
+  """Runs what the command line asks for; returns the exit code."""
+  args = parse(arguments)
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which ends the jobs
+  wanted = args.names or registry.names(quick=args.quick)
+  args.legacy_python = conditions.legacy_python(args.legacy_python)
+  found, failed = [], []
+  print(conditions.text(args))
+  for name in wanted:
+    print("\n## %s\n" % name, flush=True)
+    try:
+      for made in registry.run(name, args):
+        print("\n".join([rows.table(made), ""] + rows.extras(made)), flush=True)
+        found += made
+        if args.json:
+          rows.write(args.json, found)  # after each, so that nothing is lost
+    except (links.LinkError, interleaving.Skipped) as error:
+      interleaving.say("%s is skipped: %s" % (name, error))
+      print("skipped: %s" % error)
+    except RuntimeError as error:
+      interleaving.say("%s failed: %s" % (name, error))
+      failed.append(name)
+  if args.chart:
+    charts.draw(args.chart, found, conditions.text(args))
+  if args.quick:
+    wrong = rows.incomplete(found) + interleaving.left_out
+    for line in wrong:
+      interleaving.say(line)
+    failed += wrong
+  return 1 if failed else 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())

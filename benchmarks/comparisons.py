@@ -1,0 +1,203 @@
+"""The benchmarks that compare ways to train one model: which model, over which link, which systems.
+
+The lines of tf1ps are lists of its flags and nothing else.
+"""
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+from benchmarks import interleaving, links, losses, models, rows
+from benchmarks.systems import System
+
+CLASSIC = System("classic", "classic", ("--variables=ref",))
+PEERS = (
+  CLASSIC,
+  System("classic, resource variables", "classic", ("--variables=resource",)),
+  System("one process, no cluster", "local", ("--variables=resource",)),
+)
+STRATEGY = (
+  System("ParameterServerStrategy, a step a call", "parameter_server_strategy", ("--unroll=1",)),
+  System("ParameterServerStrategy, 8 steps a call", "parameter_server_strategy", ("--unroll=8",)),
+)
+
+
+class Comparison(NamedTuple):
+  """One table: systems that train one model over one link."""
+
+  model: str
+  lines: Sequence[System]
+  gbit: float = 0  # of the link; 0: loopback
+  # The name of the line that others are compared with; the classic script where it is None.
+  base: Optional[str] = None
+  # The name of the line whose loss counts; that one where it is None.
+  loss_base: Optional[str] = None
+
+
+def tf1ps(name: str, *options: str, **kwargs) -> System:
+  """A line of tf1ps."""
+  return System("tf1ps" + (", " + name if name else ""), "tf1ps", options, **kwargs)
+
+
+def _lines(*own: System, peers=PEERS + STRATEGY) -> List[System]:
+  return [*peers, *own]
+
+
+OFF = tf1ps("nothing packed", "--pack_bytes=0")
+DEFAULTS = tf1ps("")
+BFLOAT16 = tf1ps("16 bits", "--wire_dtype=bfloat16")
+PREFETCH = tf1ps("16 bits, prefetch", "--wire_dtype=bfloat16", "--prefetch")
+IN_FLIGHT = tf1ps("16 bits, 2 in flight", "--wire_dtype=bfloat16", "--steps_in_flight=2")
+# For tasks that share a small machine: no thread more than there are processors for.
+_ONE = ("--inter_op_threads=1", "--intra_op_threads=1")
+FEW_THREADS = tf1ps("1 thread", *_ONE)
+
+# What a run of several steps can gain at all: by hand, without what makes it safe.
+UNROLLED = System("classic, 8 steps unrolled by hand", "classic",
+                  ("--variables=resource", "--unroll=8"))
+
+_S = _lines(
+  System("classic, 1 thread", "classic", ("--variables=ref", "--threads=1")), UNROLLED, DEFAULTS,
+  tf1ps("4 steps a run", "--steps_per_run=4"), tf1ps("8 steps a run", "--steps_per_run=8"),
+  tf1ps("2 in flight", "--steps_in_flight=2"),
+  tf1ps("8 steps a run, 2 in flight", "--steps_per_run=8", "--steps_in_flight=2"), FEW_THREADS,
+  tf1ps("8 steps a run, 1 thread", "--steps_per_run=8", *_ONE),
+  tf1ps("8 steps a run, 2 in flight, 1 thread", "--steps_per_run=8", "--steps_in_flight=2", *_ONE))
+_M = _lines(
+  DEFAULTS, BFLOAT16, tf1ps("float16", "--wire_dtype=float16"), tf1ps("prefetch", "--prefetch"),
+  PREFETCH, IN_FLIGHT, tf1ps("16 bits, 2 in flight, 1 thread", *IN_FLIGHT.options, *_ONE))
+_L = _lines(
+  OFF, DEFAULTS, tf1ps("4 batches a step", "--accumulate=4", minibatches_per_step=4),
+  tf1ps("4 steps a run", "--steps_per_run=4"),
+  tf1ps("2 in flight", "--steps_in_flight=2"),
+  tf1ps("4 steps a run, 2 in flight, 16 bits", "--steps_per_run=4", "--steps_in_flight=2",
+        "--wire_dtype=bfloat16"), FEW_THREADS,
+  tf1ps("4 steps a run, 1 thread", "--steps_per_run=4", *_ONE))
+_V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps a run", "--steps_per_run=4")]
+# 20 variables of 4 KB to 1 MB each: where the copies cost more than the messages.
+_SIZES = [OFF, tf1ps("all packed", "--pack_bytes=2000000")]
+_E = _lines(DEFAULTS, tf1ps("bags", "--bench_look_up=bags"),
+            tf1ps("each id once", "--bench_look_up=unique"))
+_E_ADAM = [
+  System("classic, Adam", "classic", ("--variables=ref", "--optimizer=adam")),
+  tf1ps("Adam", "--optimizer=adam", "--learning_rate=0.001"),
+  tf1ps("lazy Adam", "--optimizer=lazy_adam", "--learning_rate=0.001"),
+  tf1ps("lazy Adam, bags", "--optimizer=lazy_adam", "--learning_rate=0.001",
+        "--bench_look_up=bags")]
+_TWO = dict(workers=2, minibatches_per_step=2)
+# Free tokens let a worker compute on values from before the update: the loss is held to that
+# without them.
+_AS_IT_IS, _STRICT = "SyncReplicasOptimizer", "SyncReplicasOptimizer, no free tokens"
+_SYNC = [
+  System(_AS_IT_IS, "sync_replicas", ("--variables=ref",), **_TWO),
+  System(_STRICT, "sync_replicas", ("--variables=ref", "--tokens=0"), **_TWO),
+  System("classic, 2 workers, asynchronous", "classic", ("--variables=ref",), workers=2),
+  tf1ps("sync", "--update=sync", **_TWO),
+  tf1ps("2 workers, asynchronous", workers=2),
+]
+_SLEEP = ("--bench_straggler=2", "--bench_sleep=0.1")
+_STRAGGLER = [
+  System(_AS_IT_IS, "sync_replicas", ("--straggler=2", "--sleep=0.1"), workers=3,
+         minibatches_per_step=3),
+  System(_STRICT, "sync_replicas", ("--straggler=2", "--sleep=0.1", "--tokens=0"), workers=3,
+         minibatches_per_step=3),
+  System("SyncReplicasOptimizer, one spare", "sync_replicas",
+         ("--straggler=2", "--sleep=0.1", "--aggregate=2"), workers=3, minibatches_per_step=2),
+  tf1ps("sync", "--update=sync", *_SLEEP, workers=3, minibatches_per_step=3),
+  tf1ps("sync, one spare", "--update=sync", "--replicas_to_aggregate=2", *_SLEEP, workers=3,
+        minibatches_per_step=2),
+  tf1ps("asynchronous", *_SLEEP, workers=3),
+  tf1ps("asynchronous, max_lead=2", "--max_lead=2", *_SLEEP, workers=3)]
+_STOCK_HOOKS = [
+  CLASSIC,
+  System("classic, MonitoredTrainingSession", "classic",
+         ("--variables=ref", "--session=monitored"))]
+_HOOKS = [
+  System("tf1ps's graph in a bare session", "bare"),
+  DEFAULTS, tf1ps("checkpoints too", "--checkpoint_dir={folder}/checkpoints")]
+
+COMPARISONS: Dict[str, Sequence[Comparison]] = {
+  "latency_S": [Comparison("S", _S)],
+  "bandwidth_M": [Comparison("M", _M)],
+  "manyvars_L": [Comparison("L", _L)] + [Comparison(model, _V) for model in ("V10", "V50", "V200")],
+  "sparse_E": [Comparison(model, lines, base=base) for model in ("E", "E_zipf")
+               for lines, base in ((_E, None), (_E_ADAM, "classic, Adam"))],
+  "sync_L": [Comparison(model, _SYNC, base=_AS_IT_IS, loss_base=_STRICT) for model in ("L", "H")],
+  "sync_straggler_S": [Comparison("S", _STRAGGLER, base=_AS_IT_IS, loss_base=_STRICT)],
+  "netns_M": [Comparison("M", _M, gbit) for gbit in (1, 10)],
+  "netns_E": [Comparison("E", _E, gbit) for gbit in (1, 10)],
+  "pack_bytes": [Comparison("V20x%d" % width, _SIZES, base=OFF.name)
+                 for width in (32, 64, 96, 128, 192, 256, 512)],
+  "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
+}
+
+# Every kind of system and of link, on models that start fast: it shows that they run.
+QUICK: Dict[str, Sequence[Comparison]] = {
+  "latency_S": [Comparison("S", [CLASSIC, PEERS[2], STRATEGY[1], DEFAULTS])],
+  "manyvars_L": [Comparison("V10", [CLASSIC, OFF, DEFAULTS, BFLOAT16, tf1ps(
+    "4 steps a run", "--steps_per_run=4")])],
+  "sparse_E": [Comparison("E_small", [CLASSIC, _E[-2], _E_ADAM[2]])],
+  "sync_L": [Comparison("H", [_SYNC[0], _SYNC[-2]], base=_SYNC[0].name)],
+  "netns_M": [Comparison("S", [CLASSIC, DEFAULTS], 1)],
+}
+
+
+def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
+        legacy_python: Optional[str] = None) -> List[dict]:
+  """Runs one table.
+
+  Args:
+    one: what is compared.
+    pace: how long.
+    minibatches: after which losses are compared; 0: losses are not.
+    seeds: of the classic script.
+    legacy_python: a Python 3.7 with TensorFlow 1.15 that runs the classic script too, or None.
+
+  Returns:
+    Its rows; of another algorithm, where losses say so.
+
+  Raises:
+    links.LinkError: there can be no such link here.
+    RuntimeError: the line that others are compared with did not run.
+  """
+  lines = list(one.lines)
+  base = next(line for line in lines if line.name == (one.base or CLASSIC.name))
+  if legacy_python and base is CLASSIC:
+    lines.insert(1, CLASSIC._replace(name="classic, TensorFlow 1.15", python=legacy_python))
+  with links.link_of(one.gbit) as link:
+    measured = interleaving.compare(one.model, link, lines, pace,
+                                    minibatches or models.POOL, base.name)
+  if base.name not in measured:
+    raise RuntimeError("%s stopped working on %s" % (base.name, one.model))
+  lines = [line for line in lines if line.name in measured]
+  found, judge, spread = {}, one.loss_base or base.name, 0.0
+  if minibatches:
+    interleaving.say("%s: losses after %d minibatches" % (one.model, minibatches))
+    found = losses.compare(one.model, lines, minibatches)
+    if judge in found:
+      line = next(line for line in lines if line.name == judge)
+      spread = losses.spread(one.model, line, minibatches, found[judge], seeds)
+      interleaving.say("%s: loss of %s %.8g, spread over %d seeds %.2g" % (
+        one.model, judge, found[judge], seeds, spread))
+  made = []
+  for line in lines:
+    loss = found.get(line.name)
+    another = loss is not None and judge in found and losses.is_another_algorithm(
+      loss, found[judge], spread)
+    made.append(_row(one.model, link, line, another, measured[line.name], measured[base.name], loss,
+                     minibatches))
+  return made
+
+
+def _row(model, link, line, another, measured, base, loss, minibatches):
+  def median(values):
+    return rows.summary(list(values), 6)["median"]
+
+  windows = measured.windows
+  rates = [window.steps_per_second for window in windows]
+  cpu = {job: median(window.cpu_ms_per_step[job] for window in windows)
+         for job in ("worker", "ps")}
+  return rows.row(
+    model, link.name, line.name + rows.ANOTHER * another, " ".join(line.options), rates,
+    median(rates) / median(window.steps_per_second for window in base.windows), cpu,
+    measured.peak_mb, median(window.bytes_per_step for window in windows), loss,
+    minibatches or None)

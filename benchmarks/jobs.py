@@ -1,0 +1,201 @@
+"""A running system: started, stopped and continued from outside, measured without its help, ended.
+
+All processes of a system are stopped by SIGSTOP while another system has its turn, so that rounds
+can be interleaved without starting anything anew. What is read of it in a window: its steps (from
+the files that scripts count in, or the global step on a ps), the processor time of each process
+from /proc, and the bytes of the device between them.
+"""
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from benchmarks import counters, global_steps, links, systems
+
+START_LIMIT = 300.0  # seconds until a system makes its first steps
+_TICKS = os.sysconf("SC_CLK_TCK")
+_LOSS = re.compile(r"^loss (\S+)$|test micro_loss ([\w.+-]+)", re.MULTILINE)
+# What a program of tf1ps says of a flag, or of a flag's value, that it does not know.
+_UNKNOWN = re.compile(
+  r"cannot import name '\w+' from 'tf1ps[^\n]*|there is no flag --\w+|"
+  r"flag --\w+=\S+: value should be one of [^\n]*")
+
+
+class JobError(RuntimeError):
+  """A system that did not run; the message has the end of what it said."""
+
+
+class NotThereYet(JobError):
+  """A line whose options this checkout does not know."""
+
+
+class Sample(NamedTuple):
+  """What was read of a running system at one moment."""
+
+  steps: int
+  at: float  # seconds, of the last step
+  cpu: Dict[str, float]  # seconds of the processes of each job
+  bytes: int
+  now: float  # seconds
+
+
+class Window(NamedTuple):
+  """What happened between two samples."""
+
+  steps_per_second: float
+  cpu_ms_per_step: Dict[str, float]  # by job, "worker" and "ps"
+  bytes_per_step: float
+
+
+class Job:
+  """One system that runs."""
+
+  def __init__(self, system: systems.System, run: systems.Run,
+               reader: Optional[global_steps.Reader] = None):
+    """Starts the processes.
+
+    Args:
+      system: the system.
+      run: what it is to do; its folder gets a subfolder of this job's.
+      reader: what reads global steps, for a system of tf1ps.
+    """
+    self.system = system
+    self._run = run._replace(folder=tempfile.mkdtemp(dir=run.folder))
+    self._reader = reader
+    self.tasks, self.addresses = systems.tasks_of(system, self._run)
+    self._processes: List[Tuple[systems.Task, subprocess.Popen, str]] = []
+    try:
+      for task in self.tasks:
+        path = os.path.join(self._run.folder, "%s%d.log" % (task.job, task.index))
+        with open(path, "w") as log:
+          process = subprocess.Popen(
+            task.command, cwd=systems.ROOT, env=systems.environment(system.python),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True)
+        self._processes.append((task, process, path))
+    except BaseException:
+      self.end()
+      raise
+
+  def signal(self, number: int) -> None:
+    """Sends a signal to all processes."""
+    for _, process, _ in self._processes:
+      try:
+        os.killpg(process.pid, number)
+      except ProcessLookupError:
+        pass  # it has ended
+
+  def stop(self) -> None:
+    """Holds it."""
+    self.signal(signal.SIGSTOP)
+
+  def go_on(self) -> None:
+    """Lets it go on."""
+    self.signal(signal.SIGCONT)
+
+  def steps(self) -> Tuple[int, float]:
+    """Its global steps, and when the last one was made."""
+    files = [task.counter for task in self.tasks if task.counter]
+    if files:
+      found = [counters.read(path) for path in files]
+      steps = sum(count for count, _ in found)
+      if self.system.peer == "classic" and self.system.minibatches_per_step > 1:
+        steps //= self.system.minibatches_per_step
+      return steps, max(at for _, at in found)
+    return self._reader.read(
+      self.addresses["ps"][0], systems.CONTAINER, self.system.variables)
+
+  def sample(self) -> Sample:
+    """Reads what a window begins or ends with."""
+    steps, at = self.steps()
+    cpu: Dict[str, float] = {"worker": 0.0, "ps": 0.0}
+    for task, process, _ in self._processes:
+      with open("/proc/%d/stat" % process.pid) as text:
+        fields = text.read().rpartition(")")[2].split()
+      cpu["ps" if task.job == "ps" else "worker"] += (int(fields[11]) + int(fields[12])) / _TICKS
+    last = self._processes[-1][1].pid
+    return Sample(steps, at, cpu, links.bytes_of(last, self._run.link.device), time.monotonic())
+
+  def peak_mb(self, kinds=("ps", "worker", "chief")) -> float:
+    """The sum of the most memory that each process has had, in millions of bytes.
+
+    Args:
+      kinds: the jobs whose processes count.
+    """
+    total = 0.0
+    for task, process, _ in self._processes:
+      if task.job not in kinds:
+        continue
+      with open("/proc/%d/status" % process.pid) as text:
+        total += int(re.search(r"VmHWM:\s+(\d+) kB", text.read()).group(1)) * 1.024e-3
+    return total
+
+  def wait_for_steps(self, steps: int, limit: float = START_LIMIT, every: float = 0.1) -> None:
+    """Waits until it has made so many, looking every so many seconds; raises JobError."""
+    until = time.monotonic() + limit
+    while self.steps()[0] < steps:
+      self.check()
+      if time.monotonic() > until:
+        raise JobError("%s made fewer than %d steps in %.0f s\n%s" % (
+          self.system.name, steps, limit, self.said()))
+      time.sleep(every)
+
+  def check(self) -> None:
+    """Raises JobError if a process has ended."""
+    for task, process, _ in self._processes:
+      if process.poll() is not None:
+        raise self._error("%s: %s %d ended with %d" % (
+          self.system.name, task.job, task.index, process.returncode))
+
+  def loss(self, limit: float) -> float:
+    """Waits for the loss that it prints at its end, which is worker 0's or the coordinator's."""
+    teller = next(item for item in reversed(self._processes)
+                  if item[0].job == "chief" or item[0].index == 0)
+    until = time.monotonic() + limit
+    while True:
+      ended = teller[1].poll() is not None
+      with open(teller[2]) as log:
+        found = _LOSS.search(log.read())
+      if found:
+        return float(found.group(1)) if found.group(1) else float(found.group(2)) / 1e6
+      if ended or time.monotonic() > until:
+        raise self._error("%s told no loss" % self.system.name)
+      time.sleep(0.1)
+
+  def said(self) -> str:
+    """The end of what each process has said."""
+    parts = []
+    for task, _, path in self._processes:
+      with open(path, errors="replace") as log:
+        parts.append("--- %s %d: %s" % (task.job, task.index, log.read()[-1500:].strip()))
+    return "\n".join(parts)
+
+  def _error(self, text):
+    said = self.said()
+    unknown = _UNKNOWN.search(said)
+    if unknown and self.system.peer == "tf1ps":
+      return NotThereYet("%s: %s" % (self.system.name, unknown.group(0)))
+    return JobError("%s\n%s" % (text, said))
+
+  def end(self) -> None:
+    """Ends all processes."""
+    self.signal(signal.SIGKILL)
+    for _, process, _ in self._processes:
+      process.wait()
+
+
+def between(first: Sample, last: Sample) -> Window:
+  """What happened between two samples; raises JobError where no step was made."""
+  steps = last.steps - first.steps
+  seconds = last.at - first.at
+  if steps <= 0 or seconds <= 0:
+    raise JobError("no step in %.1f s" % (last.now - first.now))
+  rate = steps / seconds
+  each = rate * (last.now - first.now)  # the steps of the time in which the rest was read
+  return Window(rate, {job: 1000 * (last.cpu[job] - first.cpu[job]) / each for job in last.cpu},
+                (last.bytes - first.bytes) / each)

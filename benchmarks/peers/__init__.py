@@ -1,0 +1,1 @@
+"""The peers: one hand-written script a way of training, as its own documentation shows it."""

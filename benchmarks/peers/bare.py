@@ -1,0 +1,62 @@
+"""The graph that tf1ps builds for a worker, in a plain session: what its training loop is held to.
+
+The same graph, options and cluster as `tf1ps-worker`, and no hook, no heartbeat, no checkpoint.
+"""
+from __future__ import annotations
+
+import os
+import sys
+
+from benchmarks.peers import arguments  # before TensorFlow: it sets the environment
+
+import tensorflow.compat.v1 as tf  # noqa: E402  isort: skip
+from absl import flags  # noqa: E402
+
+from benchmarks import counters, models  # noqa: E402
+from tf1ps.cluster import description  # noqa: E402
+from tf1ps.training import options as options_lib  # noqa: E402
+from tf1ps.training import program as program_lib  # noqa: E402
+from tf1ps.training import replicas  # noqa: E402
+
+
+def build(args):
+  """Builds the graph as `tf1ps-worker` does without options; returns the replica."""
+  loaded = program_lib.load_program("benchmarks.program")  # which defines its flags
+  flags.FLAGS(sys.argv[:1] + ["--bench_model=" + args.model, "--bench_seed=%d" % args.seed,
+                              "--bench_minibatches=%d" % args.minibatches])
+  model = models.get(args.model)
+  cluster = description.resolve(
+    args.ps_hosts, args.worker_hosts, None, None, "worker", args.task_index, None, None, "worker")
+  options = options_lib.Options(
+    steps=10 ** 9, optimizer="sgd", learning_rate=model.learning_rate)
+  shard = options_lib.shard_of(options, cluster.replica_index, cluster.num_replicas)
+  return replicas.build_replica(loaded, cluster, shard, options)
+
+
+def main():
+  """Runs a task."""
+  args = arguments.parser(__doc__.splitlines()[0]).parse_args()
+  tf.disable_v2_behavior()
+  tf.logging.set_verbosity("ERROR")
+  addresses = {"ps": args.ps_hosts.split(","), "worker": args.worker_hosts.split(",")}
+  server = tf.train.Server(addresses, args.job_name, args.task_index)
+  if args.job_name == "ps":
+    server.join()
+  replica = build(args)
+  model = models.get(args.model)
+  data = models.data(model, args.seed, args.minibatches)
+  with tf.variable_scope("model", reuse=True, use_resource=True):
+    eval_loss = models.loss(tf, model, models.eval_features(data), data.eval_labels,
+                            models.graph_variables(tf, model, args.seed))
+  counter = counters.Counter(args.counter)
+  with tf.Session(server.target) as session:
+    session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+    while not args.steps or counter.steps < args.steps:
+      session.run([replica.train_op, replica.loss])
+      counter.add()
+    print("loss %.9g" % session.run(eval_loss), flush=True)
+    os._exit(0)  # nobody tells a stock ps that the job has ended
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,79 @@
+"""The benchmarks by their names, each as a function of the command line that returns rows."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Callable, Dict, Iterator, List
+
+from benchmarks import comparisons, interleaving, mnist_97, rows, scaling, startup, systems
+
+# Those that run as programs of their own: the flags of a whole run, and of a quick one.
+_PROGRAMS = {
+  "input_csv": (lambda args: ["--rounds=%d" % args.rounds],
+                ["--rounds=1", "--seconds=0.2", "--records=2000", "--shuffle=100", "--steps=20"]),
+  "queue_timeout": (lambda args: [], ["--runs=5", "--batches=4"]),
+  "staleness": (lambda args: ["--blocks=%d" % (8 * args.rounds)], ["--blocks=2", "--steps=5"]),
+}
+_LIMIT = 3600.0  # seconds of such a program
+
+
+def _programs(name: str, args) -> List[dict]:
+  full, quick = _PROGRAMS[name]
+  handle, path = tempfile.mkstemp(prefix="tf1ps-benchmarks-", suffix=".json")
+  os.close(handle)
+  try:
+    # What it prints is for people; standard output is for tables.
+    done = subprocess.run(
+      [sys.executable, "-m", "benchmarks." + name, "--json=" + path,
+       *(quick if args.quick else full(args))], cwd=systems.ROOT, stdout=sys.stderr,
+      env=systems.environment(), timeout=_LIMIT)
+    if done.returncode:
+      raise RuntimeError("benchmarks.%s ended with %d" % (name, done.returncode))
+    return rows.read(path)
+  finally:
+    os.remove(path)
+
+
+def _compare(name: str, args) -> Iterator[List[dict]]:
+  pace = interleaving.Pace(args.rounds, args.seconds, args.settle)
+  known = comparisons.COMPARISONS
+  if args.quick and name in comparisons.QUICK:
+    known = comparisons.QUICK
+  for one in known[name]:
+    if args.only:
+      kept = (one.base or comparisons.CLASSIC.name, one.loss_base)
+      one = one._replace(lines=[line for line in one.lines
+                                if args.only in line.name or line.name in kept])
+    yield comparisons.run(one, pace, args.minibatches, args.seeds, args.legacy_python)
+
+
+_OTHERS: Dict[str, Callable] = {
+  "startup": startup.run, "scaling": scaling.run, "mnist_97": mnist_97.run}
+
+
+def names(quick: bool = False) -> List[str]:
+  """The names of all benchmarks, or of those that --quick runs where none is named."""
+  if quick:
+    return [*comparisons.QUICK, "queue_timeout", "startup"]
+  return [*comparisons.COMPARISONS, *_PROGRAMS, *_OTHERS]
+
+
+def run(name: str, args) -> Iterator[List[dict]]:
+  """Runs a benchmark; yields the rows of each of its tables.
+
+  Args:
+    name: of the benchmark.
+    args: the command line, see __main__.py.
+
+  Raises:
+    interleaving.Skipped, links.LinkError: it cannot run here.
+    RuntimeError: it failed.
+  """
+  if name in _PROGRAMS:
+    yield _programs(name, args)
+  elif name in _OTHERS:
+    yield _OTHERS[name](args)
+  else:
+    yield from _compare(name, args)

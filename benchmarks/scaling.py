@@ -1,0 +1,98 @@
+"""What grows with a job: workers, ps, variables, tasks; and what each costs.
+
+1. Workers 1, 2, 4, 8 and ps 1, 2, 4: steps/s of all workers, processor time a step, memory; the
+   classic script and tf1ps interleaved, for each size anew. Where all tasks share a machine, the
+   processor time a step says more than the steps/s.
+2. Variables 10 to 1,000: the same, with one worker, and the seconds that building the graph takes.
+3. Tasks 4 to 64: the seconds of a session's creation and first run.
+
+A row has a key "scale" beside the others: what it is a measurement of. `scaling_model.py` fits a
+model to these rows.
+"""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import List
+
+from benchmarks import comparisons, interleaving, links, rows, systems
+
+_LIMIT = 600.0  # seconds of one process
+_WORKERS, _PS, _VARIABLES, _TASKS = (1, 2, 4, 8), (1, 2, 4), (10, 50, 200, 1000), (4, 16, 32, 64)
+_BASE = "classic"
+
+
+def run(args) -> List[dict]:
+  """Measures all of it; of the smallest sizes alone with --quick."""
+  sizes = [(workers, 1) for workers in _WORKERS] + [(2, ps) for ps in _PS[1:]]
+  variables, tasks = _VARIABLES, _TASKS
+  if args.quick:
+    sizes, variables, tasks = [(2, 1)], (10,), (4,)
+  pace = interleaving.Pace(args.rounds, args.seconds, args.settle)
+  made: List[dict] = []
+  for workers, ps in sizes:
+    made += _compare("L" if ps > 1 else "S", pace, workers, ps, args)
+    if ps == 1 and workers == 2 and not args.quick:  # what more ps are compared with
+      made += _compare("L", pace, workers, ps, args)
+  for count in variables:
+    made += _compare("V%d" % count, pace, 1, 1, args)
+    made += _graphs("V%d" % count, count, args)
+  for count in tasks:
+    found = _measured("sessions", str(count))
+    made.append(dict(
+      rows.row("session", "loopback", "a session's creation and first run", "", []),
+      scale={"tasks": count}, seconds=found))
+  return made
+
+
+def _compare(model, pace, workers, ps, args):
+  lines = [comparisons.CLASSIC._replace(workers=workers, ps=ps),
+           comparisons.DEFAULTS._replace(workers=workers, ps=ps)]
+  measured = interleaving.compare(
+    model, links.LOOPBACK, lines, pace, args.minibatches or 240, _BASE)
+  made = []
+  for line in lines:
+    if line.name not in measured:
+      continue
+    windows = measured[line.name].windows
+    rates = [window.steps_per_second for window in windows]
+    base = [window.steps_per_second for window in measured[_BASE].windows]
+    medians = {job: rows.summary([window.cpu_ms_per_step[job] for window in windows])["median"]
+               for job in ("worker", "ps")}
+    made.append(dict(
+      rows.row(model, "loopback", line.name, " ".join(line.options), rates,
+               rows.summary(rates)["median"] / rows.summary(base)["median"], medians,
+               measured[line.name].peak_mb,
+               rows.summary([window.bytes_per_step for window in windows], 8)["median"]),
+      scale={"workers": workers, "ps": ps,
+             "variables": len(_names(model))}, ps_peak_mb=measured[line.name].ps_peak_mb))
+  return made
+
+
+def _names(model):
+  from benchmarks import models
+
+  return models.initial_values(models.get(model))
+
+
+def _graphs(model, count, args):
+  """The seconds that a graph takes to build."""
+  made = []
+  for kind in ("classic", "tf1ps"):
+    found = [_measured("graph", model, kind) for _ in range(min(3, args.rounds))]
+    made.append(dict(
+      rows.row(model, "none", kind + ", building the graph", "", []),
+      scale={"variables": count}, operations=found[0]["operations"],
+      seconds=rows.summary([one["seconds"] for one in found])))
+  return made
+
+
+def _measured(*what):
+  done = subprocess.run(
+    [sys.executable, "-m", "benchmarks.setup_times", *what], cwd=systems.ROOT,
+    env=systems.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    universal_newlines=True, timeout=_LIMIT)
+  if done.returncode:
+    raise RuntimeError("benchmarks.setup_times %s: %s" % (" ".join(what), done.stderr[-2000:]))
+  return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,150 @@
+"""A system is one way of training one model: the processes that it takes, and their command lines.
+
+A peer is a script of peers/, a line of tf1ps is `tf1ps-ps` and `tf1ps-worker` with the options that
+a user would give.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from tf1ps.launch import ports
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CONTAINER = "bench"  # of tf1ps's jobs
+_FOREVER = 10 ** 9  # steps, or seconds
+# What a ps of tf1ps understands of a line's options.
+_OF_PS = ("--inter_op_threads", "--intra_op_threads")
+
+
+class System(NamedTuple):
+  """One way of training."""
+
+  name: str  # as the tables have it
+  peer: str  # a script of peers/, or "tf1ps"
+  options: Tuple[str, ...] = ()  # of its workers; what tells the lines of a table apart
+  workers: int = 1
+  ps: int = 1
+  minibatches_per_step: int = 1  # of all workers, for each global step
+  python: str = sys.executable
+
+  @property
+  def variables(self) -> str:
+    """Their kind."""
+    default = "resource" if self.peer in ("tf1ps", "bare") else "ref"
+    return next((option.partition("=")[2] for option in self.options
+                 if option.startswith("--variables=")), default)
+
+
+class Task(NamedTuple):
+  """One process of a system."""
+
+  job: str  # "ps" or "worker"
+  index: int
+  command: List[str]
+  counter: str  # the file in which it counts its steps; "" where nobody asks
+
+
+class Run(NamedTuple):
+  """What a system is to do."""
+
+  model: str
+  folder: str  # for counters and logs
+  link: object  # a links.Link
+  steps: int = 0  # global ones; 0: without end
+  seed: int = 0
+  minibatches: int = 240  # that are made
+
+
+def environment(python: str = sys.executable) -> Dict[str, str]:
+  """The environment of all processes of a benchmark: the same for all systems."""
+  made = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", TF_ENABLE_ONEDNN_OPTS="0",
+              CUDA_VISIBLE_DEVICES="-1", PYTHONPATH=ROOT)
+  for name in ("TF2_BEHAVIOR", "TF_CONFIG", "http_proxy", "https_proxy", "HTTP_PROXY",
+               "HTTPS_PROXY"):
+    made.pop(name, None)
+  return made
+
+
+def has_tensorflow(python: str) -> Optional[str]:
+  """The version of TensorFlow that a Python has, or None."""
+  code = "import tensorflow.compat.v1 as tf; print(tf.__version__)"
+  try:
+    done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          env=environment(python), universal_newlines=True, timeout=120)
+  except OSError:
+    return None
+  return done.stdout.split()[-1] if done.returncode == 0 else None
+
+
+def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]]:
+  """The processes of a system, ps first, and the addresses of its jobs."""
+  count = system.ps + system.workers + 1
+  free = ["%d" % port for port in ports.choose_ports(count)]
+  hosts = run.link.hosts
+  addresses = {
+    "ps": ["%s:%s" % (hosts["ps"], port) for port in free[:system.ps]],
+    "worker": ["%s:%s" % (hosts["worker"], port) for port in free[system.ps:count - 1]],
+    "chief": ["%s:%s" % (hosts["worker"], free[-1])]}
+  jobs = [("ps", index) for index in range(system.ps)] if system.peer != "local" else []
+  jobs += [("worker", index) for index in range(system.workers)]
+  if system.peer == "parameter_server_strategy":
+    jobs.append(("chief", 0))  # the coordinator
+  make = _tf1ps if system.peer == "tf1ps" else _peer
+  return [make(system, run, job, index, addresses) for job, index in jobs], addresses
+
+
+def _hosts(addresses, jobs):
+  return ["--%s_hosts=%s" % (job, ",".join(addresses[job])) for job in jobs]
+
+
+def _counts(system, job, index):
+  """Whether a task counts: each worker its own steps, but one where it knows those of all."""
+  if system.peer == "parameter_server_strategy":
+    return job == "chief"
+  return job == "worker" and (index == 0 or system.peer != "sync_replicas")
+
+
+def _peer(system, run, job, index, addresses):
+  counter = ""
+  if _counts(system, job, index):
+    counter = os.path.join(run.folder, "%s%d.steps" % (job, index))
+  steps = run.steps
+  if steps and system.peer in ("classic", "bare") and system.workers > 1:
+    steps = run.steps // system.workers  # each counts its own
+  jobs = ("ps", "worker")
+  if system.peer == "parameter_server_strategy":
+    jobs += ("chief",)
+  command = [
+    system.python, os.path.join("benchmarks", "peers", system.peer + ".py"),
+    *_hosts(addresses, jobs), "--job_name=" + job, "--task_index=%d" % index,
+    "--model=" + run.model, "--seed=%d" % run.seed, "--minibatches=%d" % run.minibatches,
+    "--steps=%d" % steps, "--counter=" + counter, *system.options]
+  return Task(job, index, [*run.link.prefixes["ps" if job == "ps" else "worker"], *command],
+              counter)
+
+
+def _tf1ps(system, run, job, index, addresses):
+  program = ["--program=" + os.path.join("benchmarks", "program.py")]
+  common = _hosts(addresses, ("ps", "worker")) + [
+    "--job_name=" + job, "--task_index=%d" % index, "--container=" + CONTAINER,
+    "--lost_after=%d" % _FOREVER, "--start_timeout=300"]
+  if job == "ps":
+    given = [option for option in system.options if option.partition("=")[0] in _OF_PS]
+  else:
+    # The program has the model's own learning rate; a later option stands before an earlier one.
+    from benchmarks import models
+    given = program + [
+      "--steps=%d" % (run.steps or _FOREVER), "--optimizer=sgd",
+      "--learning_rate=%r" % models.get(run.model).learning_rate, "--bench_model=" + run.model,
+      "--bench_seed=%d" % run.seed, "--bench_minibatches=%d" % run.minibatches,
+      "--end_timeout=%d" % _FOREVER, *_filled(system.options, run)]
+  command = [system.python, os.path.join("bin", "tf1ps_%s.py" % job), *common, *given]
+  return Task(job, index, [*run.link.prefixes[job], *command], "")
+
+
+def _filled(options, run):
+  """The options, with a folder of this run's where one says {folder}."""
+  return [option.replace("{folder}", run.folder) for option in options]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import links
+
+SERVE = """
+import socket, sys
+server = socket.socket()
+server.bind((sys.argv[1], 0))
+server.listen(1)
+print(server.getsockname()[1], flush=True)
+connection, total = server.accept()[0], 0
+while total < 1000000:
+  total += len(connection.recv(65536))
+"""
+SEND = """
+import socket, sys
+socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).sendall(bytes(1000000))
+sys.stdin.read()
+"""
+
+
+def namespaces():
+  done = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, universal_newlines=True)
+  return [line for line in done.stdout.splitlines() if line.startswith("tf1ps-")]
+
+
+def test_a_shaped_link_carries_and_counts_and_is_removed():
+  before = set(namespaces())
+  try:
+    with links.link_of(1) as link:
+      assert len(set(namespaces()) - before) == 2 and link.name.startswith("1 Gbit/s, ")
+      server = subprocess.Popen(
+        link.prefixes["ps"] + [sys.executable, "-c", SERVE, link.hosts["ps"]],
+        stdout=subprocess.PIPE, universal_newlines=True)
+      client = None
+      try:
+        port = server.stdout.readline().strip()
+        client = subprocess.Popen(
+          link.prefixes["worker"] + [sys.executable, "-c", SEND, link.hosts["ps"], port],
+          stdin=subprocess.PIPE)
+        assert server.wait(30) == 0
+        assert links.bytes_of(client.pid, link.device) > 1000000
+        client.communicate(timeout=30)
+      finally:
+        for process in (server, client):
+          if process is not None:
+            process.kill()
+            process.wait()
+  except links.LinkError as error:
+    pytest.skip(str(error))
+  assert set(namespaces()) == before
+
+
+def test_the_loopback_device_needs_nothing():
+  with links.link_of() as link:
+    assert link.prefixes["ps"] == [] and link.hosts["worker"] == "127.0.0.1"
