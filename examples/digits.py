@@ -111,7 +111,7 @@ def dense(name, inputs, units):
 
 
 def model_fn(features, labels, mode):
-  """The network 64-100-10 (784-100-10 for MNIST), its loss, its predictions and its accuracy."""
+  """The network 64-200-10 (784-200-10 for MNIST), its loss, its predictions and its accuracy."""
   hidden = tf.nn.relu(dense("hidden", features, HIDDEN))
   logits = dense("logits", hidden, DIGITS)
   digit = tf.argmax(logits, axis=1, output_type=tf.int32)

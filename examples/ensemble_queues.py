@@ -1,23 +1,36 @@
-"""An ensemble of processes: what happens when one of three networks is dead.
+"""An ensemble of processes that are linked by queues: what happens when one of three is dead.
 
-Network i predicts 2 + 4 i times its input. Start these, each in a shell of its own, and leave
-network 2 out:
+Row: B35. Notes 000, section 15 ("data parallelism", between-graph ensembles).
+Mechanism: feeder -> a queue of inputs for each network -> networks -> a queue of predictions each
+-> an aggregator with a timeout. Network i predicts 2 + 4 i times its input; network 2 is never
+started. The aggregator waits five seconds for it, once, and then leaves it out.
+The notes say that the last step needs a timeout. It needs more: one `dequeue_many(3)` with a
+timeout loses the predictions of the living together with the dead one's, and answers nothing from
+then on. Here each network has a queue of its own, answers are matched by the number of the request,
+and elements do not vanish in a timeout.
+Toolkit: tf1ps.replication.queue_ensemble and aggregator (docs/ensembles.md).
 
-  python examples/ensemble_queues.py --role=ps
-  python examples/ensemble_queues.py --role=net --index=0
-  python examples/ensemble_queues.py --role=net --index=1
-  python examples/ensemble_queues.py --role=aggregator
-  python examples/ensemble_queues.py --role=feeder --inputs=1,2
+    1$ python examples/ensemble_queues.py --role=ps --ps=127.0.0.1:2241
+    2$ python examples/ensemble_queues.py --role=net --index=0 --ps=127.0.0.1:2241 --together=4
+    net 0 serves
+    net 0 has answered 2 requests
+    3$ python examples/ensemble_queues.py --role=net --index=1 --ps=127.0.0.1:2241 --together=4
+    net 1 serves
+    net 1 has answered 2 requests
+    4$ python examples/ensemble_queues.py --role=aggregator --ps=127.0.0.1:2241 --together=4 \
+        --timeout=5
+    the aggregator waits for requests
+    net 2 timed out
+    [2.0, 6.0] mean 4.0
+    [4.0, 12.0] mean 8.0
+    5$ python examples/ensemble_queues.py --role=feeder --ps=127.0.0.1:2241 --together=4 \
+        --inputs=1,2 --last
 
-The aggregator waits a second for network 2, once, and leaves it out:
-
-  net 2 timed out
-  [2.0, 6.0] mean 4.0
-  [4.0, 12.0] mean 8.0
-
-Start network 2 and feed again, and "net 2 is back": after an answer or two it is among the
-predictions. With --last, the feeder closes the ensemble: networks and aggregator end when they have
-done what there is. The ps ends by Ctrl-C.
+With --together=4 feeder, aggregator and networks 0 and 1 wait for each other before the first
+request, so that none of them is taken for dead because it was started late. Without it, and without
+--last, start them one by one, and network 2 whenever you like: "net 2 is back", and after an answer
+or two it is among the predictions. With --last the feeder closes the ensemble: networks and
+aggregator end when they have done what there is, and the ps when the aggregator has ended.
 """
 
 import argparse
@@ -26,34 +39,34 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tf1ps.replication import aggregator, queue_ensemble
+from tf1ps.state import barrier, done_queues
+
+PS = "/job:ps/task:0"
 
 
-def serve(ensemble, session, index):
+def serve(network, session, index, together):
   """A network, which is computed in a graph and a session of its own."""
-  network = queue_ensemble.Network(ensemble, index)
   with tf.Graph().as_default() as graph:
     x = tf.placeholder(tf.float32, [None])
     y = (2.0 + 4.0 * index) * x
   with tf.Session(graph=graph) as model:
     model.run(y, {x: [0.0]})  # the first run takes longer
     print("%s serves" % network.name, flush=True)
+    together()
     count = network.serve(session, lambda inputs: model.run(y, {x: inputs}))
   print("%s has answered %d requests" % (network.name, count), flush=True)
 
 
-def feed(ensemble, session, inputs, is_last):
+def feed(feeder, session, inputs, is_last):
   """Asks for each input, and may close the ensemble."""
-  feeder = queue_ensemble.Feeder(ensemble)
   for value in inputs:
     feeder.feed(session, value, timeout=60.0)
   if is_last:
     session.run(feeder.close)
 
 
-def aggregate(ensemble, session, timeout, quorum):
+def aggregate(one, session):
   """Prints the answers."""
-  one = aggregator.Aggregator(ensemble, timeout, quorum)
-  print("the aggregator waits for requests", flush=True)
   for answer in one.answers(session):
     for name in answer.timed_out:
       print(name, "timed out")
@@ -72,20 +85,43 @@ def main():
   parser.add_argument("--inputs", default="1", help="of a feeder: numbers")
   parser.add_argument("--last", action="store_true", help="no more requests will come")
   parser.add_argument("--timeout", type=float, default=1.0, help="seconds that an answer waits")
+  parser.add_argument("--together", type=int, default=0,
+                      help="processes that meet first: feeder, aggregator, networks from 0 on")
   parser.add_argument("--quorum", type=int, default=2, help="networks that must answer")
   flags = parser.parse_args()
   tf.disable_v2_behavior()
+  done = done_queues.DoneQueues(1, ["the aggregator"], places=[PS], container="")
   if flags.role == "ps":
-    tf1ps.Server({"ps": [flags.ps]}, "ps", 0, standing=True).join()
+    server = tf1ps.Server({"ps": [flags.ps]}, "ps", 0, standing=True)
+    with tf.Session(server.target) as session:
+      done.wait(session, timeout=3600.0)
     return
-  ensemble = queue_ensemble.QueueEnsemble("example", flags.networks, device="/job:ps/task:0")
+  ensemble = queue_ensemble.QueueEnsemble("example", flags.networks, device=PS)
+  if flags.together:
+    member = {"feeder": 0, "aggregator": 1, "net": 2 + flags.index}[flags.role]
+    together = barrier.Barrier("ready", flags.together, member, device=PS)
+  if flags.role == "net":
+    network = queue_ensemble.Network(ensemble, flags.index)
+  elif flags.role == "feeder":
+    feeder = queue_ensemble.Feeder(ensemble)
+  else:
+    one = aggregator.Aggregator(ensemble, flags.timeout, flags.quorum)
+
   with tf.Session("grpc://" + flags.ps) as session:
+    def meet():
+      if flags.together:
+        together.wait(session, timeout=100.0)
+
     if flags.role == "net":
-      serve(ensemble, session, flags.index)
+      serve(network, session, flags.index, meet)
     elif flags.role == "feeder":
-      feed(ensemble, session, [float(value) for value in flags.inputs.split(",")], flags.last)
+      meet()
+      feed(feeder, session, [float(value) for value in flags.inputs.split(",")], flags.last)
     else:
-      aggregate(ensemble, session, flags.timeout, flags.quorum)
+      print("the aggregator waits for requests", flush=True)
+      meet()
+      aggregate(one, session)
+      done.report(session, 0)
 
 
 if __name__ == "__main__":

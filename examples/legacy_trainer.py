@@ -1,17 +1,25 @@
 """A trainer as the deployment guide for distributed TensorFlow taught it, with flags and loop.
 
-One file for all tasks; each is a process of its own. Only the import below says tf1ps: with
-`from tensorflow.compat.v1 import train as dist` in its place the same file runs on stock
-TensorFlow, where the ps never end (they must be killed), and whoever comes late waits 30 seconds.
+Row: E1. Notes 001 (which follow that guide); 004, section 1.1 ("cluster and server").
+Mechanism: one file for all tasks; each is a process of its own, a ps that joins or a worker that
+trains. It fits y = 3 x + 2: the workers print their loss as it falls.
+Only the import below says tf1ps: with `from tensorflow.compat.v1 import train as dist` in its place
+the same file runs on stock TensorFlow, where the ps never end (they must be killed), and whoever
+comes late waits 30 seconds.
+Toolkit: tf1ps' drop-ins (docs/drop_in.md). In four shells, in any order; all exit by themselves:
 
-It fits y = 3 x + 2. In four shells, in any order:
-
-  python examples/legacy_trainer.py --job_name=ps --task_index=0
-  python examples/legacy_trainer.py --job_name=ps --task_index=1
-  python examples/legacy_trainer.py --job_name=worker --task_index=0
-  python examples/legacy_trainer.py --job_name=worker --task_index=1
-
-The workers print their loss as it falls, and all four exit by themselves, with code 0.
+    1$ python examples/legacy_trainer.py --job_name=ps --task_index=0 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    2$ python examples/legacy_trainer.py --job_name=ps --task_index=1 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    3$ python examples/legacy_trainer.py --job_name=worker --task_index=0 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    worker 0: step 1, global step ..., loss ...
+    ...
+    4$ python examples/legacy_trainer.py --job_name=worker --task_index=1 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    worker 1: step 1, global step ..., loss ...
+    ...
 """
 
 import argparse

@@ -1,20 +1,31 @@
 """Was the split worth it? Three networks, each on one device and split over two.
 
-  python examples/model_parallel.py
+Row: B36. Notes 000, section 16 ("model parallelism").
+Mechanism: two dense layers with a device each; a dense layer with half of its columns on each
+device; two recurrent layers with a device each. Each is trained unsplit and split.
+What to look for: the losses are equal, to 1e-6. What sends much and computes little is not worth
+it: the notes say so of fully connected layers. Layers that work at the same time, the recurrent
+ones (the notes: yes), are the first to be worth it, on devices that do not share their cores. The
+two of this process do share them, so that what the split gains there differs from run to run.
+Toolkit: tf1ps.replication.model_parallel, recurrent and split_cost (docs/model_parallel.md).
 
-runs on two logical devices of this process. On two tasks, in two shells, in any order:
+    $ python examples/model_parallel.py --steps=4
+    A dense layer on each device: after 7 steps the loss is ..., and split ...
+    ...
+    split ... 65,540
+    ...
+    Half of a dense layer's columns on each device: after 7 steps the loss is ..., and split ...
+    ...
+    split ... 24,580
+    ...
+    A recurrent layer on each device: after 7 steps the loss is ..., and split ...
+    ...
+    split ... 655,364
+    ...
 
-  python examples/model_parallel.py --hosts=127.0.0.1:2231,127.0.0.1:2232 --task_index=1
-  python examples/model_parallel.py --hosts=127.0.0.1:2231,127.0.0.1:2232
-
-Task 0 trains, and ends by itself; task 1 lends its device until Ctrl-C.
-
-It prints, for two dense layers with a device each, a dense layer with half of its columns on each
-device, and two recurrent layers with a device each: the losses of the unsplit and the split network
-after the same steps, how long a step of each takes, and how many bytes a step sends from device to
-device. What to look for: the losses are equal. What sends much and computes little is not worth it.
-Layers that work at the same time, the recurrent ones, are the first to be, on devices that do not
-share their cores.
+That was on two logical devices of one process. With --hosts=HOST:PORT,HOST:PORT, in two shells and
+in any order, it is two tasks: --task_index=0 trains, and ends by itself; --task_index=1 lends its
+device until Ctrl-C.
 """
 
 import argparse

@@ -1,0 +1,120 @@
+"""Two problems on one cluster, kept apart by a container, which can be reset by its name.
+
+Row: B15. Notes 000, section 10 ("to keep variables from being shared", second way).
+Mechanism: containers. A server finds state by container and name.
+An x in the default container and one in the container my-problem-1 are two variables of one name;
+a reset of my-problem-1 clears the second one and leaves the first. Three traps:
+1. The notes (and the book) enter the container round `session.run`, where it does nothing: it
+   belongs to the construction.
+2. Their name, my_problem_1, is not legal for queues, nor for variables as TensorFlow 1 makes them
+   (resource variables would take it): no `_`. The error comes with the first run.
+3. `tf.Session.reset` also ends the sessions of the server that is asked, whatever they are about.
+   And on TensorFlow 2.x it kills a ps on which somebody is blocked on a queue of the container
+   (reset_under_a_dequeue.py).
+tf1ps takes them away: a container that has no effect and an illegal name are refused, and its reset
+ends no session (docs/containers.md).
+Toolkit: both forms.
+
+    $ python examples/book/apart_by_container.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    tf.container round session.run: counts in the x of all, 2.0
+    tf1ps' round session.run: ContainerError
+    tf.container('my_problem_1'): InvalidArgumentError
+    tf1ps' 'my_problem_1': ValueError, ... 'my-problem-1' would do
+    two containers: x 1.0, x in the container 5.0
+    the session after Session.reset: AbortedError
+    a new session after Session.reset: x 1.0, x in the container FailedPreconditionError
+    the same session after tf1ps' reset: x 1.0, x in the container FailedPreconditionError
+"""
+
+import argparse
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import spec
+from tf1ps.state import containers, reset
+
+PS = "/job:ps/task:0"
+NAME = "my-problem-1"
+
+
+def values(session, *variables):
+  """What two variables hold, or the error of reading them."""
+  said = []
+  for variable in variables:
+    try:
+      said.append("%s" % session.run(variable))
+    except tf.errors.OpError as error:
+      said.append(type(error).__name__)
+  return "x %s, x in the container %s" % tuple(said)
+
+
+def round_session_run(target, container):
+  """The notes' form: nothing is built inside of the container."""
+  with tf.Graph().as_default(), tf.Session(target) as session:
+    with tf.device(PS):
+      x = tf.Variable(1.0, name="x")
+      increment = tf.assign(x, x + 1)
+    session.run(x.initializer)
+    with container(NAME):
+      session.run(increment)
+    return float(session.run(x))
+
+
+def illegal_name(target):
+  """TensorFlow accepts the name, and fails when the variable is run."""
+  with tf.Graph().as_default(), tf.container("my_problem_1"), tf.device(PS):
+    x = tf.Variable(1.0, name="x")
+    with tf.Session(target) as session:
+      session.run(x.initializer)
+
+
+def refused(function, *arguments):
+  """Calls what has to fail; returns the error."""
+  try:
+    function(*arguments)
+  except (tf.errors.OpError, ValueError, containers.ContainerError) as error:
+    return error
+  raise AssertionError("not refused")
+
+
+def make_two():
+  """Makes x in the default container, and x in the other one."""
+  with tf.device(PS):
+    x = tf.Variable(1.0, name="x")
+    with containers.container(NAME):  # or tf.container
+      inner = tf.Variable(5.0, name="x")
+  return x, inner
+
+
+def main():
+  """Starts a ps and a worker, and goes through the list above."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and the worker")
+  ps, worker = parser.parse_args().hosts.split(",")
+  tf.disable_v2_behavior()
+  cluster = {"ps": [ps], "worker": [worker]}
+  servers = [tf.train.Server(cluster, job, 0) for job in ("ps", "worker")]
+  target = servers[1].target
+
+  print("tf.container round session.run: counts in the x of all,",
+        round_session_run(target, tf.container))
+  print("tf1ps' round session.run:",
+        type(refused(round_session_run, target, containers.container)).__name__)
+  print("tf.container('my_problem_1'):", type(refused(illegal_name, target)).__name__)
+  print("tf1ps' 'my_problem_1': ValueError,", refused(containers.check_name, "my_problem_1"))
+
+  x, inner = make_two()
+  session = tf.Session(target)
+  session.run([x.initializer, inner.initializer])
+  print("two containers:", values(session, x, inner))
+  tf.Session.reset(target, [NAME])
+  print("the session after Session.reset:", type(refused(session.run, x)).__name__)
+  with tf.Session(target) as session:
+    print("a new session after Session.reset:", values(session, x, inner))
+    session.run(inner.initializer)
+    reset.reset(spec.from_cluster_spec(cluster, "ps", 0), [NAME])
+    print("the same session after tf1ps' reset:", values(session, x, inner))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,59 @@
+"""Two problems on one cluster, kept apart by a variable scope.
+
+Row: B14. Notes 000, section 10 ("to keep variables from being shared", first way).
+Mechanism: a variable on a server is found by its name, and a scope makes another name.
+Two clients count in a variable x on the same ps. Wrong in the notes: they put the scope round
+`session.run`, where it does nothing: a name is fixed when the variable is built. Both clients then
+count in one x. With the scope round the construction each one has its own.
+The names in checkpoints differ as well, and one container holds both: a reset clears both
+(apart_by_container.py keeps them apart without other names).
+Toolkit: bare TensorFlow.
+
+    $ python examples/book/apart_by_variable_scope.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    scope round session.run: x counts 1.0, x counts 2.0
+    scope round the construction: my_problem_1/x counts 1.0, my_problem_2/x counts 1.0
+    once more, without initializers: my_problem_1/x counts 2.0, my_problem_2/x counts 2.0
+"""
+
+import argparse
+import contextlib
+
+import tensorflow.compat.v1 as tf
+
+
+def count(target, scope, around, init):
+  """A client: counts once in x, with the scope round the construction or round the run."""
+  with tf.Graph().as_default(), contextlib.ExitStack() as stack:
+    if around == "construction":
+      stack.enter_context(tf.variable_scope(scope))
+    with tf.device("/job:ps/task:0"):
+      x = tf.get_variable("x", initializer=0.0)
+      increment = tf.assign(x, x + 1)
+    with tf.Session(target) as session:
+      if init:
+        session.run(x.initializer)
+      if around == "run":
+        stack.enter_context(tf.variable_scope(scope))
+      session.run(increment)
+      return "%s counts %s" % (x.op.name, session.run(x))
+
+
+def main():
+  """Starts a ps and a worker, and counts in both ways."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and the worker")
+  ps, worker = parser.parse_args().hosts.split(",")
+  tf.disable_v2_behavior()
+  cluster = {"ps": [ps], "worker": [worker]}
+  servers = [tf.train.Server(cluster, job, 0) for job in ("ps", "worker")]
+  target = servers[1].target
+  first, second = "my_problem_1", "my_problem_2"
+  for title, around, inits in [("scope round session.run", "run", (True, False)),
+                               ("scope round the construction", "construction", (True, True)),
+                               ("once more, without initializers", "construction", (False, False))]:
+    print("%s: %s, %s" % (title, count(target, first, around, inits[0]),
+                          count(target, second, around, inits[1])))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,150 @@
+"""Closing a queue: what still works, what waits, and what becomes of the elements.
+
+Row: B19. Notes 000, section 12 ("closing a queue tells other sessions that nothing more comes").
+Mechanism: the end of a stream; `close`, with and without `cancel_pending_enqueues`.
+A closed queue takes nothing more and gives out what is left. Wrong in the book: that a
+`dequeue_many` for which too few are left loses them. On a *closed* queue it fails and gives back
+what it had taken, also where it was waiting when the queue was closed. (What loses elements is a
+dequeue_many that is cancelled, for instance by a timeout: queue_timeouts.py.)
+`close()` itself waits for enqueues that are pending; with cancel_pending_enqueues it ends them.
+tf1ps tells the two ends apart: QueueEnded, or QueueCancelled where the producers gave up.
+Toolkit: both forms. docs/queues.md has the table of what every call finds after every event.
+
+    $ python examples/book/closing_a_queue.py
+    closed with 1 2 3
+      enqueue: CancelledError
+      dequeue_many(2): [1, 2]
+      dequeue_many(2): OutOfRangeError, and 1 left
+      dequeue_up_to(2): [3]
+      dequeue: OutOfRangeError
+    closed under a dequeue_many(3) that has taken 1 2
+      dequeue_many(3): OutOfRangeError, and 2 left
+    closed under an enqueue_many of 2 3 4, capacity 2
+      close waits; all that comes out: [1, 2, 3, 4]
+    the same, with cancel_pending_enqueues
+      enqueue_many: CancelledError
+      all that comes out: [1, 2]
+    tf1ps
+      get(2) of 1: QueueEnded, and 1 left
+      put: QueueEnded
+      put after close(cancel_pending_enqueues=True): QueueCancelled
+"""
+
+import threading
+import time
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.state import queue_errors
+
+
+def attempt(function, *arguments, **keywords):
+  """Calls; returns what it returns as a list or number, or the name of the error."""
+  try:
+    result = function(*arguments, **keywords)
+    return result.tolist() if hasattr(result, "tolist") else result
+  except (tf.errors.OpError, queue_errors.QueueError) as error:
+    return type(error).__name__
+
+
+class Calling(threading.Thread):
+  """A call in a thread of its own, as another client would make it."""
+
+  def __init__(self, *call):
+    super().__init__()
+    self.call = call
+    self.start()
+
+  def run(self):
+    """Makes the call."""
+    self.result = attempt(*self.call)
+
+  def outcome(self):
+    """Waits for its end."""
+    self.join()
+    return self.result
+
+
+def until_size(session, queue, wanted, limit=30.0):
+  """Waits until the queue shows so many elements."""
+  end = time.time() + limit
+  size = queue.size()
+  while session.run(size) != wanted:
+    assert time.time() < end, "the queue never had %d elements" % wanted
+    time.sleep(0.01)
+
+
+def draining(session):
+  """What is left can be taken, and nothing is lost."""
+  print("closed with 1 2 3")
+  queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
+  session.run(queue.enqueue_many([[1, 2, 3]]))
+  session.run(queue.close())
+  print("  enqueue:", attempt(session.run, queue.enqueue(4)))
+  print("  dequeue_many(2):", attempt(session.run, queue.dequeue_many(2)))
+  print("  dequeue_many(2): %s, and %d left" % (
+    attempt(session.run, queue.dequeue_many(2)), session.run(queue.size())))
+  print("  dequeue_up_to(2):", attempt(session.run, queue.dequeue_up_to(2)))
+  print("  dequeue:", attempt(session.run, queue.dequeue()))
+
+
+def under_a_dequeue(session):
+  """A dequeue_many that waits hides what it has taken, and gives it back."""
+  print("closed under a dequeue_many(3) that has taken 1 2")
+  queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
+  session.run(queue.enqueue_many([[1, 2]]))
+  waiting = Calling(session.run, queue.dequeue_many(3))
+  until_size(session, queue, 0)
+  session.run(queue.close())
+  print("  dequeue_many(3): %s, and %d left" % (waiting.outcome(), session.run(queue.size())))
+
+
+def under_an_enqueue(session, cancel):
+  """An enqueue_many that waits for room, and a close behind it."""
+  queue = tf.queue.FIFOQueue(2, [tf.int32], [[]])
+  dequeue, close = queue.dequeue(), queue.close(cancel_pending_enqueues=cancel)
+  session.run(queue.enqueue(1))
+  pending = Calling(session.run, queue.enqueue_many([[2, 3, 4]]))
+  until_size(session, queue, 2)  # 2 is in, 3 and 4 wait
+  closing = Calling(session.run, close)
+  if cancel:
+    print("  enqueue_many:", pending.outcome())
+    closing.outcome()
+  elements = [attempt(session.run, dequeue)]
+  while elements[-1] != "OutOfRangeError":
+    elements.append(attempt(session.run, dequeue))
+  closing.outcome()
+  pending.outcome()
+  print("  %sall that comes out:" % ("" if cancel else "close waits; "), elements[:-1])
+
+
+def with_tf1ps(session):
+  """The same ends by `get` and `put`."""
+  print("tf1ps")
+  queue = tf1ps.FIFOQueue(10, [tf.int32], [[]])
+  queue.put(session, 1)
+  session.run(queue.close())
+  print("  get(2) of 1: %s, and %d left" % (
+    attempt(queue.get, session, 2), session.run(queue.size())))
+  print("  put:", attempt(queue.put, session, 2))
+  given_up = tf1ps.FIFOQueue(10, [tf.int32], [[]])
+  session.run(given_up.close(cancel_pending_enqueues=True))
+  print("  put after close(cancel_pending_enqueues=True):", attempt(given_up.put, session, 2))
+
+
+def main():
+  """Goes through the cases, each with a queue of its own."""
+  tf.disable_v2_behavior()
+  with tf.Session() as session:
+    draining(session)
+    under_a_dequeue(session)
+    print("closed under an enqueue_many of 2 3 4, capacity 2")
+    under_an_enqueue(session, cancel=False)
+    print("the same, with cancel_pending_enqueues")
+    under_an_enqueue(session, cancel=True)
+    with_tf1ps(session)
+
+
+if __name__ == "__main__":
+  main()

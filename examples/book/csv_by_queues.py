@@ -1,0 +1,78 @@
+"""A CSV file by two queues and a reader, all run by hand: what queue runners do in threads.
+
+Row: B24. Notes 000, section 12 ("a reader puts data into a queue, the old way").
+Mechanism: a queue of file names, a TextLineReader, a shuffle queue; the end by closing both.
+1. The name of the file goes into the first queue, which is closed: nothing more will come.
+2. Each run of `put_example` lets the reader take a line (it takes a name from the queue whenever a
+   file is over), decodes it, and puts the example into the shuffle queue. The end of the names is
+   an OutOfRangeError; it closes the second queue.
+3. `dequeue_up_to(2)` then takes two and one, and gets an OutOfRangeError as well. Of a queue that
+   is not closed it would wait for two, like dequeue_many.
+Two traps of this form: all runs must be of one session, as neither the reader nor queues without a
+shared name outlive it; and all examples must fit into the queue (capacity 10), since nobody takes
+them out while it is filled. The next example, csv_by_queue_runners.py, has neither.
+Toolkit: bare TensorFlow. In tf1ps pipeline.readers.text_lines is all of this in one call, decodes
+batches, and is many times as fast (docs/pipelines.md).
+
+    $ python examples/book/csv_by_queues.py
+    put in: 3 examples
+    batches of 2, 1
+    [1.0, 2.0] -> 0
+    [4.0, 5.5] -> 1
+    [7.0, -1.0] -> 0
+    the last key ends with examples.csv:4
+"""
+
+import os
+import tempfile
+
+import tensorflow.compat.v1 as tf
+
+LINES = ["x1,x2,target", "1.,2.,0", "4,5.5,1", "7,,0"]
+
+
+def build():
+  """Builds the pipeline; returns what is run of it."""
+  names = tf.queue.FIFOQueue(10, [tf.string], [[]])
+  name = tf.placeholder(tf.string, [])
+  key, line = tf.TextLineReader(skip_header_lines=1).read(names)
+  x1, x2, target = tf.io.decode_csv(line, [[-1.0], [-1.0], [-1]])
+  examples = tf.queue.RandomShuffleQueue(
+    capacity=10, min_after_dequeue=2, dtypes=[tf.float32, tf.int32], shapes=[[2], []])
+  with tf.control_dependencies([examples.enqueue([tf.stack([x1, x2]), target])]):
+    put_example = tf.identity(key)
+  return (name, names.enqueue([name]), names.close(), put_example, examples.close(),
+          examples.dequeue_up_to(2))
+
+
+def main():
+  """Writes a small file, and reads it."""
+  tf.disable_v2_behavior()
+  name, put_name, close_names, put_example, close_examples, batch = build()
+  with tempfile.TemporaryDirectory() as folder, tf.Session() as session:
+    path = os.path.join(folder, "examples.csv")
+    with open(path, "w") as file:
+      file.write("\n".join(LINES) + "\n")
+    session.run(put_name, {name: path})
+    session.run(close_names)
+    keys = []
+    try:
+      while True:
+        keys.append(session.run(put_example).decode())
+    except tf.errors.OutOfRangeError:
+      session.run(close_examples)
+    print("put in: %d examples" % len(keys))
+    batches = []
+    try:
+      while True:
+        x, target = session.run(batch)
+        batches.append(list(zip(x.tolist(), target.tolist())))
+    except tf.errors.OutOfRangeError:
+      print("batches of", ", ".join("%d" % len(examples) for examples in batches))
+  for x, target in sorted(sum(batches, [])):  # they came in a random order
+    print(x, "->", target)
+  print("the last key ends with", os.path.basename(keys[-1]))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,59 @@
+"""A dataset that is repeated and cut into batches, and the iterator that hands them out.
+
+Row: B28. Notes 000, section 13 "Loading data (DATA API)", 1 and 2. Mechanism: repeat and batch.
+
+0 to 9, three times, are thirty numbers: in batches of seven that makes *five* batches, the last one
+with the two that are left (the notes say four batches, and 1 to 9). `batch` follows `repeat`, so
+that a batch may hold the end of one round and the beginning of the next. The other way round,
+each round ends with a short batch of its own. `drop_remainder=True` drops short ones, so that the
+shape of a batch is known.
+
+The end comes as an OutOfRangeError. (`dataset.make_one_shot_iterator()`, as the notes write it, is
+`tf.data.make_one_shot_iterator(dataset)` today; it works on 1.15, too.)
+
+Toolkit: bare TensorFlow. In a program, `shard.dataset(dataset)` repeats it and divides it among the
+workers, and the program batches (docs/shares.md).
+
+    $ python examples/book/dataset_batches.py
+    repeat, then batch:
+    [0, 1, 2, 3, 4, 5, 6]
+    [7, 8, 9, 0, 1, 2, 3]
+    [4, 5, 6, 7, 8, 9, 0]
+    [1, 2, 3, 4, 5, 6, 7]
+    [8, 9]
+    batch, then repeat:
+    [0, 1, 2, 3, 4, 5, 6]
+    [7, 8, 9]
+    [0, 1, 2, 3, 4, 5, 6]
+    [7, 8, 9]
+    [0, 1, 2, 3, 4, 5, 6]
+    [7, 8, 9]
+"""
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+
+
+def print_all(dataset):
+  """Prints every element of a dataset."""
+  next_element = tf.data.make_one_shot_iterator(dataset).get_next()
+  with tf.Session() as session:
+    try:
+      while True:
+        print(session.run(next_element).tolist())
+    except tf.errors.OutOfRangeError:
+      pass
+
+
+def main():
+  """Prints the batches in both orders."""
+  numbers = tf.data.Dataset.from_tensor_slices(np.arange(10))
+  print("repeat, then batch:")
+  print_all(numbers.repeat(3).batch(7))
+  print("batch, then repeat:")
+  print_all(numbers.batch(7).repeat(3))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,49 @@
+"""An ensemble in one graph: three networks, a device each, and the mean of what they predict.
+
+Row: B34. Notes 000, section 15 ("data parallelism", in-graph ensembles).
+Mechanism: one graph, one client; each network on a device of its own, the aggregation on another.
+What to look for: the ensemble's answer is numpy's mean of the three answers, to 1e-6. All must
+answer, though: one device that stands still keeps the whole answer (ensemble_queues.py does not).
+The devices are logical ones of this process; on a cluster, "/job:worker/task:1" stands in their
+place and nothing else changes.
+Toolkit: tf1ps.replication.ensemble (docs/ensembles.md).
+
+    $ python examples/book/ensemble_in_graph.py
+    network_0 runs on /device:CPU:1
+    network_1 runs on /device:CPU:2
+    network_2 runs on /device:CPU:3
+    the mean has the shape [32, 10] and equals numpy's: True
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import ensemble
+
+DEVICES = ["/device:CPU:1", "/device:CPU:2", "/device:CPU:3"]
+
+
+def network(images):
+  """A network with one hidden layer: class probabilities [batch, 10] of images [batch, 64]."""
+  hidden = tf.nn.relu(tf.matmul(images, tf.get_variable("hidden", [64, 32])))
+  return tf.nn.softmax(tf.matmul(hidden, tf.get_variable("logits", [32, 10])))
+
+
+def main():
+  """Asks the ensemble and its networks about the same images."""
+  tf.disable_v2_behavior()
+  images = tf.placeholder(tf.float32, [None, 64])
+  with tf.device("/device:CPU:0"):
+    one = ensemble.in_graph(images, [network] * 3, DEVICES)
+  with tf.Session(config=tf.ConfigProto(device_count={"CPU": 4})) as session:
+    session.run(tf.global_variables_initializer())
+    batch = np.random.RandomState(0).rand(32, 64)
+    combined, *singles = session.run([one.combined] + one.predictions, {images: batch})
+  for index, prediction in enumerate(one.predictions):
+    print("network_%d runs on %s" % (index, prediction.device))
+  print("the mean has the shape %s and equals numpy's: %s" % (
+    list(combined.shape), np.abs(combined - np.mean(singles, 0)).max() < 1e-6))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,54 @@
+"""Three ways to share a GPU's memory among processes, and a ps that sees no GPU at all.
+
+Row: B02. Notes 000, section 2 "Managing the GPU RAM of a whole session". Mechanism: GPU options.
+
+TensorFlow takes nearly all memory of every GPU that it sees, as soon as a process makes its first
+session or server, so that a second process on that machine finds none. What can be done:
+
+1. Show each process its own GPUs: `CUDA_VISIBLE_DEVICES=1` in its environment, before it starts.
+   Inside, they are counted from 0 again. `-1` shows none.
+2. Give each process a fraction of each GPU's memory. (The notes say of the CPU's: a slip.)
+3. Let each process take memory as it needs it. It gives nothing back, so that two that grow can
+   still meet.
+
+A server takes 2. and 3. from its own `config=`, not from the sessions that connect to it. A ps
+needs no GPU: it only keeps variables and applies updates to them, and a worker on the same machine
+would find the memory taken. Without a GPU, all of this prints the same, and has no effect.
+
+Toolkit: bare TensorFlow. `tf1ps-ps` hides GPUs from itself unless it is told `--use_gpu`,
+`tf1ps-local` divides those of the machine among its workers, and `tf1ps-worker` takes
+`--gpu_memory_fraction` and `--gpu_growth` for 2. and 3. (docs/cluster.md).
+
+    $ python examples/book/gpu_memory.py
+    a fraction: per_process_gpu_memory_fraction: 0.4
+    as needed: allow_growth: true
+    /job:ps/task:0 sees ... of GPUs
+
+    $ CUDA_VISIBLE_DEVICES=-1 python examples/book/gpu_memory.py
+    a fraction: per_process_gpu_memory_fraction: 0.4
+    as needed: allow_growth: true
+    /job:ps/task:0 sees none of GPUs
+"""
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+
+
+def main():
+  """Shows the two options, and starts a ps that says which GPUs it has."""
+  fraction = tf.ConfigProto()
+  fraction.gpu_options.per_process_gpu_memory_fraction = 0.4
+  print("a fraction:", str(fraction.gpu_options).strip())
+
+  as_needed = tf.ConfigProto()
+  as_needed.gpu_options.allow_growth = True
+  print("as needed:", str(as_needed.gpu_options).strip())
+
+  ps = tf.train.Server({"ps": ["localhost:0"]}, job_name="ps", task_index=0, config=as_needed)
+  with tf.Session(ps.target) as session:
+    gpus = [device.name for device in session.list_devices() if device.device_type == "GPU"]
+  print("/job:ps/task:0 sees %s of GPUs" % (", ".join(gpus) or "none"))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,61 @@
+"""In-graph replication, asynchronous: one graph, and for each replica an optimizer and a thread.
+
+Row: B38. Notes 000, section 19 ("schemes").
+Mechanism: one client whose threads run a training step each, whenever they can.
+Both replicas pull the same w towards 2, with rate 0.5, in 100 steps each. Nobody waits for anybody,
+so in which order the updates come is open; that there are 200, and that w arrives, is not.
+Toolkit: tf1ps. By hand two things go wrong in silence: two updates of one variable at the same
+moment may lose one another (hence use_locking=True), and so may `global_step` of apply_gradients,
+which build_asynchronous raises under its lock. A thread that fails would be a message on stderr
+that nobody reads: ReplicaThreads stops all and raises the first error (docs/in_graph.md).
+
+    $ python examples/book/in_graph_asynchronous.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    /job:worker/task:0 made 100 steps
+    /job:worker/task:1 made 100 steps
+    global step 200, w 2.000
+"""
+
+import argparse
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import in_graph, replica_threads
+
+WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
+
+
+def tower_loss(index):
+  """The same loss in each replica, (w - 2)² / 2."""
+  del index
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+  return tf.square(w - 2.0) / 2.0
+
+
+def main():
+  """Starts the three servers here, to need one shell only, and trains with two threads."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  ps, *workers = parser.parse_args().hosts.split(",")
+  tf.disable_v2_behavior()
+  cluster = {"ps": [ps], "worker": workers}
+  config = tf.ConfigProto(inter_op_parallelism_threads=4)  # three servers share this process
+  servers = [tf.train.Server(cluster, job, index, config=config)
+             for job, index in [("worker", 0), ("worker", 1), ("ps", 0)]]
+  replicas = in_graph.build_asynchronous(
+    tower_loss, WORKERS, lambda: tf.train.GradientDescentOptimizer(0.5, use_locking=True),
+    variables_device="/job:ps/task:0")
+  w, = tf.trainable_variables()
+  with tf.Session(servers[0].target) as session:
+    session.run(tf.global_variables_initializer())
+    steps = {replica.tower.device: lambda op=replica.train_op: session.run(op)
+             for replica in replicas}
+    with replica_threads.ReplicaThreads(steps, num_steps=100) as threads:
+      threads.wait(timeout=60.0)
+    for device in WORKERS:
+      print("%s made %d steps" % (device, threads.steps[device]))
+    print("global step %d, w %.3f" % tuple(session.run([tf.train.get_global_step(), w])))
+
+
+if __name__ == "__main__":
+  main()

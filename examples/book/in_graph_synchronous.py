@@ -1,0 +1,106 @@
+"""In-graph replication, synchronous: one client, one graph, a tower on each worker, one update.
+
+Row: B37. Notes 000, sections 17 and 19 ("data parallelism", "schemes"); 001, "Replicated training".
+Mechanism: towers pinned to tasks, the mean of their gradients, one optimizer.
+Each tower wants another w: its loss is (w - target)² / 2, with targets 1 and 3, and the rate is
+0.5. The mean of the gradients is w - 2, so every step halves the way to 2.
+"In-graph" is drawn in two ways. Notes 001 and 004 (and the book) mean this: copies of the model,
+one on each worker, in one graph. Notes 003 mean different *parts* of a model on different machines,
+which is model parallelism (model_parallel.py). What both share is the one client: the other workers
+are servers that do what they are sent. Where the towers ran is read from the trace of a step.
+Toolkit: both forms. By hand in bare TensorFlow, and by tf1ps' in_graph.build_synchronous, which
+also takes the mean beside each variable, sparse or dense (docs/in_graph.md).
+
+    $ python examples/book/in_graph_synchronous.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    by hand: [1.0, 1.5, 1.75, 1.875]
+    tower_0 ran on ['/job:worker/task:0']
+    tower_1 ran on ['/job:worker/task:1']
+    tf1ps: [1.0, 1.5, 1.75, 1.875]
+"""
+
+import argparse
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import in_graph
+
+TARGETS = [1.0, 3.0]
+WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
+
+
+def tower_loss(index):
+  """The loss of one tower; the first call makes w, the others find it."""
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+  return tf.square(w - TARGETS[index]) / 2.0
+
+
+def build_by_hand(optimizer):
+  """Towers, their gradients, the mean, one update."""
+  gradients = []
+  for index, worker in enumerate(WORKERS):
+    # Variables to the ps, everything else to the tower's worker.
+    setter = tf.train.replica_device_setter(ps_tasks=1, worker_device=worker)
+    with tf.device(setter), tf.name_scope("tower_%d" % index):
+      with tf.variable_scope("", reuse=index > 0):
+        (gradient, w), = optimizer.compute_gradients(tower_loss(index))
+        gradients.append(gradient)
+  with tf.device("/job:ps/task:0"):
+    mean = tf.add_n(gradients) / len(gradients)
+    return optimizer.apply_gradients([(mean, w)])
+
+
+def build_with_tf1ps(optimizer):
+  """The same in one call."""
+  return in_graph.build_synchronous(
+    tower_loss, WORKERS, optimizer, variables_device="/job:ps/task:0").train_op
+
+
+def where_towers_ran(session, train_op):
+  """Returns {tower: tasks on which its operations ran}, from the trace of one more step."""
+  trace = tf.RunMetadata()
+  session.run(train_op, options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE),
+              run_metadata=trace)
+  tasks = {"tower_0": set(), "tower_1": set()}
+  for device in trace.step_stats.dev_stats:
+    task = device.device.replace("/replica:0", "").split("/device:")[0]
+    for node in device.node_stats:
+      scope = node.node_name.split("/")[0]
+      # What reads a variable, or passes it on, stands where the variable is.
+      if scope in tasks and task.startswith("/job:worker"):
+        tasks[scope].add(task)
+  return tasks
+
+
+def train(target, build):
+  """Returns w after each of four steps, and where the towers ran."""
+  with tf.Graph().as_default():
+    train_op = build(tf.train.GradientDescentOptimizer(0.5))
+    w, = tf.trainable_variables()
+    with tf.Session(target) as session:
+      session.run(tf.global_variables_initializer())
+      values = []
+      for _ in range(4):
+        session.run(train_op)
+        values.append(float(session.run(w)))
+      return values, where_towers_ran(session, train_op)
+
+
+def main():
+  """Starts the three servers here, to need one shell only, and trains twice."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  ps, *workers = parser.parse_args().hosts.split(",")
+  tf.disable_v2_behavior()
+  cluster = {"ps": [ps], "worker": workers}
+  servers = [tf.train.Server(cluster, job, index)
+             for job, index in [("worker", 0), ("worker", 1), ("ps", 0)]]
+  values, tasks = train(servers[0].target, build_by_hand)
+  print("by hand:", values)
+  for tower, where in sorted(tasks.items()):
+    print(tower, "ran on", sorted(where))
+  print("tf1ps:", train(servers[0].target, build_with_tf1ps)[0])
+
+
+if __name__ == "__main__":
+  main()

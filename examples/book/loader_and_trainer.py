@@ -1,0 +1,97 @@
+"""Two clients, one queue: one loads while the other one trains.
+
+Row: B16, B17. Notes 000, section 12 ("asynchronous communication speeds up the pipeline").
+Mechanism: a queue with a shared name on a ps, used through two masters.
+This process holds the servers, and starts two others: the loader, connected to worker 0, puts three
+examples into queues, and the trainer, connected to worker 1, takes them out. `dequeue_many(2)`
+waits until two are there, so it does not matter who is first.
+A queue is found by three things: the task that it lives on, its container, and its shared name.
+- The notes and the book do not pin it. Then it lives on TensorFlow 2.x on the task that the session
+  is connected to, and under a device setter, on both, on the worker: each client has its own, and
+  the trainer's stays empty ("under the device setter" below). Pin it to a ps.
+- The same shared name in two containers is two queues.
+tf1ps' FIFOQueue has the same arguments, beside `device` and `container`, and its `get` has a time
+limit that costs no example. In a process with a tf1ps.Server one with a shared name is put on a ps
+without a word, also under a device setter; these clients have none, and say the device.
+Toolkit: both forms. docs/queues.md
+
+    $ python examples/book/loader_and_trainer.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    pinned to the ps: [[1.0, 2.0], [3.0, 4.0]]
+    pinned to the ps: [5.0, 6.0]
+    under the device setter: 0 examples
+    shared name "twice": 3 examples in container a, 0 in container b
+    tf1ps' queue: [[1.0, 2.0], [3.0, 4.0]]
+    tf1ps' queue: [5.0, 6.0]
+"""
+
+import argparse
+import subprocess
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+EXAMPLES = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+QUEUE = {"capacity": 10, "dtypes": [tf.float32], "shapes": [[2]]}
+
+
+def make_queues(cluster, worker):
+  """Makes the queues, in the same way in both clients."""
+  with tf.device("/job:ps/task:0"):
+    pinned = tf.queue.FIFOQueue(shared_name="examples", **QUEUE)
+    with tf.container("a"):
+      in_a = tf.queue.FIFOQueue(shared_name="twice", **QUEUE)
+    with tf.container("b"):
+      in_b = tf.queue.FIFOQueue(shared_name="twice", **QUEUE)
+  with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=worker)):
+    strayed = tf.queue.FIFOQueue(shared_name="strayed", **QUEUE)
+    ours = tf1ps.FIFOQueue(shared_name="ours", device="/job:ps/task:0", **QUEUE)
+  return pinned, in_a, in_b, strayed, ours
+
+
+def load(session, pinned, in_a, in_b, strayed, ours):
+  """Puts the examples in; into the queue on which the trainer waits at last."""
+  ours.put(session, EXAMPLES, many=True, timeout=60)
+  session.run([queue.enqueue_many([EXAMPLES]) for queue in (in_a, strayed)])
+  example = tf.placeholder(tf.float32, [2])
+  enqueue = pinned.enqueue([example])
+  for values in EXAMPLES:
+    session.run(enqueue, {example: values})
+
+
+def train(session, pinned, in_a, in_b, strayed, ours):
+  """Takes two examples, and one."""
+  print("pinned to the ps:", session.run(pinned.dequeue_many(2)).tolist())
+  print("pinned to the ps:", session.run(pinned.dequeue()).tolist())
+  print("under the device setter: %d examples" % session.run(strayed.size()))
+  print("shared name \"twice\": %d examples in container a, %d in container b" % (
+    session.run(in_a.size()), session.run(in_b.size())))
+  for count in (2, None):
+    print("tf1ps' queue:", ours.get(session, count, timeout=60).tolist())
+
+
+def main():
+  """Starts the servers and the two clients; or is one of them."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  parser.add_argument("--client", type=int, help="0: the loader, 1: the trainer")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  ps, *workers = flags.hosts.split(",")
+  cluster = {"ps": [ps], "worker": workers}
+  if flags.client is None:
+    _servers = [tf.train.Server(cluster, job, index)  # live as long as this process
+                for job, index in [("ps", 0), ("worker", 0), ("worker", 1)]]
+    clients = [subprocess.Popen([sys.executable] + sys.argv + ["--client=%d" % index])
+               for index in range(2)]
+    sys.exit(any([client.wait() for client in clients]))
+  queues = make_queues(cluster, "/job:worker/task:%d" % flags.client)
+  config = tf.ConfigProto(operation_timeout_in_ms=60000)
+  with tf.Session("grpc://" + workers[flags.client], config=config) as session:
+    (load, train)[flags.client](session, *queues)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,55 @@
+"""A device function that puts variables on the CPU and everything else on the GPU.
+
+Row: B04. Notes 000, section 4 (3) "with tf.device(function)". Mechanism: a device function.
+
+`tf.device` takes a function, too: it is called with each op that is made, and returns where the op
+is to be. The one in the notes asks for `op.type == "Variable"`. No op has that type any more: a
+variable is a `VariableV2`, or a `VarHandleOp` where resource variables are in use. The function
+then says "/gpu:0" of everything, and raises nothing: variables land on the GPU.
+
+Look at column a. (b is a constant, c their sum; the value is got with soft placement, so that it
+also comes where there is no GPU.)
+
+Toolkit: bare TensorFlow. `tf1ps.replica_device_setter` knows both kinds of variable
+(docs/drop_in.md); which one a script makes is decided by its `use_resource`.
+
+    $ python examples/book/placement_by_op_type.py
+    of the notes, ref variable:      a VariableV2  /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
+    of the notes, resource variable: a VarHandleOp /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
+    by all types, ref variable:      a VariableV2  /cpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
+    by all types, resource variable: a VarHandleOp /cpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
+"""
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+
+
+def of_the_notes(op):
+  """Matches nothing."""
+  return "/cpu:0" if op.type == "Variable" else "/gpu:0"
+
+
+def by_all_types(op):
+  """Puts variables on the CPU, of whatever kind they are."""
+  return "/cpu:0" if op.type in ("Variable", "VariableV2", "VarHandleOp") else "/gpu:0"
+
+
+def main():
+  """Makes the same graph with each function and each kind of variable."""
+  for function in (of_the_notes, by_all_types):
+    for kind in ("ref", "resource"):
+      with tf.Graph().as_default():
+        with tf.device(function):
+          a = tf.Variable(3.0, use_resource=kind == "resource", name="a")
+          b = tf.constant(4.0, name="b")
+          c = a + b
+        with tf.Session(config=tf.ConfigProto(allow_soft_placement=True)) as session:
+          session.run(a.initializer)
+          value = session.run(c)
+      print("%-32s a %-11s %s, b %s %s, c %s %s: %s" % (
+        "%s, %s variable:" % (function.__name__.replace("_", " "), kind),
+        a.op.type, a.op.device, b.op.type, b.op.device, c.op.type, c.op.device, value))
+
+
+if __name__ == "__main__":
+  main()

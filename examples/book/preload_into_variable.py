@@ -1,0 +1,84 @@
+"""Data that fit into memory, loaded once into a variable that is none of the model's.
+
+Row: B22. Notes 000, section 12 (loading data while training); the book's "preload the data".
+Mechanism: a variable that is not trainable and in no collection, set from a placeholder.
+A constant with the data would make them part of the graph, which is sent to every task and cannot
+be larger than 2 GB. A variable is filled by one run, with its initial value fed. trainable=False
+keeps optimizers from it, and collections=[] keeps it out of `global_variables_initializer` (which
+could not feed it) and out of checkpoints. So it has to be initialised by hand, and again in each
+new session that finds its task restarted.
+tf1ps' preloaded.variables makes such a variable, on the worker also under a device setter, and puts
+its loading among the table initializers, which monitored sessions run after a restart as well.
+Toolkit: both forms. docs/pipelines.md, "Preloaded data"
+
+    $ python examples/book/preload_into_variable.py
+    tf.global_variables() == []: True
+    tf.trainable_variables() == []: True
+    10000 rows, the last one [19998.0, 19999.0]
+    a batch of rows 3 and 0: [[6.0, 7.0], [0.0, 1.0]]
+    80000 bytes of data; more than that in a graph with a constant: True; with the variable: False
+    tf1ps: in no collection: True, the same batch: True
+"""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline import preloaded
+
+DATA = np.arange(20000, dtype=np.float32).reshape(10000, 2)
+
+
+def graph_bytes():
+  """The size of the default graph as it is sent."""
+  return tf.get_default_graph().as_graph_def().ByteSize()
+
+
+def is_in_no_collection():
+  """Whether neither an initializer, nor an optimizer, nor a saver would find a variable."""
+  return tf.global_variables() == [] and tf.trainable_variables() == []
+
+
+def by_hand():
+  """Loads the data by a placeholder; returns a batch."""
+  initial = tf.placeholder(tf.float32, DATA.shape)
+  data = tf.Variable(initial, trainable=False, collections=[], name="data")
+  numbers = tf.placeholder(tf.int32, [None])
+  batch = tf.gather(data, numbers)
+  print("tf.global_variables() == []:", tf.global_variables() == [])
+  print("tf.trainable_variables() == []:", tf.trainable_variables() == [])
+  with tf.Session() as session:
+    session.run(data.initializer, {initial: DATA})
+    print("%d rows, the last one %s" % (
+      session.run(tf.shape(data)[0]), session.run(data[-1]).tolist()))
+    return session.run(batch, {numbers: [3, 0]}).tolist()
+
+
+def by_tf1ps():
+  """Loads the data in one call; returns a batch."""
+  data = preloaded.variables(DATA)
+  batch = tf.gather(data, [3, 0])
+  with tf.Session() as session:
+    session.run(tf.tables_initializer())
+    return session.run(batch).tolist()
+
+
+def main():
+  """Loads the same data three times."""
+  tf.disable_v2_behavior()
+  with tf.Graph().as_default():
+    by_hand_batch = by_hand()
+    variable_bytes = graph_bytes()
+  print("a batch of rows 3 and 0:", by_hand_batch)
+  with tf.Graph().as_default():
+    tf.constant(DATA)
+    constant_bytes = graph_bytes()
+  print("%d bytes of data; more than that in a graph with a constant: %s; with the variable: %s" % (
+    DATA.nbytes, constant_bytes > DATA.nbytes, variable_bytes > DATA.nbytes))
+  with tf.Graph().as_default():
+    batch = by_tf1ps()
+    print("tf1ps: in no collection: %s, the same batch: %s" % (
+      is_in_no_collection(), batch == by_hand_batch))
+
+
+if __name__ == "__main__":
+  main()

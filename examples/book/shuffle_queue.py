@@ -1,0 +1,78 @@
+"""A RandomShuffleQueue: batches at random, over a floor that keeps them random.
+
+Row: B20. Notes 000, section 12 ("RandomShuffleQueue").
+Mechanism: `min_after_dequeue`, the number of elements that have to stay behind.
+22 elements in a queue of capacity 50 with a floor of 10, and batches of 5: after two batches 12 are
+left, and the third one has to wait, as it would leave 7. Once the queue is closed the floor no
+longer counts: what is left comes out, to the last element.
+What the book leaves out: the third `dequeue_many` takes the two elements above the floor while it
+waits, and if it ends by a timeout they are gone. `get` of tf1ps' queue leaves them where they are.
+Toolkit: both forms. docs/queues.md
+
+    $ python examples/book/shuffle_queue.py
+    tf.queue.RandomShuffleQueue
+      sizes 22, 17, 12
+      third batch: DeadlineExceededError, and 10 elements left
+      after close: batches of 5 and 5
+      each element at most once: True; in order: False; lost: 2
+    tf1ps.RandomShuffleQueue
+      sizes 22, 17, 12
+      third batch: QueueEmpty, and 12 elements left
+      after close: batches of 5 and 5 and 2
+      each element at most once: True; in order: False; lost: 0
+"""
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.state import queue_errors
+
+COUNT, BATCH, SECONDS = 22, 5, 0.5
+
+
+def show(session, queue, take, take_rest):
+  """Empties a queue by batches; `take` and `take_rest` return one, as a list."""
+  size = queue.size()
+  session.run(queue.enqueue_many([list(range(COUNT))]))
+  sizes, taken = [session.run(size)], []
+  for _ in range(2):
+    taken += take()
+    sizes.append(session.run(size))
+  print("  sizes", ", ".join("%d" % n for n in sizes))
+  try:
+    take()
+  except (tf.errors.DeadlineExceededError, queue_errors.QueueEmpty) as error:
+    print("  third batch: %s, and %d elements left" % (type(error).__name__, session.run(size)))
+  session.run(queue.close())
+  rest = []
+  try:
+    while True:
+      rest.append(take_rest())
+  except (tf.errors.OutOfRangeError, queue_errors.QueueEnded):
+    pass
+  print("  after close: batches of", " and ".join("%d" % len(batch) for batch in rest))
+  taken += sum(rest, [])
+  print("  each element at most once: %s; in order: %s; lost: %d" % (
+    len(taken) == len(set(taken)), taken == sorted(taken), COUNT - len(taken)))
+
+
+def main():
+  """Shows TensorFlow's queue and ours."""
+  tf.disable_v2_behavior()
+  arguments = {"capacity": 50, "min_after_dequeue": 10, "dtypes": [tf.int32], "shapes": [[]],
+               "seed": 7}
+  queue = tf.queue.RandomShuffleQueue(**arguments)
+  batch, rest = queue.dequeue_many(BATCH), queue.dequeue_up_to(BATCH)
+  ours = tf1ps.RandomShuffleQueue(**arguments)
+  limit = tf.RunOptions(timeout_in_ms=int(1000 * SECONDS))
+  with tf.Session() as session:
+    print("tf.queue.RandomShuffleQueue")
+    show(session, queue, lambda: session.run(batch, options=limit).tolist(),
+         lambda: session.run(rest).tolist())
+    print("tf1ps.RandomShuffleQueue")
+    show(session, ours, lambda: ours.get(session, BATCH, timeout=SECONDS).tolist(),
+         lambda: ours.get(session, BATCH, up_to=True).tolist())
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,56 @@
+"""Between-graph replication, synchronous: one update from exactly one gradient of each worker.
+
+Row: B40. Notes 000, section 19 ("schemes"); 004, section 1.5 ("synchronous training").
+Mechanism: SyncReplicasOptimizer. The targets are those of in_graph_synchronous.py, one a worker, so
+that w takes the same values; both workers see every one of them.
+What TensorFlow's own optimizer does instead, and why, is shown by synchronous_stock.py.
+Toolkit: tf1ps.SyncReplicasOptimizer, with the arguments and the hook of TensorFlow's. There are no
+tokens in advance, no queue runner, and nobody has to stay for the others (docs/synchronous.md).
+
+    1$ python examples/book/synchronous_replicas.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    2$ python examples/book/synchronous_replicas.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
+    3$ python examples/book/synchronous_replicas.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
+"""
+
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+TARGETS = [1.0, 3.0]
+
+
+def main():
+  """Serves as the ps, or trains as a worker."""
+  job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+  tf.disable_v2_behavior()
+  cluster = {"ps": hosts[:1], "worker": hosts[1:]}
+  server = tf1ps.Server(cluster, job, index)
+  if job == "ps":
+    server.join()
+    return
+  worker = "/job:worker/task:%d" % index
+  with tf.device(tf1ps.replica_device_setter(cluster=cluster, worker_device=worker)):
+    global_step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    loss = tf.square(w - TARGETS[index]) / 2.0
+    optimizer = tf1ps.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.5), 2)
+    train_op = optimizer.minimize(loss, global_step)
+  hook = optimizer.make_session_run_hook(is_chief=index == 0)
+  seen = []
+  with tf1ps.MonitoredTrainingSession(server.target, index == 0, hooks=[hook]) as session:
+    for _ in range(5):
+      session.run(train_op)
+      # Nobody updates w before this worker has given its next gradient.
+      seen.append("(%d,%s)" % tuple(session.run([global_step, w])))
+  print("".join(seen))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,113 @@
+"""TensorFlow's own SyncReplicasOptimizer: accumulators, tokens, a spare replica, and its trap.
+
+Row: B40. Notes 000, section 19 ("schemes"); 004, section 1.5 ("synchronous training").
+Mechanism: a gradient goes into an accumulator a variable (the notes and the book say: into a queue
+a variable, which it was once). A thread of the chief's takes the mean when enough have come, makes
+the update and puts tokens into one queue; a step ends when its worker has got a token.
+
+1. As the notes would write it, tokens lie in the queue from the start (num_tokens=-1: as many as
+   there are gradients to an update), and a token belongs to nobody. Worker 1 alone, while the chief
+   has not made a step yet, makes an update "of two replicas" from two gradients of its own: w goes
+   to 1.5, where the mean of both targets would have taken it to 1.0.
+2. num_tokens=0: the first step waits for both. (Later ones are still open to a worker that takes
+   two tokens in a row: here both start a step together, so that nobody can.)
+3. A spare replica: one gradient of two workers makes an update. The later one's is dropped, and
+   nothing says so: its step returns as any other, and w stays. With its next gradient it is back.
+
+Toolkit: bare TensorFlow. tf1ps' form is synchronous_replicas.py.
+
+    $ python examples/book/synchronous_stock.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    num_tokens=-1, worker 1 alone: (1,1.5)
+    num_tokens=0, worker 0: (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
+    num_tokens=0, worker 1: (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
+    a spare, worker 0: (1,0.5)
+    a spare, worker 1: (1,0.5)(2,1.75)
+"""
+
+import argparse
+import multiprocessing.pool
+import time
+
+import tensorflow.compat.v1 as tf
+
+TARGETS = [1.0, 3.0]
+
+
+class Worker(object):
+  """A replica: a graph and a session of its own, as another process would have."""
+
+  def __init__(self, server, cluster, index, container, to_aggregate, num_tokens):
+    """Builds the graph, initialises, and starts the chief's thread."""
+    setter = tf.train.replica_device_setter(
+      cluster=cluster, worker_device="/job:worker/task:%d" % index)
+    # A container for each part of this lesson: the token queue's name is always "sync_token_q".
+    with tf.Graph().as_default(), tf.container(container), tf.device(setter):
+      self._global_step = tf.train.get_or_create_global_step()
+      self._w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+      optimizer = tf.train.SyncReplicasOptimizer(
+        tf.train.GradientDescentOptimizer(0.5), to_aggregate, total_num_replicas=2)
+      self._train_op = optimizer.minimize(tf.square(self._w - TARGETS[index]) / 2.0,
+                                          self._global_step)
+      self._session = tf.Session(server.target)
+      if index == 0:
+        tokens = optimizer.get_init_tokens_op(num_tokens)
+        self._session.run(tf.global_variables_initializer())
+        self._session.run([optimizer.chief_init_op, tokens])
+        optimizer.get_chief_queue_runner().create_threads(
+          self._session, daemon=True, start=True)
+      else:
+        self._session.run(optimizer.local_step_init_op)
+
+  def see(self):
+    """Returns the global step and w, as text."""
+    return "(%d,%s)" % tuple(self._session.run([self._global_step, self._w]))
+
+  def step(self):
+    """Makes a step and returns what it sees afterwards."""
+    self._session.run(self._train_op)
+    return self.see()
+
+  def wait_for_step(self, value, limit=60.0):
+    """Waits until the chief's thread has made the update, and returns what it sees."""
+    end = time.time() + limit
+    while self._session.run(self._global_step) < value:
+      if time.time() > end:
+        raise RuntimeError("the global step did not come to %d within %g s" % (value, limit))
+      time.sleep(0.02)
+    return self.see()
+
+
+def main():
+  """Starts the servers here, to need one shell only, and shows the three cases."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  ps, *workers = parser.parse_args().hosts.split(",")
+  tf.disable_v2_behavior()
+  cluster = {"ps": [ps], "worker": workers}
+  config = tf.ConfigProto(inter_op_parallelism_threads=8)  # many wait in this one process
+  servers = [tf.train.Server(cluster, job, index, config=config)
+             for job, index in [("worker", 0), ("worker", 1), ("ps", 0)]]
+
+  def replicas(container, to_aggregate, num_tokens):
+    return [Worker(servers[index], cluster, index, container, to_aggregate, num_tokens)
+            for index in range(2)]
+
+  _, other = replicas("free", to_aggregate=2, num_tokens=-1)
+  other.step()
+  other.step()
+  print("num_tokens=-1, worker 1 alone:", other.wait_for_step(1))
+
+  both = replicas("strict", to_aggregate=2, num_tokens=0)
+  with multiprocessing.pool.ThreadPool(2) as threads:
+    seen = [threads.map(Worker.step, both) for _ in range(5)]
+  for index in range(2):
+    print("num_tokens=0, worker %d:" % index, "".join(pair[index] for pair in seen))
+
+  chief, other = replicas("spare", to_aggregate=1, num_tokens=0)
+  print("a spare, worker 0:", chief.step())
+  print("a spare, worker 1:", other.step() + other.step())
+
+
+if __name__ == "__main__":
+  main()

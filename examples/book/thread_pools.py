@@ -1,0 +1,100 @@
+"""How many ops run at the same time, and who decides: the thread pools of a process.
+
+Row: B07. Notes 000, section 6 "Parallel execution". Mechanism: inter-op and intra-op threads.
+
+Ops that do not wait for each other run at the same time, each in a thread of the *inter-op* pool.
+What is parallel inside of one op's kernel uses threads of the *intra-op* pool.
+
+To measure the first without a stopwatch, two ops wait for each other, half a second at most: they
+meet only if both run at the same time. Look at the second line: it asks for two threads, and they
+do not meet. The first session of a process makes the inter-op pool for all that come after it,
+servers too; what later ones ask for is ignored without a word. `use_per_session_threads` gives a
+session a pool of its own.
+
+The intra-op pool is made once a process as well, and no session gets one of its own. So the second
+measurement, a product of matrices, takes a process for each size; how much a second thread helps
+depends on what else the machine does.
+
+Toolkit: bare TensorFlow.
+
+    $ python examples/book/thread_pools.py
+    inter_op_parallelism_threads: 1
+    the two ops met: False, after ... s
+    inter_op_parallelism_threads: 2
+    the two ops met: False, after ... s
+    inter_op_parallelism_threads: 2, use_per_session_threads: true
+    the two ops met: True, after 0... s
+
+    $ python examples/book/thread_pools.py --intra_op=1
+    intra_op_parallelism_threads: 1
+    a product of two 1000x1000 matrices takes ... ms
+
+    $ python examples/book/thread_pools.py --intra_op=2
+    intra_op_parallelism_threads: 2
+    a product of two 1000x1000 matrices takes ... ms
+"""
+import argparse
+import threading
+import time
+
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+
+
+def tell(config):
+  """Prints the fields of a configuration in one line."""
+  print(", ".join(str(config).split("\n")[:-1]))
+
+
+def meet(**options):
+  """Runs two ops that wait for each other in a session with these options."""
+  both = threading.Barrier(2)
+
+  def wait():
+    try:
+      both.wait(0.5)  # seconds
+      return True
+    except threading.BrokenBarrierError:
+      return False
+
+  config = tf.ConfigProto(**options)
+  tell(config)
+  with tf.Graph().as_default(), tf.Session(config=config) as session:
+    ops = [tf.py_func(wait, [], tf.bool) for _ in range(2)]
+    start = time.time()
+    met = all(session.run(ops))
+    print("the two ops met: %s, after %.1f s" % (met, time.time() - start))
+
+
+def multiply(threads):
+  """Times a product of matrices with so many threads for one op."""
+  config = tf.ConfigProto(intra_op_parallelism_threads=threads)
+  tell(config)
+  with tf.Session(config=config) as session:
+    matrix = tf.Variable(tf.random_normal([1000, 1000]))
+    product = tf.matmul(matrix, matrix)
+    session.run(matrix.initializer)
+    times = []
+    for _ in range(10):
+      start = time.time()
+      session.run(product.op)  # the op, not its value: nothing is fetched
+      times.append(time.time() - start)
+  print("a product of two 1000x1000 matrices takes %.1f ms" % (1000 * sorted(times)[5]))
+
+
+def main():
+  """Measures the pool that was asked for; without a flag, the inter-op one."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--intra_op", type=int)
+  threads = parser.parse_args().intra_op
+  if threads:
+    multiply(threads)
+  else:
+    meet(inter_op_parallelism_threads=1)
+    meet(inter_op_parallelism_threads=2)
+    meet(inter_op_parallelism_threads=2, use_per_session_threads=True)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,88 @@
+"""Variables take turns on the ps, everything else stays on the worker; inner devices are merged.
+
+Row: B12. Notes 000, section 8 and its first page of code; the question at the end of notes 004.
+Mechanism: `replica_device_setter`, a device function, and how a scope of `tf.device` inside of it
+is merged with what it says.
+v1 to v5 go to the two ps in turns. s, p1 and p2 are no variables, so the setter says /job:worker.
+Notes 004 end with the question what `with tf.device("/task:1")` does in there: it completes the
+setter's answer, as "/cpu:0" does. Field by field the inner scope comes first, and the setter fills
+what is left open. So an inner scope can also override it: "/job:ps/task:0" keeps t on ps 0, and the
+sixth variable goes under "/task:0" to ps 0, though it is the turn of ps 1. (That turn is used up:
+the seventh one is on ps 0 as well.)
+`/job:worker` without a task is the session's own worker on TensorFlow 2.x, and worker 0 on 1.x. Say
+which, `worker_device="/job:worker/task:%d"`, in a trainer.
+Toolkit: bare TensorFlow. tf1ps' setter takes turns in the same way, but keeps local variables
+(metrics, epoch counters) on the worker, where TensorFlow's shares them among all workers; that is
+the last part (docs/drop_in.md).
+
+    $ python examples/book/variables_over_ps.py --ps_hosts=127.0.0.1:2221,127.0.0.1:2222 \
+        --worker_hosts=127.0.0.1:2223,127.0.0.1:2224
+    v1 /job:ps/task:0
+    v2 /job:ps/task:1
+    v3 /job:ps/task:0
+    v4 /job:ps/task:1
+    v5 /job:ps/task:0
+    s /job:worker
+    p1 /job:worker/task:1
+    p2 /job:worker/device:CPU:0
+    t /job:ps/task:0
+    v6 /job:ps/task:0
+    v7 /job:ps/task:0
+    s, p1, p2 = [3.0, 6.0, 9.0]
+    a local variable: stock /job:ps/task:0, tf1ps /job:worker/task:0
+"""
+
+import argparse
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+
+def build():
+  """Builds the graph under the setter; returns what to print."""
+  with tf.device(tf.train.replica_device_setter(ps_tasks=2)):
+    variables = [tf.Variable(float(n), name="v%d" % n) for n in range(1, 6)]
+    s = tf.add(variables[0], variables[1], name="s")
+    with tf.device("/task:1"):
+      p1 = tf.multiply(2.0, s, name="p1")
+    with tf.device("/task:0"):
+      v6 = tf.Variable(6.0, name="v6")
+    with tf.device("/cpu:0"):
+      p2 = tf.multiply(3.0, s, name="p2")
+    with tf.device("/job:ps/task:0"):
+      t = tf.negative(s, name="t")
+    v7 = tf.Variable(7.0, name="v7")
+  for thing in variables + [s, p1, p2, t, v6, v7]:
+    print(thing.op.name, thing.device)
+  return [s, p1, p2]
+
+
+def local_variable(setter):
+  """The device of a local variable, under a setter."""
+  with tf.Graph().as_default():
+    with tf.device(setter(ps_tasks=2, worker_device="/job:worker/task:0")):
+      return tf.get_local_variable("correct", [], initializer=tf.zeros_initializer()).device
+
+
+def main():
+  """Starts the servers, and runs the graph on the last worker."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--ps_hosts", required=True)
+  parser.add_argument("--worker_hosts", required=True)
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  cluster = tf.train.ClusterSpec({"ps": flags.ps_hosts.split(","),
+                                  "worker": flags.worker_hosts.split(",")})
+  servers = [tf.train.Server(cluster, job, index)
+             for job in cluster.jobs for index in range(cluster.num_tasks(job))]
+  results = build()
+  with tf.Session(servers[-1].target) as session:
+    session.run(tf.global_variables_initializer())
+    print("s, p1, p2 =", [float(value) for value in session.run(results)])
+  print("a local variable: stock %s, tf1ps %s" % (
+    local_variable(tf.train.replica_device_setter), local_variable(tf1ps.replica_device_setter)))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,85 @@
+"""Saver, Scaffold and MonitoredTrainingSession, and the three things it cannot be used for.
+
+Row: N5. Notes 004, section 1.4.
+Mechanism: MonitoredTrainingSession makes a Scaffold (with a Saver), starts queue runners, restores
+or initialises, and saves: "saver.save need not be called". The notes name three limits:
+1. It is no default session: `get_default_session()` is None within its block, so that `t.eval()`
+   fails. That still holds, also for tf1ps' own.
+2. It cannot be handed to saver.save: TypeError. What can be done: `run_step_fn`, whose function
+   gets the session inside (its argument must be called step_context). Not with the Saver of the
+   scaffold, though: that would count the file among those that it keeps, and delete its own.
+3. It cannot be handed to start_queue_runners. That no longer holds as the notes have it: nothing
+   is refused; the call returns [] and does nothing, as the session has started the runners.
+A Scaffold says what shall be different, such as the Saver: here it keeps one checkpoint only.
+Toolkit: bare TensorFlow; tf1ps.MonitoredTrainingSession has the same limits (docs/drop_in.md).
+
+    $ python examples/notes/monitored_session_limits.py /tmp/limits
+    default session: None
+    saver.save: TypeError
+    start_queue_runners: []
+    run_step_fn: saved by_hand-3
+    queue runners run: [0, 1, 2]
+    checkpoints kept by the scaffold's saver: ['model.ckpt-3']
+    tf1ps: restored at step 3, default session None, saver.save: TypeError
+"""
+
+import os
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+
+def type_of_error(function, *args):
+  """Returns the name of the error that a call raises."""
+  try:
+    function(*args)
+  except Exception as error:
+    return type(error).__name__
+  return "no error"
+
+
+def build():
+  """A counter of steps and a queue that a runner fills; returns both, and two savers."""
+  train_op = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+  numbers = tf.train.range_input_producer(3, shuffle=False).dequeue()
+  # A session makes its graph final: savers are made before.
+  return train_op, numbers, tf.train.Saver(max_to_keep=1), tf.train.Saver()
+
+
+def limits(folder):
+  """Three steps in TensorFlow's session, and the limits."""
+  train_op, numbers, saver, by_hand = build()
+  with tf.train.MonitoredTrainingSession(
+      checkpoint_dir=folder, scaffold=tf.train.Scaffold(saver=saver), save_checkpoint_secs=None,
+      save_checkpoint_steps=1, save_summaries_steps=None, log_step_count_steps=None) as session:
+    found = [int(session.run([numbers, train_op])[0]) for _ in range(3)]
+    path = os.path.join(folder, "by_hand")
+    print("default session:", tf.get_default_session())
+    print("saver.save:", type_of_error(saver.save, session, path))
+    print("start_queue_runners:", tf.train.start_queue_runners(session))
+    saved = session.run_step_fn(lambda step_context: by_hand.save(
+      step_context.session, path, global_step=3, latest_filename="by_hand"))
+    print("run_step_fn: saved", os.path.basename(saved))
+  print("queue runners run:", found)
+
+
+def main():
+  """Shows the limits, then restores with tf1ps' session."""
+  folder = sys.argv[1]
+  tf.disable_v2_behavior()
+  with tf.Graph().as_default():
+    limits(folder)
+  kept = tf.train.get_checkpoint_state(folder).all_model_checkpoint_paths
+  print("checkpoints kept by the scaffold's saver:", [os.path.basename(path) for path in kept])
+  with tf.Graph().as_default():
+    _, _, saver, _ = build()
+    with tf1ps.MonitoredTrainingSession(checkpoint_dir=folder) as session:
+      print("tf1ps: restored at step %d, default session %s, saver.save: %s" % (
+        session.run(tf.train.get_global_step()), tf.get_default_session(),
+        type_of_error(saver.save, session, folder)))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,56 @@
+"""One job of two tasks, a server each: the smallest cluster.
+
+Row: N1. Notes 001, "creating a cluster"; 004, section 1.1.1 (ClusterSpec).
+Mechanism: `{"local": [a, b]}` has neither ps nor worker. A job is a name for a list of tasks, and
+nothing more; "ps" and "worker" are names that device setters happen to know. Task 0 is the client
+here: it computes one part of a sum on itself and one on task 1.
+Task 1 only serves. In the notes it would never end; here it waits for task 0's report.
+Toolkit: bare TensorFlow, but for the end (tf1ps.state.done_queues, docs/barriers.md).
+
+    1$ python examples/notes/one_job_two_tasks.py 0 127.0.0.1:2221 127.0.0.1:2222
+    6.0 on /job:local/task:0
+    15.0 on /job:local/task:1
+    together 21.0
+    2$ python examples/notes/one_job_two_tasks.py 1 127.0.0.1:2221 127.0.0.1:2222
+    1 of 1 clients done
+"""
+
+import sys
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.state import done_queues
+
+
+def main():
+  """Serves, or computes on both tasks."""
+  index, hosts = int(sys.argv[1]), sys.argv[2:]
+  tf.disable_v2_behavior()
+  cluster = tf.train.ClusterSpec({"local": hosts})
+  server = tf.train.Server(cluster, job_name="local", task_index=index)
+  done = done_queues.DoneQueues(1, ["task 0"], places=["/job:local/task:1"], container="")
+  if index == 1:
+    own = tf.ConfigProto(device_filters=["/job:local/task:1"])
+    with tf.Session(server.target, config=own) as session:
+      status = done.wait(session, timeout=100.0, linger=1.5)
+    print("%d of 1 clients done" % len(status.done))
+    return
+
+  parts = []
+  for task in range(2):
+    with tf.device("/job:local/task:%d" % task):
+      numbers = tf.placeholder(tf.float32, [3])
+      parts.append((numbers, tf.reduce_sum(numbers)))
+  with tf.device("/job:local/task:0"):
+    total = tf.add_n([part for _, part in parts])
+  feed = {parts[0][0]: [1, 2, 3], parts[1][0]: [4, 5, 6]}
+  with tf.Session(server.target) as session:  # waits until task 1 is there
+    *sums, together = session.run([part for _, part in parts] + [total], feed)
+    for value, (_, part) in zip(sums, parts):
+      print("%s on %s" % (float(value), part.device))
+    print("together", float(together))
+    done.report(session, 0)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,82 @@
+"""Workers only, no ps: each has all variables, and gradients are reduced among them.
+
+Row: N2. Notes 004, section 1.2 ("the mode without ps": all-reduce; the notes name MPI, NCCL and
+Horovod).
+Mechanism: TensorFlow's own collectives, in both versions. Each worker computes its gradient, all
+take the mean together, and each applies it to its own w. What is equal and gets equal updates stays
+equal: nothing but gradients travels.
+What to look for: both workers (targets 1 and 3) print the same weights, which are those of one
+process that has both targets.
+Toolkit: tf1ps.replication.all_reduce (docs/all_reduce.md). Bare collectives wait for ever for a
+worker that died, or that has built another model; here it is named.
+
+    1$ python examples/notes/workers_without_ps.py 0 127.0.0.1:2221 127.0.0.1:2222
+    worker 0: [0.0, 1.0, 1.5, 1.75, 1.875]
+    as in one process: True
+    2$ python examples/notes/workers_without_ps.py 1 127.0.0.1:2221 127.0.0.1:2222
+    worker 1: [0.0, 1.0, 1.5, 1.75, 1.875]
+    as in one process: True
+"""
+
+import sys
+import time
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster.session import BoundedSession
+from tf1ps.cluster.view import Task
+from tf1ps.replication import all_reduce, collectives, peers
+
+TARGETS = [1.0, 3.0]
+STEPS = 4
+
+
+def loss_of(targets):
+  """The mean over some targets of (w - target)² / 2."""
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+  return tf.reduce_mean(tf.square(w - targets)) / 2.0
+
+
+def in_one_process():
+  """Trains on both targets at once; returns w before each step and after the last."""
+  with tf.Graph().as_default():
+    train_op = tf.train.GradientDescentOptimizer(0.5).minimize(loss_of(TARGETS))
+    w, = tf.trainable_variables()
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      found = [float(session.run(w))]
+      for _ in range(STEPS):
+        session.run(train_op)
+        found.append(float(session.run(w)))
+      return found
+
+
+def main():
+  """Trains together with the other worker."""
+  index, hosts = int(sys.argv[1]), sys.argv[2:]
+  tf.disable_v2_behavior()
+  own = "/job:worker/task:%d" % index
+  # The server first: the first session or server of a process fixes its devices and threads.
+  config = collectives.group_config("/job:worker/task:0", tf.ConfigProto(device_filters=[own]))
+  server = tf.train.Server({"worker": hosts}, "worker", index, config=config)
+  model = all_reduce.build_mirrored(
+    lambda device: loss_of(TARGETS[index:index + 1]), [own],
+    lambda: tf.train.GradientDescentOptimizer(0.5), task_index=index, num_tasks=2)
+  w, = tf.trainable_variables()
+  other = Task("worker", 1 - index, hosts[1 - index])
+  with BoundedSession(server.target, config=config) as session:
+    with peers.watch_peers(session, [other], timeout=60):
+      session.run(model.check_op)  # have both built the same?
+      session.run(tf.global_variables_initializer())
+      session.run(model.start_op)  # both take worker 0's values
+      found = [float(session.run(w))]
+      for _ in range(STEPS):
+        session.run(model.train_op)
+        found.append(float(session.run(w)))
+  print("worker %d: %s" % (index, found))
+  print("as in one process:", found == in_one_process())
+  time.sleep(2.0)  # the other's last step may still be fetching from this process
+
+
+if __name__ == "__main__":
+  main()

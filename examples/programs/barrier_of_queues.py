@@ -1,0 +1,76 @@
+"""A barrier of n shared queues: nobody goes on before everybody has come.
+
+Row: E12. Notes 000, section 12 (a queue's `shared_name`, by which sessions share it); 004, the
+question how tasks are kept in step.
+Mechanism: each of n tasks owns a queue on the ps; who comes puts a token into everybody else's, and
+takes n - 1 out of its own. By hand the waiting is a `dequeue` that blocks for ever when somebody is
+missing, and if it is given a timeout, a token may be lost in it.
+What to look for: first all three come, and all learn one order of arrival, by the clock of the ps
+(which order that is, depends on the machine). Then worker 2 leaves, and the other two, who wait for
+it again, say whom they miss.
+Toolkit: tf1ps.state.barrier (docs/barriers.md).
+
+    1$ python examples/programs/barrier_of_queues.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    2$ python examples/programs/barrier_of_queues.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    all 3 passed, in the order [...]
+    all have seen the same order: True
+    barrier epoch: 2 of 3 came within 4 s; missing: /job:worker/task:2
+    3$ python examples/programs/barrier_of_queues.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    all 3 passed, in the order [...]
+    all have seen the same order: True
+    barrier epoch: 2 of 3 came within 4 s; missing: /job:worker/task:2
+    4$ python examples/programs/barrier_of_queues.py worker 2 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    all 3 passed, in the order [...]
+    all have seen the same order: True
+"""
+
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.state import barrier as barrier_lib
+from tf1ps.state import done_queues
+
+
+def main():
+  """Serves until all are done, or meets the others."""
+  job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+  tf.disable_v2_behavior()
+  cluster = {"ps": hosts[:1], "worker": hosts[1:]}
+  tasks = len(cluster["worker"])
+  server = tf1ps.Server(cluster, job, index)
+  done = done_queues.DoneQueues(tasks)
+  # Without filters a session would wait for all tasks by itself, and not say for whom.
+  config = tf.ConfigProto(device_filters=["/job:ps", "/job:%s/task:%d" % (job, index)])
+  if job == "ps":
+    with tf.Session(server.target, config=config) as session:
+      done.wait(session, timeout=100.0)
+    return
+
+  barrier = barrier_lib.Barrier("epoch", num_tasks=tasks, task_index=index)
+  with tf.device("/job:ps/task:0"):  # where each leaves the order that it has learnt
+    orders = [tf.get_variable("order_%d" % i, [tasks], tf.int32) for i in range(tasks)]
+  order_in = tf.placeholder(tf.int32, [tasks])
+  leave_order = tf.assign(orders[index], order_in)
+  with tf.Session(server.target, config=config) as session:
+    order = barrier.wait(session, timeout=60.0)
+    print("all %d passed, in the order %s" % (len(order), [int(i) for i in order]))
+    session.run(leave_order, {order_in: order})
+    barrier.wait(session, timeout=60.0)
+    print("all have seen the same order:",
+          all(list(other) == list(order) for other in session.run(orders)), flush=True)
+    if index < tasks - 1:
+      try:
+        barrier.wait(session, timeout=4.0)
+      except barrier_lib.BarrierTimeout as error:
+        print(error)
+    done.report(session, index)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,37 @@
+"""A function of TensorFlow ops, applied to each element of a dataset.
+
+Row: E10. Notes 002, its last part, the usual transformations of a dataset. Mechanism: Dataset.map.
+
+The function is called *once*, while the dataset is made, with a tensor that stands for any element:
+what it builds becomes a graph of its own, which then runs for each element, in other threads if
+`num_parallel_calls` says so. Look at the first line: five elements, one call. Python code in it
+(a `print`, a counter, a random number of numpy's) therefore happens once, too.
+
+Toolkit: bare TensorFlow.
+
+    $ python examples/programs/dataset_map.py
+    calls of the function: 1
+    1, 4, 9, 16, 25
+"""
+import tensorflow.compat.v1 as tf
+
+tf.disable_v2_behavior()
+
+
+def main():
+  """Prints the squares of 1 to 5."""
+  calls = []
+
+  def square(x):
+    calls.append(x)
+    return x * x
+
+  squares = tf.data.Dataset.from_tensor_slices([1, 2, 3, 4, 5]).map(square)
+  next_square = tf.data.make_one_shot_iterator(squares).get_next()
+  print("calls of the function:", len(calls))
+  with tf.Session() as session:
+    print(", ".join(str(session.run(next_square)) for _ in range(5)))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,113 @@
+"""Hooks, clipped gradients, moving averages: three small things that trainers are made of.
+
+Row: E11. Notes 004, sections 1.4 (SessionRunHook) and 1.5 (clip_by_global_norm,
+ExponentialMovingAverage, moving_average_variables).
+Mechanism: clipping by a global norm, moving averages, the order of hook calls.
+1. clip_by_global_norm takes all gradients as one vector. [3, 0] and [0, 4] have the norm 5 together
+   (it is returned, too); clipped to 1 each is divided by 5. A norm below the limit changes nothing.
+2. A moving average of 0.5 over w = 1, 2, 3. It begins with the variable's initial value, here 0:
+   0.5 * 0 + 0.5 * 1 = 0.5, then 1.25, then 2.125.
+3. The order in which a session calls its hooks: chief-only hooks come before the others, and `end`
+   is called in the same order as all else, not backwards. Hooks may ask for more in before_run; the
+   answers are in after_run's run_values.
+Toolkit: bare TensorFlow. (tf1ps.MonitoredTrainingSession calls hooks alike; clip_norm= of its
+builders clips the *mean* gradient of all replicas, docs/in_graph.md and docs/synchronous.md.)
+
+    $ python examples/programs/hooks_clipping_averages.py
+    clipped: [[0.6, 0.0], [0.0, 0.8]] norm 5.0
+    averages of w: [0.5, 1.25, 2.125] of ['w']
+    chief.begin
+    other.begin
+    chief.after_create_session
+    other.after_create_session
+    chief.before_run
+    other.before_run
+    chief.after_run saw w = 1.0
+    other.after_run saw w = 1.0
+    chief.before_run
+    other.before_run
+    chief.after_run saw w = 2.0
+    other.after_run saw w = 2.0
+    chief.end
+    other.end
+"""
+
+import tensorflow.compat.v1 as tf
+
+
+class Recorder(tf.train.SessionRunHook):
+  """Prints each call of a hook."""
+
+  def __init__(self, name, fetch):
+    self._name = name
+    self._fetch = fetch
+
+  def begin(self):
+    """The graph may still be changed."""
+    print(self._name + ".begin")
+
+  def after_create_session(self, session, coord):
+    """The graph is final, the variables have values. Comes again after a recovery."""
+    print(self._name + ".after_create_session")
+
+  def before_run(self, run_context):
+    """Whatever is returned is fetched in the same run."""
+    print(self._name + ".before_run")
+    return tf.train.SessionRunArgs(self._fetch)
+
+  def after_run(self, run_context, run_values):
+    """Not called if the run has failed."""
+    print("%s.after_run saw w = %s" % (self._name, float(run_values.results)))
+
+  def end(self, session):
+    """Not called if the block was left by an error."""
+    print(self._name + ".end")
+
+
+def clip():
+  """Clips two gradients together."""
+  clipped, norm = tf.clip_by_global_norm([tf.constant([3.0, 0.0]), tf.constant([0.0, 4.0])], 1.0)
+  with tf.Session() as session:
+    values, total = session.run([clipped, norm])
+  print("clipped:", [[round(float(x), 6) for x in value] for value in values],
+        "norm", float(total))
+
+
+def average():
+  """Averages a variable that takes the values 1, 2, 3."""
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+  raised = tf.assign_add(w, 1.0)
+  averages = tf.train.ExponentialMovingAverage(0.5)
+  with tf.control_dependencies([raised]):
+    update = averages.apply([w])
+  found = []
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    for _ in range(3):
+      session.run(update)
+      found.append(float(session.run(averages.average(w))))
+  print("averages of w:", found, "of", [v.op.name for v in tf.moving_average_variables()])
+
+
+def call_hooks():
+  """Makes two steps with two hooks."""
+  tf.train.get_or_create_global_step()
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+  raised = tf.assign_add(w, 1.0)
+  with tf.train.MonitoredTrainingSession(
+      hooks=[Recorder("other", raised)], chief_only_hooks=[Recorder("chief", raised)],
+      log_step_count_steps=None) as session:
+    for _ in range(2):
+      session.run(raised)
+
+
+def main():
+  """Shows the three, each in a graph of its own."""
+  tf.disable_v2_behavior()
+  for show in (clip, average, call_hooks):
+    with tf.Graph().as_default():
+      show()
+
+
+if __name__ == "__main__":
+  main()

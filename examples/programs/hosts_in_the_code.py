@@ -1,0 +1,78 @@
+"""A trainer with its hosts in the code, and with summaries on each worker.
+
+Row: E4. Notes 004, reference [9] (how to write distributed TensorFlow code).
+Mechanism: the smallest distributed program has no flags but job and index: where the tasks run
+stands in HOSTS. That is the objection, too: another machine, another file (004 asks how to make it
+portable: by flags, by TF_CONFIG, or by local_or_distributed.py's variables). Here --hosts= replaces
+the constant, since two jobs cannot share a port.
+Each worker writes summaries of its own steps into a folder of its own. A chief's summaries, which
+MonitoredTrainingSession writes, show the chief's batches only. The events are read back in the end.
+Toolkit: tf1ps.Server and MonitoredTrainingSession, which end the ps; summaries are TensorFlow's.
+
+    1$ python examples/programs/hosts_in_the_code.py ps 0 /tmp/events \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    2$ python examples/programs/hosts_in_the_code.py worker 0 /tmp/events \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    worker 0: 20 losses in 1 events file, as seen while training: True
+    3$ python examples/programs/hosts_in_the_code.py worker 1 /tmp/events \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    worker 1: 20 losses in 1 events file, as seen while training: True
+"""
+
+import argparse
+import os
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+HOSTS = "127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223"  # the ps, then the workers
+
+
+def losses_in(folder):
+  """Reads the events of a folder: returns the values called "loss", and the number of files."""
+  files = tf.gfile.Glob(os.path.join(folder, "events.out.tfevents.*"))
+  return [value.simple_value for file in files for event in tf.train.summary_iterator(file)
+          for value in event.summary.value if value.tag == "loss"], len(files)
+
+
+def main():
+  """Serves as the ps, or trains and writes summaries."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("job", choices=["ps", "worker"])
+  parser.add_argument("index", type=int)
+  parser.add_argument("log_dir")
+  parser.add_argument("--hosts", default=HOSTS)
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  ps, *workers = flags.hosts.split(",")
+  cluster = {"ps": [ps], "worker": workers}
+  server = tf1ps.Server(cluster, flags.job, flags.index)
+  if flags.job == "ps":
+    server.join()
+    return
+
+  with tf.device(tf1ps.replica_device_setter(
+      cluster=cluster, worker_device="/job:worker/task:%d" % flags.index)):
+    global_step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    loss = tf.square(w - 2.0) / 2.0
+    train_op = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step)
+    summary = tf.summary.scalar("loss", loss)
+
+  folder = os.path.join(flags.log_dir, "worker_%d" % flags.index)
+  writer = tf.summary.FileWriter(folder)  # not in the graph: a file on this worker's disk
+  seen = []
+  with tf1ps.MonitoredTrainingSession(server.target, flags.index == 0) as session:
+    for _ in range(20):
+      _, value, text, step = session.run([train_op, loss, summary, global_step])
+      writer.add_summary(text, step)
+      seen.append(float(value))
+  writer.close()
+  read, count = losses_in(folder)
+  print("worker %d: %d losses in %d events file, as seen while training: %s" % (
+    flags.index, len(read), count, read == seen))
+
+
+if __name__ == "__main__":
+  main()

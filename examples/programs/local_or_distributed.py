@@ -1,0 +1,69 @@
+"""One script, local or distributed: environment variables say which.
+
+Row: E8. Notes 004, reference [9], and its question how a program with a ClusterSpec stays portable.
+Mechanism: a scheduler sets JOB_NAME, TASK_INDEX, PS_HOSTS and WORKER_HOSTS for each task. Where
+they are missing the same script trains in its own process: no server, no setter, master "". Nothing
+else in it depends on where it runs: the model is built once, and w, which goes half of the way to 2
+with each of five updates, ends at the same value.
+Toolkit: tf1ps.Server ends the ps; tf1ps.MonitoredTrainingSession takes master="" too.
+(Programs need none of this: `tf1ps-local` and `tf1ps-worker` take the cluster from flags or from
+TF_CONFIG, docs/cluster.md.)
+
+    $ python examples/programs/local_or_distributed.py
+    local: w 1.9375 at step 5
+
+Distributed, with worker 0 as the one that trains:
+
+    1$ JOB_NAME=ps TASK_INDEX=0 PS_HOSTS=127.0.0.1:2221 WORKER_HOSTS=127.0.0.1:2222 \
+        python examples/programs/local_or_distributed.py
+    2$ JOB_NAME=worker TASK_INDEX=0 PS_HOSTS=127.0.0.1:2221 WORKER_HOSTS=127.0.0.1:2222 \
+        python examples/programs/local_or_distributed.py
+    /job:worker/task:0: w 1.9375 at step 5
+"""
+
+import os
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+
+def start_task():
+  """Returns what the environment asks for: the session's master, a device, and what it is called.
+
+  On a ps this returns when the job has ended, with no master.
+  """
+  if "JOB_NAME" not in os.environ:
+    return "", None, "local"
+  job, index = os.environ["JOB_NAME"], int(os.environ["TASK_INDEX"])
+  cluster = {"ps": os.environ["PS_HOSTS"].split(","),
+             "worker": os.environ["WORKER_HOSTS"].split(",")}
+  server = tf1ps.Server(cluster, job, index)
+  if job == "ps":
+    server.join()
+    return None, None, "ps"
+  worker = "/job:worker/task:%d" % index
+  return server.target, tf1ps.replica_device_setter(cluster=cluster, worker_device=worker), worker
+
+
+def main():
+  """Trains, wherever this is."""
+  tf.disable_v2_behavior()
+  master, device, name = start_task()
+  if master is None:
+    return
+  with tf.device(device):  # None: no device at all
+    global_step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    train_op = tf.train.GradientDescentOptimizer(0.5).minimize(
+      tf.square(w - 2.0) / 2.0, global_step)
+  is_chief = name in ("local", "/job:worker/task:0")
+  with tf1ps.MonitoredTrainingSession(master, is_chief) as session:
+    for _ in range(5):
+      session.run(train_op)
+    value, step = session.run([w, global_step])
+  print("%s: w %s at step %d" % (name, float(value), step))
+
+
+if __name__ == "__main__":
+  main()

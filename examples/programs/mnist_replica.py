@@ -1,0 +1,134 @@
+"""The MNIST replica: one hidden layer, Adam, asynchronous or synchronous.
+
+Row: E2. The program that the notes' links to distributed MNIST lead to; 004, section 1.1, for the
+chief and the others.
+Mechanism: between-graph replication. Worker 0, the chief, initialises; the others wait for that.
+All read the same data in an order of their own, in batches of 100. The network is 784-100-10 on
+MNIST (--data_dir=FOLDER with its IDX files), and 64-100-10 on the digits that come with the
+project. --sync_replicas makes an update from one gradient of each worker: then the local step is
+the global step; without it, the global step counts both workers' updates.
+Toolkit: tf1ps' drop-ins. The program of old never ended its ps, and its synchronous form needed
+init tokens, a chief's queue runner, and luck at the end (docs/drop_in.md, docs/synchronous.md).
+
+    1$ python examples/programs/mnist_replica.py --job_name=ps --task_index=0 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    2$ python examples/programs/mnist_replica.py --job_name=worker --task_index=0 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    worker 0 initialises
+    worker 0: step 1, global step ...
+    ...
+    worker 0: validation cross entropy 0...
+    3$ python examples/programs/mnist_replica.py --job_name=worker --task_index=1 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    worker 1 waits for worker 0
+    worker 1: step 1, global step ...
+    ...
+    worker 1: validation cross entropy 0...
+
+Synchronous, in half as many steps, each of which uses two batches:
+
+    1$ python examples/programs/mnist_replica.py --job_name=ps --task_index=0 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --sync_replicas --train_steps=150
+    2$ python examples/programs/mnist_replica.py --job_name=worker --task_index=0 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --sync_replicas --train_steps=150
+    worker 0 initialises
+    worker 0: step 1, global step 1
+    worker 0: step 51, global step 51
+    worker 0: step 101, global step 101
+    worker 0: validation cross entropy 0...
+    3$ python examples/programs/mnist_replica.py --job_name=worker --task_index=1 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --sync_replicas --train_steps=150
+    worker 1 waits for worker 0
+    worker 1: step 1, global step 1
+    worker 1: step 51, global step 51
+    worker 1: step 101, global step 101
+    worker 1: validation cross entropy 0...
+"""
+
+import argparse
+import gzip
+import os
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+
+CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+
+
+def read_data(data_dir):
+  """Returns images of [rows, pixels] in 0 to 1 and digits of [rows]: to train, to validate."""
+  if data_dir:
+    def read(name, head):
+      with gzip.open(os.path.join(data_dir, name + ".gz")) as file:
+        return np.frombuffer(file.read(), np.uint8, offset=head)
+
+    images = read("train-images-idx3-ubyte", 16).reshape(-1, 784) / 255.0
+    digits = read("train-labels-idx1-ubyte", 8)
+  else:
+    rows = np.loadtxt(CSV, delimiter=",")
+    images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
+  validate = np.arange(len(digits)) % 50 < 10
+  return (images[~validate], digits[~validate]), (images[validate], digits[validate])
+
+
+def build_model(pixels):
+  """Returns the inputs and the mean cross entropy."""
+  images = tf.placeholder(tf.float32, [None, pixels])
+  digits = tf.placeholder(tf.int32, [None])
+  zeros = tf.zeros_initializer()
+  hidden = tf.nn.relu(tf.matmul(images, tf.get_variable("hid_w", [pixels, 100]))
+                      + tf.get_variable("hid_b", [100], initializer=zeros))
+  logits = (tf.matmul(hidden, tf.get_variable("sm_w", [100, 10]))
+            + tf.get_variable("sm_b", [10], initializer=zeros))
+  return images, digits, tf.losses.sparse_softmax_cross_entropy(digits, logits)
+
+
+def main():
+  """Serves as a ps, or trains as a worker."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
+  parser.add_argument("--task_index", type=int, required=True)
+  parser.add_argument("--hosts", required=True, help="one ps, then the workers")
+  parser.add_argument("--sync_replicas", action="store_true")
+  parser.add_argument("--train_steps", type=int, default=300, help="global steps")
+  parser.add_argument("--data_dir", default=None, help="with MNIST's files, *.gz")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  hosts, index = flags.hosts.split(","), flags.task_index
+  cluster = {"ps": hosts[:1], "worker": hosts[1:]}
+  server = tf1ps.Server(cluster, flags.job_name, index)
+  if flags.job_name == "ps":
+    server.join()
+    return
+
+  is_chief, hooks = index == 0, []
+  (train_images, train_digits), validation = read_data(flags.data_dir)
+  with tf.device(tf1ps.replica_device_setter(
+      cluster=cluster, worker_device="/job:worker/task:%d" % index)):
+    global_step = tf.train.get_or_create_global_step()
+    images, digits, cross_entropy = build_model(train_images.shape[1])
+    optimizer = tf.train.AdamOptimizer(0.01)
+    if flags.sync_replicas:
+      optimizer = tf1ps.SyncReplicasOptimizer(optimizer, len(hosts) - 1)
+      hooks.append(optimizer.make_session_run_hook(is_chief))
+    train_op = optimizer.minimize(cross_entropy, global_step)
+
+  print("worker %d %s" % (index, "initialises" if is_chief else "waits for worker 0"), flush=True)
+  order = np.random.RandomState(index)
+  with tf1ps.MonitoredTrainingSession(server.target, is_chief, hooks=hooks) as session:
+    local_step = step = 0
+    while step < flags.train_steps:
+      rows = order.randint(len(train_digits), size=100)
+      session.run(train_op, {images: train_images[rows], digits: train_digits[rows]})
+      step = session.run(global_step)
+      local_step += 1
+      if local_step % 50 == 1:
+        print("worker %d: step %d, global step %d" % (index, local_step, step), flush=True)
+    print("worker %d: validation cross entropy %.3f" % (index, session.run(
+      cross_entropy, dict(zip([images, digits], validation)))))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,56 @@
+"""A ps that ends when its workers are done, by a queue on which they report.
+
+Row: E3. Notes 001 (`server.join()` waits for the workers, "instead of terminating").
+Mechanism: `join()` of TensorFlow's server never returns, so every job leaves its ps behind. In the
+usual cure each worker puts a token into a queue on the ps, and the ps takes as many tokens as there
+are workers. By hand three details go wrong: the queue must lie in a container that no reset
+reaches, a worker that reports twice must count once, and the ps has to stay a moment after the last
+token, because the last worker's session is still open (TensorFlow's close hangs without its ps).
+Toolkit: tf1ps.state.done_queues does these (docs/barriers.md). With tf1ps.MonitoredTrainingSession
+nothing of this has to be written: `tf1ps.Server.join` returns when the chief has ended.
+
+    1$ python examples/programs/ps_that_ends.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    ps 0: 2 of 2 workers done
+    2$ python examples/programs/ps_that_ends.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    worker 0 has made 10 steps, and reports
+    3$ python examples/programs/ps_that_ends.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    worker 1 has made 20 steps, and reports
+"""
+
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.state import done_queues
+
+
+def main():
+  """Serves until two workers are done, or works."""
+  job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+  tf.disable_v2_behavior()
+  server = tf1ps.Server({"ps": hosts[:1], "worker": hosts[1:]}, job, index)
+  done = done_queues.DoneQueues(num_workers=2)
+  # A session without filters waits until all tasks of the cluster are there.
+  filters = ["/job:ps", "/job:%s/task:%d" % (job, index)]
+  config = tf.ConfigProto(device_filters=filters)
+  if job == "ps":
+    with tf.Session(server.target, config=config) as session:
+      print("ps %d: %s" % (index, done.wait(session, timeout=120.0)))
+    return
+  with tf.device("/job:ps/task:0"):
+    count = tf.get_variable("count_%d" % index, [], initializer=tf.zeros_initializer())
+  step = tf.assign_add(count, 1.0)
+  with tf.Session(server.target, config=config) as session:
+    session.run(count.initializer)
+    for _ in range(10 * (1 + index)):
+      last = session.run(step)
+    print("worker %d has made %d steps, and reports" % (index, last))
+    done.report(session, index)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,163 @@
+"""What runs the commands of the docstrings, on scripts that import nothing large."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from examples import checking, docstrings
+
+SIX = "import sys\nprint(*sys.argv[1:])\n"
+
+
+def check(folder, docstring, body=SIX, limit=30.0):
+  """Writes examples/one.py with this docstring, and runs it; returns the Result."""
+  path = folder / "examples" / "one.py"
+  path.parent.mkdir(exist_ok=True)
+  path.write_text('"""One.\n\n%s\n"""\n%s' % (docstring, body))
+  return checking.check(docstrings.read(path), limit, folder)
+
+
+def is_running(process):
+  """Says so of a process id; one that only waits for its parent to ask about it does not run."""
+  try:
+    with open("/proc/%s/stat" % process) as text:
+      return text.read().rpartition(")")[2].split()[0] not in "ZX"
+  except OSError:
+    return False
+
+
+@pytest.mark.parametrize("docstring", [
+  "    $ python examples/one.py a b\n    a b\n\nText.",
+  "    $ python examples/one.py a b\n    ... b",
+  "    $ python examples/one.py a b\n    ...",
+  "    $ python examples/one.py a b\n    ...\n    a b\n    ...",
+  "    $ python examples/one.py a \\\\\n        b; echo c\n    a b\n    c",
+  "    $ python examples/one.py a\n    a\n    $ python examples/one.py b\n    b",
+  "    $ python examples/one.py; printf 'a\\\\n\\\\n  b\\\\n'\n\n    a\n\n      b\n",
+])
+def test_a_match(docstring, tmp_path):
+  result = check(tmp_path, docstring)
+  assert not result.problem and not result.skipped
+  assert check(tmp_path, docstring + "\n    $ false").problem  # so it was run
+
+
+def test_a_mismatch_shows_what_differs(tmp_path):
+  result = check(tmp_path, "    $ python examples/one.py; printf '1\\\\n3\\\\n5 s\\\\n'\n\n"
+                 "    1\n    2\n    ... s")
+  assert result.problem.splitlines()[1:] == ["  ", "    1", "  - 2", "  + 3", "    ... s"]
+
+
+def test_lines_that_are_missing_or_too_many(tmp_path):
+  assert "  + b" in check(tmp_path, "    $ echo a; echo b\n    a").problem
+  assert "  - b" in check(tmp_path, "    $ echo a\n    a\n    b").problem
+  assert check(tmp_path, "    $ echo a; echo b\n    ab").problem
+
+
+def test_an_exit_code_and_the_errors(tmp_path):
+  problem = check(tmp_path, "    $ echo a; echo oh >&2; exit 3\n    a").problem
+  assert "exit code 3" in problem and "    oh" in problem and "- a" not in problem
+  # Of several commands in a shell, each counts, and the later ones are not run.
+  problem = check(tmp_path, "    1$ false\n    1$ touch later").problem
+  assert "exit code 1" in problem and not (tmp_path / "later").exists()
+
+
+def test_blocks_run_one_after_the_other_until_one_fails(tmp_path):
+  assert not check(tmp_path, "    $ echo 1 > file\n\nText.\n\n    $ cat file\n    1").problem
+  assert check(tmp_path, "    $ cat none\n\nText.\n\n    $ touch later").problem
+  assert not (tmp_path / "later").exists()
+
+
+def test_numbered_shells_start_together(tmp_path):
+  """Each waits for what the other one writes."""
+  wait = "    %d$ until test -e %s; do :; done; echo %d; touch %s\n    %d"
+  assert not check(tmp_path, "    1$ touch a\n" + wait % (1, "b", 1, "c", 1) + "\n\n"
+                   + wait % (2, "a", 2, "b", 2)).problem
+  # After a text, those before have ended.
+  assert not check(tmp_path, "    1$ touch d\n\nThen:\n\n    1$ cat d\n    2$ cat d").problem
+
+
+def test_a_failure_ends_the_other_shells(tmp_path, monkeypatch):
+  monkeypatch.setattr(checking, "GRACE", 0.5)
+  result = check(tmp_path, "    1$ echo a; sleep 100\n    a\n    2$ exit 1")
+  assert "1$ echo a; sleep 100\n  had not ended" in result.problem
+  assert "2$ exit 1\n  exit code 1" in result.problem
+  assert result.seconds < 20
+
+
+def test_ports_and_folders_are_replaced_everywhere_alike(tmp_path):
+  docstring = ("    $ python examples/one.py 127.0.0.1:2222,127.0.0.1:2223 grpc://127.0.0.1:2222"
+               " 127.0.0.1:0 > /tmp/kept; cat /tmp/kept\n"
+               "    127.0.0.1:2222,127.0.0.1:2223 grpc://127.0.0.1:2222 127.0.0.1:0\n\nText.\n\n"
+               "    $ python examples/one.py 127.0.0.1:2222 /tmp/kept/a | tee said\n"
+               "    127.0.0.1:2222 /tmp/kept/a\n    $ echo 127.0.0.1:0 > zero")
+  result = check(tmp_path, docstring)
+  assert not result.problem
+  assert (tmp_path / "zero").read_text() == "127.0.0.1:0\n"  # that is free already
+  address, path = (tmp_path / "said").read_text().split()
+  assert address.startswith("127.0.0.1:") and address not in ("127.0.0.1:2222", "127.0.0.1:2223")
+  assert path.endswith("/kept/a") and not path.startswith("/tmp/kept")
+  assert not os.path.exists(os.path.dirname(path))
+
+
+def test_one_that_hangs_is_ended_at_its_limit(tmp_path):
+  body = ("import os, subprocess, sys\nprint('begun')\n"
+          "child = subprocess.Popen(['sleep', '100'], start_new_session=True)\n"
+          "open('ids', 'w').write('%d %d' % (os.getpid(), child.pid))\nchild.wait()")
+  start = time.monotonic()
+  problem = check(tmp_path, "    $ python examples/one.py\n    begun", body, 2.0).problem
+  assert time.monotonic() - start < 20
+  assert "had not ended" in problem and "- begun" not in problem
+  for process in (tmp_path / "ids").read_text().split():
+    assert not is_running(process)
+
+
+def test_a_process_left_behind_is_ended_and_told(tmp_path, monkeypatch):
+  monkeypatch.setattr(checking, "GRACE", 0.5)
+  assert check(tmp_path, "    $ sleep 100 >/dev/null & echo a\n    a").problem == (
+    "left running: sleep 100")
+  assert not check(tmp_path, "    $ sleep 0.1 & echo a\n    a").problem
+
+
+def test_children_have_this_python_the_programs_and_no_stale_state(tmp_path, monkeypatch):
+  (tmp_path / "bin").mkdir()
+  (tmp_path / "bin" / "tf1ps_ps.py").write_text("import sys; print(*sys.argv[1:])")
+  for name in checking.STALE:
+    monkeypatch.setenv(name, "1")
+  result = check(tmp_path, "    $ tf1ps-ps --task_index=0 'a  b'\n    --task_index=0 a  b\n"
+                 "    $ python examples/one.py\n    True []",
+                 "import os, sys\nprint(sys.executable == %r, "
+                 "[name for name in %r if name in os.environ])" % (sys.executable, checking.STALE))
+  assert not result.problem
+
+
+@pytest.mark.parametrize("version", ["1.15", "2.x"])
+def test_one_that_is_only_for_one_tensorflow(version, tmp_path, monkeypatch):
+  monkeypatch.setattr(checking, "running_on", lambda: "2.x")
+  result = check(tmp_path, "Only on: %s, since it must be.\n\n    $ false" % version)
+  assert result.skipped == ("1.15" if version == "1.15" else "")
+  assert bool(result.problem) == (version == "2.x")
+
+
+def test_rows(tmp_path):
+  (tmp_path / "one.py").write_text('"""One.\n\nRow: B16, B17. Notes 000, N4.\n"""')
+  assert docstrings.read(tmp_path / "one.py").rows == ["B16", "B17"]
+  assert docstrings.find(tmp_path) == []  # it shows no command
+  (tmp_path / "one.py").write_text('"""A `$ ` in a line.\n\n$ is no command.\n"""')
+  assert docstrings.find(tmp_path) == []
+
+
+def test_the_program():
+  """Names and rows choose; an unknown one is refused with those that there are."""
+  def call(*arguments):
+    return subprocess.run([sys.executable, "-m", "examples", *arguments], cwd=str(docstrings.ROOT),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+
+  refused = call("no_such")
+  assert refused.returncode == 2 and "no example is called 'no_such'" in refused.stdout
+  failed = call("hello_server", "--limit=0")
+  assert failed.returncode == 1 and "0 passed, 1 failed, 0 skipped" in failed.stdout
+  assert "had not ended" in failed.stdout and "book/hello_server" in failed.stdout

@@ -1,0 +1,47 @@
+"""Every example whose docstring shows a command prints what stands there."""
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from examples import checking, docstrings
+from examples.__main__ import label
+from tests import harness
+from tests.examples import forked_shells
+
+# With interpreters of their own, as a user starts them; also those that start anything but Python.
+AS_A_USER = ("book/hello_server", "programs/ps_that_ends")
+FAST = ("book/hello_server",)
+
+
+def marks(example):
+  """Most are slow tests: together they take minutes."""
+  return [] if label(example) in FAST else [pytest.mark.slow]
+
+
+def free_ports(count):
+  return [int(address.rpartition(":")[2]) for address in harness.addresses(count)]
+
+
+@pytest.mark.parametrize("example", [
+  pytest.param(example, id=label(example), marks=marks(example)) for example in docstrings.find()])
+def test_prints_what_it_says(example, forks, tmp_path):
+  if example.only_on not in ("", checking.release(tf.version.VERSION)):
+    pytest.skip("only on TensorFlow %s" % example.only_on)
+  if label(example) in AS_A_USER or not forked_shells.can_run(example):
+    problem = checking.check(example, choose_ports=free_ports).problem
+  else:
+    problem = forked_shells.check(example, forks, tmp_path, free_ports)
+  assert not problem, problem
+
+
+def test_those_with_a_name_here_are_there():
+  assert set(FAST + AS_A_USER) <= {label(example) for example in docstrings.find()}
+
+
+def test_no_example_has_the_name_of_a_library():
+  """An example's folder is the first place that its imports look into."""
+  for path in sorted((docstrings.ROOT / "examples").glob("*/*.py")):
+    assert importlib.util.find_spec(path.stem) is None, "%s would be imported in its place" % path
