@@ -36,8 +36,14 @@ def main():
   if not found:  # an installed wheel holds the programs alone
     parser.error("no examples in %s: run it in a checkout" % (docstrings.ROOT / "examples"))
   chosen = choose(found, arguments.names, parser.error)
-  signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends its children
+  signal.signal(signal.SIGTERM, leave)
   sys.exit(run(chosen, arguments.limit))
+
+
+def leave(number, frame):
+  """Ends the shells of the example that runs; a second signal does not keep it from that."""
+  signal.signal(number, signal.SIG_IGN)
+  sys.exit(128 + number)
 
 
 def choose(examples, names, error):

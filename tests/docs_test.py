@@ -19,7 +19,7 @@ from tests import harness, program_tasks
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # 0.98 as a rule; 0.94 has been seen where a worker was held up between gradient and update.
 LEARNT = re.compile(r"test accuracy (0\.[89]|1\.0)")
-DOCUMENTS = ["README.md", "BUILD.md", "examples/data/README.md"] + sorted(
+DOCUMENTS = ["README.md", "BUILD.md", "examples/README.md", "examples/data/README.md"] + sorted(
   str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
 
 
@@ -223,6 +223,7 @@ COVERED = [
   (r"make (train|test|test-legacy|test-slow|test-slow-legacy|bench-quick|lint|wheel)\b",
    ".ci/run"),
   (r"make bench( ARGS=|$)", "the same program as make bench-quick"),
+  (r"python -m examples B01|python examples/book/", ".ci/run; every_example_test.py"),
   (r"\.venv/bin/python -m benchmarks(\.scaling_model)? ", "tests/benchmarks"),
   (r"make (help|clean)$", "test_make_*"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),

@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import signal
 import subprocess
 import sys
 import time
+import uuid
 
 import pytest
 
 from examples import checking, docstrings
+from tests import harness
 
 SIX = "import sys\nprint(*sys.argv[1:])\n"
 
@@ -161,3 +165,26 @@ def test_the_program():
   failed = call("hello_server", "--limit=0")
   assert failed.returncode == 1 and "0 passed, 1 failed, 0 skipped" in failed.stdout
   assert "had not ended" in failed.stdout and "book/hello_server" in failed.stdout
+
+
+def test_a_second_signal_does_not_keep_it_from_ending_the_example():
+  def marked():
+    return [path for path in pathlib.Path("/proc").glob("[0-9]*") if is_ours(path)]
+
+  def is_ours(path):
+    try:
+      return mark.encode() in (path / "environ").read_bytes().split(b"\0")
+    except OSError:
+      return False
+
+  mark = "TEST_MARK=%s" % uuid.uuid4().hex
+  program = subprocess.Popen(
+    [sys.executable, "-m", "examples", "hello_server"], cwd=str(docstrings.ROOT),
+    stdout=subprocess.PIPE, env=dict(os.environ, TEST_MARK=mark.partition("=")[2]))
+  harness.wait_until(lambda: len(marked()) >= 3)  # itself, the shell, the example
+  program.send_signal(signal.SIGTERM)
+  while program.poll() is None:
+    program.send_signal(signal.SIGTERM)
+  program.communicate()
+  assert program.returncode == 128 + signal.SIGTERM
+  assert not marked()

@@ -31,5 +31,5 @@ def test_each_example_is_trained_on_once_and_all_end(start, filler_is_first):
   said = [re.search(r"trainer \d: (\d+) examples, last loss (\S+)", task.output) for task in tasks]
   found = [line.groups() for line in said if line]
   assert sum(int(count) for count, _ in found) == (150 if filler_is_first else 2010)
-  if not filler_is_first:
-    assert max(float(loss) for count, loss in found if count != "0") < 0.01
+  if not filler_is_first:  # whoever had the end of them; the other one may have had few, early
+    assert min(float(loss) for count, loss in found if count != "0") < 0.01

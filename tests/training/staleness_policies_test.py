@@ -100,11 +100,18 @@ def test_a_signal_ends_the_wait_for_the_slowest(start):
   ps.kill()
 
 
-def test_old_gradients_are_dropped_and_counted(start):
+def test_old_gradients_are_dropped_and_counted(start, tmp_path):
   job = Job(start, num_workers=3, flags=[
     "--max_staleness=2", "--steps=100", "--batch_size=4"])
+  gates = [tmp_path / "chief", tmp_path / "straggler"]
   ps = job.ps()
-  workers = [job.worker(i, "--slow_index=2", "--step_seconds=0.1") for i in range(3)]
+  chief = job.worker(0, "--slow_index=0", "--block_at=1", "--block_until=%s" % gates[0])
+  straggler = job.worker(2, "--slow_index=2", "--block_at=2", "--block_until=%s" % gates[1])
+  straggler.wait_for("holds step 2")
+  gates[0].write_text("")  # the others make their steps while it computes its second gradient
+  workers = [chief, job.worker(1), straggler]
+  assert workers[1].wait() == 0, workers[1].output
+  gates[1].write_text("")
   assert codes(*workers, ps) == [0] * 4
   applied = 0
   for worker in workers:
@@ -118,7 +125,7 @@ def test_old_gradients_are_dropped_and_counted(start):
     assert ages is None or int(ages.group(1)) <= 2
     applied += steps - dropped
   assert find(workers[0], r"global step (\d+) in ") == [applied]
-  assert "gradients dropped" in workers[2].output
+  assert "1 gradients dropped" in straggler.output
 
 
 @pytest.mark.slow

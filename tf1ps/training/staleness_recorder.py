@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import age_table, staleness
-from tf1ps.training import global_step
+from tf1ps.training import global_step, progress
 
 TAG = "staleness"
 _LIMIT = 5000  # milliseconds that the last reading may take
@@ -77,7 +77,8 @@ class StalenessRecorder(tf.train.SessionRunHook):
       name: self._runs.fetch(name) for name in self._fetches})
 
   def after_run(self, run_context, run_values):
-    self.dropped += int(np.sum(np.logical_not(run_values.results.get("taken", True))))
+    taken = run_values.results.get("taken", True)
+    self.dropped += 0 if taken is True else progress.as_list(taken).count(False)
     if self._tracker.asked and time.monotonic() >= self._next:
       self._next = time.monotonic() + self._every_secs
       self._read(run_context.session)
