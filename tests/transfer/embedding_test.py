@@ -151,6 +151,30 @@ def test_rows_and_their_gradient(worker, table):
     assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
 
 
+@pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
+def test_rows_of_a_narrower_type(worker, table, wire_dtype):
+  """The numbers have few digits, so that nothing is lost."""
+  wire.use(wire_dtype)
+  test_rows_and_their_gradient(worker, table)
+  found = embedding.embedding_lookup(
+    table, tf.placeholder_with_default([1, 6, 1, 1, 6], [5]), unique=True)
+  step = train_step(found)
+  assert crossing_floats(worker, step) == []
+  counts = crossing_floats(worker, step, tf.as_dtype(wire_dtype))
+  assert sum(rows for rows, _ in counts) == 4  # of two ids, down and up
+
+
+def test_rows_of_a_table_of_scalars_and_of_matrices(worker):
+  with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+    for shape in ([ROWS], [ROWS, 2, 3]):
+      values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+      whole = tf.get_variable("of_rank_%d" % len(shape), initializer=values)
+      with tf.device("/job:worker/task:0"):
+        found = embedding.embedding_lookup(whole, DENSE, wire_dtype="bfloat16")
+      assert found.shape.as_list() == [3, 3] + shape[1:]
+      assert (run(worker, found) == values[np.array(DENSE)]).all()
+
+
 def test_equal_ids_travel_once(worker, table):
   rows = embedding.embedding_lookup(table, tf.placeholder_with_default([1, 6, 1, 1, 6], [5]),
                                     unique=True)
@@ -165,6 +189,7 @@ def test_an_id_that_is_no_row_is_refused(worker, table):
   ids = tf.placeholder(tf.int64, [1, 2])
   lookups = [embedding.embedding_lookup(table, ids),
              embedding.embedding_lookup(table, ids, unique=True),
+             embedding.embedding_lookup(table, ids, wire_dtype="bfloat16"),
              embedding.embedding_lookup_sparse(table, ids)]
   with tf.Session(worker.target) as session:
     session.run(tf.global_variables_initializer())
@@ -202,9 +227,12 @@ def test_an_overflow_of_float16_names_the_table_or_the_gradient(worker, table):
   found = [embedding.embedding_lookup_sparse(
     table, ids, weights, combiner="sum", wire_dtype="float16") for weights in ([[1., 1e5]], None)]
   gradient = table_gradient(tf.reduce_sum(found[1] * 1e5), table)
+  large = embedding.embedding_lookup(
+    tf.get_variable("large", initializer=[1., 7e4, -8e4]), [1, 0, 2], wire_dtype="float16")
   with tf.Session(worker.target) as session:
     session.run([tf.global_variables_initializer()])
-    for fetch, name in ((found[0], r"bags of table\d+"), (gradient, "the gradient of embedding")):
+    for fetch, name in ((found[0], r"bags of table\d+"), (gradient, "the gradient of embedding"),
+                        (large, "rows of large")):
       with pytest.raises(tf.errors.InvalidArgumentError, match="2 values of %s.* are above" % name):
         session.run(fetch)
 

@@ -35,7 +35,8 @@ _GRADIENTS = {
 
 
 def sum_rows(parts: List[table_parts.Part], ids: tf.Tensor, bags: tf.Tensor, count,
-             weights: Optional[tf.Tensor] = None, wire_dtype: str = "float32") -> tf.Tensor:
+             weights: Optional[tf.Tensor] = None, wire_dtype: str = "float32",
+             what: str = "bags") -> tf.Tensor:
   """Sums rows bag by bag, on the device of the parts.
 
   Args:
@@ -45,6 +46,7 @@ def sum_rows(parts: List[table_parts.Part], ids: tf.Tensor, bags: tf.Tensor, cou
     count: how many bags there are, a scalar int32.
     weights: of the type of the table, [ids]; None: 1 each.
     wire_dtype: what float32 sums, and their gradient, travel as; see wire.py.
+    what: the word for them in an error.
 
   Returns:
     A tensor [bags, width] of the type of the table; a bag without ids is 0.
@@ -62,7 +64,7 @@ def sum_rows(parts: List[table_parts.Part], ids: tf.Tensor, bags: tf.Tensor, cou
         sums.append(tf.sparse.segment_sum(
           rows, tf.range(tf.size(own_bags)), own_bags, num_segments=count))
     total = tf.add_n(sums) if len(sums) > 1 else sums[0]
-    sent = wire.narrow(total, wire_dtype, ["bags of " + parts[0].variable.op.name])
+    sent = wire.narrow(total, wire_dtype, ["%s of %s" % (what, parts[0].variable.op.name)])
   with graph.gradient_override_map({"Cast": _NARROW}):
     return wire.widen(sent, total.dtype)
 

@@ -5,7 +5,8 @@ The table is a variable [rows, width] on one ps, or a partitioned one with its r
 
 `embedding_lookup` is TensorFlow's: each ps gathers the rows that it holds, and they travel, [ids,
 width]; their gradients go up likewise. With unique=True an id that is there many times travels
-once: the worker finds the different ids, and adds up the gradients of equal ones.
+once: the worker finds the different ids, and adds up the gradients of equal ones. Where rows travel
+as a narrower type, a lookup is one of bags with an id each.
 
 `embedding_lookup_sparse` looks up bags, as TensorFlow's does: each example has some ids, and the
 sum or mean of their rows is wanted. What happens to a batch:
@@ -30,7 +31,8 @@ from tf1ps.transfer import bag_sums, wire
 COMBINERS = ("mean", "sum", "sqrtn")
 
 
-def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = None) -> tf.Tensor:
+def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = None,
+                     wire_dtype: Optional[str] = None) -> tf.Tensor:
   """Looks up rows, as `tf.nn.embedding_lookup` does with the strategy that fits the partition.
 
   Args:
@@ -39,26 +41,26 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
     unique: whether a row travels once for all equal ids. It pays where many ids of a batch are
       equal; where few are, finding that out costs more.
     name: of the operations.
+    wire_dtype: "float32", "bfloat16" or "float16": what the rows of a float32 table, and their
+      gradients, travel as. None: as the flag --wire_dtype says, or float32.
 
   Returns:
     A tensor [shape of ids] + [width].
 
   Raises:
-    TypeError, ValueError: see `table_parts.parts_of`.
+    TypeError, ValueError: see `table_parts.parts_of`; an unknown `wire_dtype`.
   """
-  table_parts.parts_of(params)
+  parts = table_parts.parts_of(params)
+  wire_dtype = _wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup"):
     ids = tf.convert_to_tensor(ids)
     if not unique:
-      return tf.nn.embedding_lookup(params, ids, partition_strategy="div")
+      return _rows(params, parts, ids, wire_dtype)
     different, positions = tf.unique(tf.reshape(ids, [-1]))
-    rows = tf.nn.embedding_lookup(params, different, partition_strategy="div")
+    rows = _rows(params, parts, different, wire_dtype)
     with tf.get_default_graph().gradient_override_map({"GatherV2": _SPREAD}):
       spread = tf.gather(rows, positions)
-    width = params.get_shape()[1:]
-    spread = tf.reshape(spread, tf.concat([tf.shape(ids), width.as_list()], 0))
-    spread.set_shape(ids.shape.concatenate(width))
-    return spread
+    return _shaped(spread, ids, params)
 
 
 def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = "mean",
@@ -99,16 +101,53 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
   if padding_id is not None and isinstance(sp_ids, tf.SparseTensor):
     raise ValueError("padding_id=%r is for dense ids: a SparseTensor has none that stand for "
                      "nothing" % (padding_id,))
-  wire_dtype = wire.in_use() if wire_dtype is None else wire_dtype
-  wire.check_dtype(wire_dtype)
-  by_device = {}
-  for part in parts:
-    by_device.setdefault(part.variable.device, []).append(part)
+  wire_dtype = _wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup_sparse"):
-    devices, shape = list(by_device.values()), shape.as_list()
+    devices, shape = _devices(parts), shape.as_list()
     if isinstance(sp_ids, tf.SparseTensor):
       return _lookup_sparse(devices, shape, sp_ids, sp_weights, combiner, wire_dtype)
     return _lookup_dense(devices, shape, sp_ids, sp_weights, combiner, padding_id, wire_dtype)
+
+
+def _wire_dtype(given: Optional[str]) -> str:
+  wire_dtype = wire.in_use() if given is None else given
+  wire.check_dtype(wire_dtype)
+  return wire_dtype
+
+
+def _devices(parts: List[table_parts.Part]) -> List[List[table_parts.Part]]:
+  """The parts on each device, in order."""
+  by_device = {}
+  for part in parts:
+    by_device.setdefault(part.variable.device, []).append(part)
+  return list(by_device.values())
+
+
+def _rows(params, parts: List[table_parts.Part], ids: tf.Tensor, wire_dtype: str) -> tf.Tensor:
+  """The rows of ids of any shape, and on the way of the type that was asked for."""
+  count = params.get_shape().as_list()[0]
+  if count >= 2 ** 31 or not wire.is_narrowed(params.dtype.base_dtype, wire_dtype):
+    return tf.nn.embedding_lookup(params, ids, partition_strategy="div")
+  indices = tf.reshape(_as_int32(ids, count), [-1])
+  places = tf.range(tf.size(indices))
+  own_places, rows = [], []
+  devices = _devices(parts)
+  for own, (own_indices, own_place) in zip(devices, _by_device(devices, indices, [
+      indices, places])):
+    with tf.get_default_graph().colocate_with(own[0].variable.op):
+      size = tf.size(own_indices)
+      bags = tf.range(size)
+    rows.append(bag_sums.sum_rows(own, own_indices, bags, size, None, wire_dtype, "rows"))
+    own_places.append(own_place)
+  found = rows[0] if len(rows) == 1 else tf.dynamic_stitch(own_places, rows)
+  return _shaped(found, ids, params)
+
+
+def _shaped(rows: tf.Tensor, ids: tf.Tensor, params) -> tf.Tensor:
+  width = params.get_shape()[1:]
+  rows = tf.reshape(rows, tf.concat([tf.shape(ids), width.as_list()], 0))
+  rows.set_shape(ids.shape.concatenate(width))
+  return rows
 
 
 def _lookup_dense(devices: List[list], shape, ids, weights, combiner, padding_id,
