@@ -1,0 +1,98 @@
+"""Eight networks with different hyper-parameters, trained in parallel on a cluster of four tasks.
+
+Row: X8. The chapter that notes 000 follow, exercise 8; their section 15 (one network a device).
+Mechanism: one client program, one_network.py, that is run once for each set of hyper-parameters,
+with flags for the server, the device, the container and the set.
+The networks have the same variables, and each is in a container of its own: so they can share
+tasks, two here, and any one can be found again, or be reset, without the others. Four clients run
+at a time, one for each task. A validation set, which no network was trained with, picks the top
+three. How good they are must be asked of a third set (ensemble_of_three.py): the best of eight are
+lucky, too.
+What to look for: all clients have ended when the search compares; the networks stay on the servers.
+The largest need not be the best: each network has seen a quarter of the training set only, and
+another one than the others, so that with another --seed the order is another one. With this seed,
+measured on 2 cores: 313, 326, 309, 327, 327, 325, 325 and 333; so 7, 3 and 4 were chosen.
+Toolkit: tf1ps.launch starts the processes (task_processes.py); containers (docs/containers.md).
+
+    $ python examples/exercises/hyper_parameter_search.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    network    task  hidden  rate  right of 360
+    network-0     0      16   0.1  ...
+    network-1     1      16   0.2  ...
+    network-2     2      32   0.1  ...
+    network-3     3      32   0.2  ...
+    network-4     0      48   0.1  ...
+    network-5     1      48   0.2  ...
+    network-6     2      64   0.1  ...
+    network-7     3      64   0.2  ...
+    the top three: network-..., network-..., network-...
+"""
+
+import argparse
+import json
+
+import one_network
+import task_processes
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.state import done_queues
+
+SETS = [(hidden, rate) for hidden in (16, 32, 48, 64) for rate in (0.1, 0.2)]
+FIRST = "/job:worker/task:0"
+
+
+def client(hosts, number, seed):
+  """The command line of the client that trains a network."""
+  hidden, rate = SETS[number]
+  task = number % len(hosts)
+  return ["--server=grpc://" + hosts[task], "--device=/job:worker/task:%d" % task,
+          "--container=network-%d" % number, "--hidden=%d" % hidden, "--rate=%g" % rate,
+          "--seed=%d" % (100 * seed + number)]
+
+
+def search(forks, hosts, seed):
+  """Trains all networks, as many at a time as there are tasks; returns what their clients print."""
+  found = []
+  for first in range(0, len(SETS), len(hosts)):
+    started = [task_processes.start(forks, "client %d" % number, one_network.main,
+                                    client(hosts, number, seed))
+               for number in range(first, min(first + len(hosts), len(SETS)))]
+    found += [json.loads(task_processes.finish(forks, process)[-1]) for process in started]
+  return found
+
+
+def hand_over(target, chosen):
+  """Puts the chosen into a queue, and waits until whoever takes them is done."""
+  queue = tf1ps.FIFOQueue(1, [tf.string], [[]], shared_name="top three", device=FIRST)
+  done = done_queues.DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
+  with tf.Session(target) as session:
+    queue.put(session, json.dumps(chosen), timeout=60.0)
+    done.wait(session, timeout=600.0, linger=1.5)
+
+
+def main():
+  """Starts the servers, has all networks trained, and picks the top three."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the tasks")
+  parser.add_argument("--seed", type=int, default=0)
+  parser.add_argument("--for_ensemble", action="store_true",
+                      help="keep the servers until ensemble_of_three.py has used the networks")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  hosts = flags.hosts.split(",")
+  with task_processes.forks_of("one_network") as forks:
+    task_processes.start_servers(forks, hosts)
+    found = search(forks, hosts, flags.seed)
+    print("network    task  hidden  rate  right of 360")
+    for one in found:
+      print("%s %5s  %6d  %4.1f  %d" % (
+        one["container"], one["device"][-1], one["hidden"], one["rate"], one["right"]))
+    chosen = sorted(found, key=lambda one: (-one["right"], one["loss"]))[:3]
+    print("the top three:", ", ".join(one["container"] for one in chosen), flush=True)
+    if flags.for_ensemble:
+      hand_over("grpc://" + hosts[0], chosen)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,88 @@
+"""The client program of the search: trains one network, on one task of a cluster, in one container.
+
+    python examples/exercises/one_network.py --server=grpc://127.0.0.1:2221 \
+        --device=/job:worker/task:0 --container=network-0 --hidden=32 --rate=0.1
+
+hyper_parameter_search.py runs it, once for each set of hyper-parameters. It ends, and the network
+stays where it is: variables belong to the server. ensemble_of_three.py, which uses them there, has
+the data and the network from this file, too.
+
+It prints one line of JSON: its flags, and how good the network is on the validation set.
+"""
+
+import argparse
+import json
+import os
+from collections import namedtuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.state import containers
+
+CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+BATCH = 5
+
+Digits = namedtuple("Digits", "images labels")  # [rows, 64] in 0 to 1, and [rows]
+
+
+def read_digits():
+  """Returns the digits to train with, those to choose by, and those to test with in the end."""
+  rows = np.loadtxt(CSV, delimiter=",")
+  images, labels = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
+  place = np.arange(len(rows)) % 50  # writers come one after the other: all parts have some of all
+  parts = (place >= 30, (place >= 20) & (place < 30), place < 20)
+  return [Digits(images[part], labels[part]) for part in parts]
+
+
+def network(images, hidden, seed=0):
+  """One hidden layer: logits [batch, 10] of images [batch, 64]."""
+  zeros, values = tf.zeros_initializer(), tf.glorot_uniform_initializer(seed)
+
+  def layer(name, inputs, units):
+    weights = tf.get_variable(name + "_weights", [int(inputs.shape[1]), units], None, values)
+    return tf.matmul(inputs, weights) + tf.get_variable(name + "_biases", [units], None, zeros)
+
+  return layer("logits", tf.nn.relu(layer("hidden", images, hidden)), 10)
+
+
+def right(probabilities, digits):
+  """How many digits get the highest probability."""
+  return int((np.argmax(probabilities, 1) == digits.labels).sum())
+
+
+def main(arguments=None):
+  """Builds the network in its place, trains it there, and tells how good it is."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--server", required=True, help="to connect to: grpc://HOST:PORT")
+  parser.add_argument("--device", required=True, help="where the network lives and is computed")
+  parser.add_argument("--container", required=True, help="of its variables, and their name scope")
+  parser.add_argument("--hidden", type=int, default=32)
+  parser.add_argument("--rate", type=float, default=0.1)
+  parser.add_argument("--steps", type=int, default=300)
+  parser.add_argument("--seed", type=int, default=0)
+  flags = parser.parse_args(arguments)
+  tf.disable_v2_behavior()
+  train, validate, _ = read_digits()
+  with containers.container(flags.container), tf.device(flags.device), \
+      tf.variable_scope(flags.container):
+    images, labels = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
+    logits = network(images, flags.hidden, flags.seed)
+    loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
+    train_op = tf.train.GradientDescentOptimizer(flags.rate).minimize(loss)
+    probabilities = tf.nn.softmax(logits)
+    initialize = tf.global_variables_initializer()
+  random = np.random.RandomState(flags.seed)
+  # A quarter of the training set, another one for each network: so they will not all err alike.
+  own = random.permutation(len(train.labels))[::4]
+  with tf.Session(flags.server, config=tf.ConfigProto(operation_timeout_in_ms=60000)) as session:
+    session.run(initialize)
+    for _ in range(flags.steps):
+      rows = random.choice(own, BATCH)
+      session.run(train_op, {images: train.images[rows], labels: train.labels[rows]})
+    found = session.run([loss, probabilities], {images: validate.images, labels: validate.labels})
+  print(json.dumps(dict(vars(flags), right=right(found[1], validate), loss=float(found[0]))))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,45 @@
+"""Starts the tasks of a cluster, and programs that use it, as processes of this machine.
+
+A helper of the exercises. One process imports TensorFlow and forks all others, so that a dozen of
+them cost one import; each is as much a process of its own as one that a shell starts.
+"""
+
+import multiprocessing.connection
+import os
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import fork_server, tasks
+
+
+def forks_of(*modules):
+  """Returns what starts processes: a context, at the end of which it kills what still runs."""
+  return fork_server.ForkServer(["tensorflow.compat.v1"] + list(modules))
+
+
+def start(forks, name, function, *args):
+  """Starts a function of a module as a process; returns its `TaskProcess`."""
+  return forks.start_task(tasks.LocalTask(name, function, args))
+
+
+def start_servers(forks, hosts):
+  """Starts a server at each address, all of the job `worker`. They serve until they are killed."""
+  return [start(forks, "worker %d" % index, serve, hosts, index) for index in range(len(hosts))]
+
+
+def serve(hosts, index):
+  """What a server's process does."""
+  tf.train.Server({"worker": hosts}, "worker", index).join()
+
+
+def finish(forks, process):
+  """Waits until a process has ended; returns the lines that it printed."""
+  with os.fdopen(process.output, errors="replace") as output:
+    lines = output.read().splitlines()
+  while process.exit_code is None:
+    multiprocessing.connection.wait([forks], 60.0)
+    forks.take()
+  if process.exit_code:
+    raise RuntimeError("%s ended with %d:\n%s" % (
+      process.name, process.exit_code, "\n".join(lines[-20:])))
+  return lines

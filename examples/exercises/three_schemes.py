@@ -1,0 +1,187 @@
+"""One problem, trained asynchronously, synchronously, and split vertically: the time to a target.
+
+Row: X10. The chapter that notes 000 follow, exercise 10; their sections 16, 17 and 19.
+Mechanism: two replicas with asynchronous updates, two with synchronous ones, one network whose
+hidden layer has half of its columns on each worker; the clock stops when the target is reached.
+A ps and two workers are started once, and train one scheme after the other, each time in another
+container. The problem is a network 64-128-10 on the digits that come with the project; the target,
+that 93 % of those it was not trained with are recognised. Worker 0 looks every ten steps, which is
+part of the time; a barrier starts the clock when both workers are ready. A replica's batch has 50
+digits, so that a synchronous update uses 100, and the split network, which is one, gets 100 too.
+What to look for: an asynchronous update uses half as many digits and is counted as one all the
+same. So it takes more global steps, and compares better by the time, or by the digits, than by
+them. The split sends every batch to both workers and gets half of the hidden layer back, in each
+step; it has no ps to ask. (One process less at work is what it gains here: see model_parallel.py
+for what a split costs beside the same network unsplit.) Which is fastest is decided by the machine
+and the network. Once, on 2 cores that other jobs kept busy, TensorFlow 2.21:
+
+    asynchronous     1.65           128         6400     0.931
+    synchronous      3.68           100        10000     0.931
+    vertical         0.76           100        10000     0.933
+
+Take such seconds for an order at most; --repeats=5 shows medians of five.
+Toolkit: tf1ps.SyncReplicasOptimizer, model_parallel, Barrier, DoneQueues (docs/synchronous.md).
+
+    1$ python examples/exercises/three_schemes.py ps 0 127.0.0.1:2221 127.0.0.1:2222 127.0.0.1:2223
+    2$ python examples/exercises/three_schemes.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    scheme        seconds  global steps  digits used  accuracy
+    asynchronous  ...  0.9...
+    synchronous   ...  0.9...
+    vertical      ...  0.9...
+    3$ python examples/exercises/three_schemes.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+"""
+
+import argparse
+import os
+import statistics
+import time
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.replication import model_parallel
+from tf1ps.state import barrier, containers, done_queues
+
+CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+PS, WORKERS = "/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]
+BATCH, HIDDEN, RATE, TARGET, LIMIT = 50, 128, 0.2, 0.93, 20000
+SCHEMES = ("asynchronous", "synchronous", "vertical")
+
+
+def read_digits():
+  """Returns (images [rows, 64], digits [rows]) to train with, and to test with."""
+  rows = np.loadtxt(CSV, delimiter=",")
+  images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
+  test = np.arange(len(rows)) % 50 < 10
+  return (images[~test], digits[~test]), (images[test], digits[test])
+
+
+def dense(name, inputs, units):
+  """A fully connected layer."""
+  weights = tf.get_variable(name + "_weights", [int(inputs.shape[1]), units])
+  return tf.matmul(inputs, weights) + tf.get_variable(
+    name + "_biases", [units], initializer=tf.zeros_initializer())
+
+
+class Model:
+  """The graph of one scheme, as one of the workers needs it."""
+
+  def __init__(self, scheme, index, cluster):
+    """Builds it: replicas share variables on the ps, the split network has them where it is."""
+    is_split = scheme == "vertical"
+    place = WORKERS[0] if is_split else tf1ps.replica_device_setter(
+      cluster=cluster, worker_device=WORKERS[index])
+    optimizer = tf.train.GradientDescentOptimizer(RATE)
+    if scheme == "synchronous":
+      optimizer = tf1ps.SyncReplicasOptimizer(optimizer, 2)
+    with tf.device(place):
+      self.global_step = tf.train.get_or_create_global_step()
+      reached = tf.get_variable("reached", [], tf.int32, tf.zeros_initializer(), trainable=False)
+      self.images = tf.placeholder(tf.float32, [None, 64])
+      self.digits = tf.placeholder(tf.int32, [None])
+      hidden = (model_parallel.split_dense(self.images, HIDDEN, WORKERS, tf.nn.relu).outputs
+                if is_split else tf.nn.relu(dense("hidden", self.images, HIDDEN)))
+      logits = dense("logits", hidden, 10)
+      loss = tf.losses.sparse_softmax_cross_entropy(self.digits, logits)
+      self.train_op = optimizer.minimize(
+        loss, self.global_step, colocate_gradients_with_ops=is_split)
+      is_right = tf.equal(tf.argmax(logits, 1, output_type=tf.int32), self.digits)
+      self.accuracy = tf.reduce_mean(tf.cast(is_right, tf.float32))
+      self.reached, self.stop = reached, tf.assign(reached, 1)
+      self.initialize = tf.global_variables_initializer()
+    self.join = self.leave = tf.no_op()
+    if scheme == "synchronous":
+      self.join = optimizer.local_step_init_op if index else optimizer.chief_init_op
+      self.leave = optimizer.leave_op
+
+
+def train(model, session, batch, index):
+  """Trains until worker 0 finds that the target is reached; returns the accuracy."""
+  (images, digits), (test_images, test_digits) = read_digits()
+  order = np.random.RandomState(index)
+  for step in range(LIMIT):
+    rows = order.randint(len(digits), size=batch)
+    try:
+      _, reached = session.run([model.train_op, model.reached],
+                               {model.images: images[rows], model.digits: digits[rows]})
+    except tf.errors.OutOfRangeError:  # the other replica has left, as the target is reached
+      return None
+    if reached:
+      return None
+    if index == 0 and step % 10 == 9:
+      accuracy = session.run(model.accuracy, {model.images: test_images, model.digits: test_digits})
+      if accuracy >= TARGET:
+        return float(accuracy)
+  raise RuntimeError("after %d steps the target is not reached" % LIMIT)
+
+
+def seeing(tasks):
+  """A session of the rest of the cluster would wait for it at its end, without a limit."""
+  return tf.ConfigProto(device_filters=tasks)
+
+
+def run(scheme, repeat, server, index, cluster, together):
+  """Trains with a scheme once; returns (seconds, global steps, digits used, accuracy)."""
+  batch = 2 * BATCH if scheme == "vertical" else BATCH
+  with tf.Graph().as_default() as graph, containers.container("%s-%d" % (scheme, repeat)):
+    tf.set_random_seed(repeat)
+    model = Model(scheme, index, cluster)
+    others = WORKERS if scheme == "vertical" else [PS, WORKERS[index]]
+    with tf.Session(server.target, graph, seeing(others)) as session:
+      if index == 0:
+        session.run(model.initialize)
+        session.run(model.join)
+      together()
+      if index:
+        session.run(model.join)
+      together()
+      start, accuracy = time.monotonic(), None
+      if index == 0 or scheme != "vertical":
+        accuracy = train(model, session, batch, index)
+      seconds = time.monotonic() - start
+      steps = int(session.run(model.global_step))
+      if index == 0:
+        session.run([model.stop, model.leave])
+  together()  # a session's end needs all tasks that it sees
+  return seconds, steps, steps * (BATCH if scheme == "asynchronous" else 2 * BATCH), accuracy
+
+
+def main():
+  """Serves as the ps, or goes through the schemes as a worker."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("job", choices=["ps", "worker"])
+  parser.add_argument("index", type=int)
+  parser.add_argument("hosts", nargs=3, help="of the ps and two workers")
+  parser.add_argument("--repeats", type=int, default=1, help="of which the median is shown")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  cluster = {"ps": flags.hosts[:1], "worker": flags.hosts[1:]}
+  server = tf1ps.Server(cluster, flags.job, flags.index)
+  done = done_queues.DoneQueues(2, places=[PS], container="")
+  task = "/job:%s/task:%d" % (flags.job, flags.index)
+  with tf.Session(server.target, config=seeing([PS, task])) as session:
+    if flags.job == "ps":
+      done.wait(session, timeout=3600.0, linger=4.0)
+      return
+    barrier_of_two = barrier.Barrier("schemes", 2, flags.index, device=PS)
+
+    def together():
+      barrier_of_two.wait(session, timeout=300.0)
+
+    found = {scheme: [] for scheme in SCHEMES}
+    for repeat in range(flags.repeats):
+      for scheme in SCHEMES:
+        found[scheme].append(run(scheme, repeat, server, flags.index, cluster, together))
+    if flags.index == 0:
+      print("scheme        seconds  global steps  digits used  accuracy")
+      for scheme in SCHEMES:
+        print("%-12s %8.2f  %12d  %11d  %8.3f" % (
+          (scheme,) + tuple(statistics.median(column) for column in zip(*found[scheme]))))
+    done.report(session, flags.index)
+
+
+if __name__ == "__main__":
+  main()
