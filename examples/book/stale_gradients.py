@@ -1,0 +1,209 @@
+"""Remedies against stale gradients: the loss that each ends with, and the time that it takes.
+
+Row: B41. Notes 000, section 17 ("data parallelism"), its part on asynchronous updates.
+Mechanism: the age of a gradient, the updates made between its reading the variables and its own
+update, and what is done about it. Four workers update for themselves; a step computes for 30 ms
+(a pause stands in for it), the last worker's for 150. One worker bears the learning rate, 0.08 with
+momentum 0.9. All rows use the same number of examples. Minibatches go to whoever is ready; one
+whose gradient is dropped is not made up for.
+What to look for: the age, and what it does to the loss. The lower rate, dropping, damping and a
+bounded lead help here. A larger batch does not: it makes a quarter of the updates, and is no
+fresher. Warm-up puts the harm off; when all have joined the ages are as before. The bounded lead
+has everybody wait for the slowest, which costs the time that four workers had gained.
+Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
+The barrier between two trials is tf1ps' too (docs/barriers.md).
+
+A short run, which says nothing of the remedies:
+
+    1$ python examples/book/stale_gradients.py --job_name=ps --task_index=0 \
+        --seeds=1 --minibatches=80 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    2$ python examples/book/stale_gradients.py --job_name=worker --task_index=0 \
+        --seeds=1 --minibatches=80 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    one worker: nothing is stale  loss ... s  age 0.0   0 % dropped
+    four workers, no remedy       loss ... s  age ... % dropped
+    a quarter of the rate         loss ... s  age ... % dropped
+    dropped if older than 2       loss ... s  age ... % dropped
+    rate divided by the age       loss ... s  age ... % dropped
+    batches of 128                loss ... s  age ... % dropped
+    a worker joins every 100      loss ... s  age ... % dropped
+    a lead of 1 at most           loss ... s  age ... % dropped
+    3$ python examples/book/stale_gradients.py --job_name=worker --task_index=1 \
+        --seeds=1 --minibatches=80 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    4$ python examples/book/stale_gradients.py --job_name=worker --task_index=2 \
+        --seeds=1 --minibatches=80 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    5$ python examples/book/stale_gradients.py --job_name=worker --task_index=3 \
+        --seeds=1 --minibatches=80 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+
+Without --minibatches and --seeds, the evaluation loss after 300 minibatches: median (smallest to
+largest) of three seeds, median seconds, mean age. Measured on 2 cores, which were busy with other
+things as well, TensorFlow 2.21:
+
+    one worker: nothing is stale  loss   0.132 (0.121 to 0.155)  15.1 s  age 0.0   0 % dropped
+    four workers, no remedy       loss   3.210 (1.885 to 7.273)   7.3 s  age 1.9   0 % dropped
+    a quarter of the rate         loss   0.196 (0.183 to 0.225)   4.2 s  age 2.5   0 % dropped
+    dropped if older than 2       loss   0.142 (0.128 to 0.173)   7.1 s  age 1.7  10 % dropped
+    rate divided by the age       loss   0.188 (0.156 to 0.217)   4.9 s  age 2.5   0 % dropped
+    batches of 128                loss   2.377 (1.810 to 2.731)   1.2 s  age 2.5   0 % dropped
+    a worker joins every 100      loss   0.569 (0.489 to 3.726)   9.2 s  age 0.7   0 % dropped
+    a lead of 1 at most           loss   0.158 (0.153 to 0.164)  13.5 s  age 1.2   0 % dropped
+"""
+
+import argparse
+import os
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tf1ps.replication import clocks as clocks_lib
+from tf1ps.replication import stale_gradients, staleness
+from tf1ps.state import barrier as barrier_lib
+
+CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+BATCH, RATE, MAX_STALENESS = 32, 0.08, 2
+
+
+class Remedy(NamedTuple):
+  """A row of the table: what is done otherwise."""
+  name: str
+  workers: int = 4
+  rate: float = RATE
+  update: str = "plain"  # or "drop", "damp"
+  batch: int = BATCH
+  warm_up: int = 0  # minibatches until one more worker joins
+  max_lead: int = 0  # steps that a worker may be ahead of the slowest; 0: any number
+
+
+REMEDIES = [
+  Remedy("one worker: nothing is stale", workers=1), Remedy("four workers, no remedy"),
+  Remedy("a quarter of the rate", rate=RATE / 4),
+  Remedy("dropped if older than %d" % MAX_STALENESS, update="drop"),
+  Remedy("rate divided by the age", update="damp"), Remedy("batches of 128", batch=4 * BATCH),
+  Remedy("a worker joins every 100", warm_up=100), Remedy("a lead of 1 at most", max_lead=1)]
+
+
+def weights(name, shape, seed):
+  """A variable that an initializer fills anew for each seed."""
+  limit = np.sqrt(6.0 / sum(shape))
+  return tf.get_variable(name, initializer=tf.random.stateless_uniform(
+    shape, [seed, shape[1]], -limit, limit))
+
+
+class Model:
+  """A worker's graph: one network 64-50-10, and an update of each kind."""
+
+  def __init__(self, index, workers):
+    self.images, self.digits = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32)
+    self.rate, self.seed = tf.placeholder(tf.float32, []), tf.placeholder_with_default(0, [])
+    self.pause = tf.placeholder_with_default(np.float32(0), [])
+    self.step = tf.train.get_or_create_global_step()
+    self.tickets, self.ages = [tf.get_variable(
+      name, [], tf.int64, tf.zeros_initializer(), trainable=False) for name in ("tickets", "ages")]
+
+    begun = staleness.begin(self.step)  # and the variables are read meanwhile
+    images = tf.numpy_function(lambda images, pause: (time.sleep(float(pause)), images)[1],
+                               [self.images, self.pause], tf.float32)
+    images.set_shape([None, 64])
+    hidden = tf.tanh(tf.matmul(images, weights("hidden", [64, 50], self.seed)))
+    self.loss = tf.losses.sparse_softmax_cross_entropy(
+      self.digits, tf.matmul(hidden, weights("logits", [50, 10], self.seed)))
+    pairs = tf.train.GradientDescentOptimizer(0.0).compute_gradients(self.loss)
+    age = stale_gradients.age_at_push(self.step, begun, [gradient for gradient, _ in pairs])
+    plain, drop, damp = [tf.train.MomentumOptimizer(rate, 0.9, name=name) for name, rate in (
+      ("plain", self.rate), ("drop", self.rate), ("damp", stale_gradients.damped(self.rate, age)))]
+    with tf.control_dependencies([age]):  # or the update itself might count
+      updates = {"plain": plain.apply_gradients(pairs, self.step),
+                 "damp": damp.apply_gradients(pairs, self.step)}
+    updates["drop"] = stale_gradients.apply_unless_older(
+      drop, pairs, self.step, age, MAX_STALENESS).train_op
+    # A step also raises its worker's clock, and takes the ticket for the worker's next minibatch.
+    self.clocks = clocks_lib.Clocks(self.step, workers, index)
+    self.take, count = tf.assign_add(self.tickets, 1), tf.assign_add(self.ages, age)
+    self.steps = {kind: [self.take, self.clocks.advance(update), count]
+                  for kind, update in updates.items()}
+    self.init = [tf.global_variables_initializer(), self.clocks.wipe]
+    self.barrier = barrier_lib.Barrier("trial", workers, index)
+
+
+def train(session, model, index, remedy, seed, pause, data, last):
+  """Takes its part of the minibatches 1 to `last`."""
+  order = np.random.RandomState([seed, index])
+  while session.run(model.tickets) < min(index * remedy.warm_up, last):
+    time.sleep(0.01)
+  ticket = session.run(model.take)
+  while ticket <= last:
+    rows = order.randint(len(data[1]), size=remedy.batch)
+    ticket, clocks, _ = session.run(model.steps[remedy.update], {
+      model.images: data[0][rows], model.digits: data[1][rows], model.rate: remedy.rate,
+      model.pause: pause})
+    view = clocks_lib.view(clocks)
+    while remedy.max_lead and view.lead(index) >= remedy.max_lead and (
+        session.run(model.tickets) <= last):
+      view = model.clocks.look(session)
+
+
+def try_remedy(session, model, index, remedy, flags, data, test_data):
+  """Trains with each seed; the chief prints a line."""
+  last = flags.minibatches * BATCH // remedy.batch
+  pause = flags.pause_ms / 1000 * (5 if index == remedy.workers - 1 > 0 else 1)
+  losses, seconds, ages, dropped = [], [], 0, 0
+  for seed in range(flags.seeds):
+    model.barrier.wait(session, timeout=100.0)
+    if index == 0:
+      session.run(model.init, {model.seed: seed})
+    model.barrier.wait(session, timeout=100.0)
+    began = time.perf_counter()
+    if index < remedy.workers:
+      train(session, model, index, remedy, seed, pause, data, last)
+    model.barrier.wait(session, timeout=100.0)
+    seconds.append(time.perf_counter() - began)
+    if index == 0:
+      loss, age_sum, updates = session.run(
+        [model.loss, model.ages, model.step], dict(zip([model.images, model.digits], test_data)))
+      losses.append(loss)
+      ages, dropped = ages + age_sum, dropped + last - updates
+  if index == 0:
+    print("%-29s loss %7.3f (%.3f to %.3f)  %4.1f s  age %.1f  %2.0f %% dropped" % (
+      remedy.name, np.median(losses), min(losses), max(losses), np.median(seconds),
+      ages / last / flags.seeds, 100 * dropped / last / flags.seeds), flush=True)
+
+
+def main():
+  """Serves as the ps, or works."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
+  parser.add_argument("--task_index", type=int, default=0)
+  parser.add_argument("--hosts", required=True, help="one ps, then four workers")
+  parser.add_argument("--minibatches", type=int, default=300, help="of 32, by all together")
+  parser.add_argument("--seeds", type=int, default=3)
+  parser.add_argument("--pause_ms", type=float, default=30, help="of a step; the last worker: x 5")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  tf.enable_resource_variables()
+  hosts, index = flags.hosts.split(","), flags.task_index
+  cluster = {"ps": hosts[:1], "worker": hosts[1:]}
+  server = tf1ps.Server(cluster, flags.job_name, index)
+  if flags.job_name == "ps":
+    server.join()
+    return
+  rows = np.loadtxt(CSV, delimiter=",")
+  images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
+  test = np.arange(len(digits)) % 50 < 10
+  with tf.device(tf1ps.replica_device_setter(
+      cluster=cluster, worker_device="/job:worker/task:%d" % index)):
+    model = Model(index, len(hosts) - 1)
+  with tf1ps.MonitoredTrainingSession(server.target, is_chief=index == 0) as session:
+    for remedy in REMEDIES:
+      try_remedy(session, model, index, remedy, flags, (images[~test], digits[~test]),
+                 (images[test], digits[test]))
+
+
+if __name__ == "__main__":
+  main()
