@@ -1,0 +1,146 @@
+"""A network a task: the same trained network on n tasks, for more predictions a second.
+
+Row: B33. Notes 000, section 15 ("data parallelism", one network a device).
+Mechanism: nothing is shared; each task has the whole network, in a process with one thread for
+computing, and the client gives each request, 100 images, to whichever of them is free.
+The notes have two uses for a network a device. One is to train networks that differ, at the same
+time: examples/exercises/hyper_parameter_search.py. The other one is here, many predictions a
+second: the network is trained on task 0, and its values are copied to the others.
+- The client builds one graph, for one network and without a device. It has a session for each task,
+  connected to that task and, by a device filter, to nobody else. So the variables of one name are
+  as many variables as there are tasks; a request passes through no other task, and none that stands
+  still holds up the others' answers.
+- Here a request is answered by one network; an ensemble asks all of them (ensemble_in_graph.py).
+  In ensemble_queues.py the requests lie in a queue, and several processes may serve a network.
+What to look for: each task answers as the first one does, and n tasks answer nearly n times as
+often, as long as each finds a core of its own. Measured on 2 cores that had other work as well
+(medians of 5 to 11 rounds): 1.3 to 2.3 times as many with 2 tasks, 1.0 times with 4.
+Toolkit: bare TensorFlow; for many networks with one answer, docs/ensembles.md.
+
+    $ python examples/book/network_a_task.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    trained on task 0: ... of 360 digits right
+    all 2 tasks give the same answers: True
+    1 task: ... predictions a second
+    2 tasks: ... predictions a second, ... times as many
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import queue
+import time
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+BATCH, UNITS = 100, 2048
+
+
+def serve(hosts, index, connection, held):
+  """Is a task until the client, at the other end of the connection, has closed it or is gone."""
+  for end in held:  # copies of the client's ends, which would stay open with this process
+    end.close()
+  config = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+  _server = tf.train.Server({"worker": hosts}, "worker", index, config=config)
+  connection.send("there")
+  with contextlib.suppress(EOFError):
+    connection.recv()
+
+
+def start_tasks(hosts, stack):
+  """Forks a process for each task, so that TensorFlow is imported once; they end with `stack`."""
+  fork, held = multiprocessing.get_context("fork"), []
+  for index in range(len(hosts)):
+    here, there = fork.Pipe()
+    held.append(here)
+    task = fork.Process(target=serve, args=(hosts, index, there, held))
+    task.start()
+    stack.callback(task.join)
+    stack.callback(here.close)
+    there.close()
+  for end in held:
+    end.recv()  # an EOFError if the task has failed
+
+
+def build_network():
+  """Builds 64-2048-2048-10; returns images, labels, the predicted digits and a train op."""
+  images, labels = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
+  hidden = tf.nn.relu(tf.matmul(images, tf.get_variable("first", [64, UNITS])))
+  hidden = tf.nn.relu(tf.matmul(hidden, tf.get_variable("second", [UNITS, UNITS])))
+  logits = tf.matmul(hidden, tf.get_variable("logits", [UNITS, 10]))
+  loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
+  train_op = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+  return images, labels, tf.argmax(logits, 1), train_op
+
+
+def copy_values(source, sessions):
+  """Gives the variables of all sessions the values that they have in `source`."""
+  variables = tf.trainable_variables()
+  values = dict(zip([v.initial_value for v in variables], source.run(variables)))
+  for session in sessions:
+    session.run([v.initializer for v in variables], values)
+
+
+def predictions_a_second(sessions, predict, batch, requests):
+  """Has the tasks answer so many requests; two are under way to each, so that none has to wait."""
+  waiting = queue.Queue()
+  for _ in range(requests):
+    waiting.put(batch)
+
+  def ask(session):
+    with contextlib.suppress(queue.Empty):
+      while True:
+        predict(session, waiting.get_nowait())
+
+  begin = time.monotonic()
+  with concurrent.futures.ThreadPoolExecutor(2 * len(sessions)) as threads:
+    list(threads.map(ask, sessions * 2))
+  return requests * len(batch) / (time.monotonic() - begin)
+
+
+def main():
+  """Is the client: starts the tasks, trains, copies, measures."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="an address for each task")
+  parser.add_argument("--requests", type=int, default=30, help="of a measurement")
+  parser.add_argument("--rounds", type=int, default=5)
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  hosts = flags.hosts.split(",")
+  rows = np.loadtxt(CSV, delimiter=",")
+  test = np.arange(len(rows)) % 50 < 10
+  with contextlib.ExitStack() as stack:
+    start_tasks(hosts, stack)  # before this process has started anything of TensorFlow
+    images, labels, digits, train_op = build_network()
+    sessions = [stack.enter_context(tf.Session("grpc://" + host, config=tf.ConfigProto(
+      device_filters=["/job:worker/task:%d" % index]))) for index, host in enumerate(hosts)]
+    sessions[0].run(tf.global_variables_initializer())
+    order = np.random.RandomState(0)
+    for _ in range(60):
+      some = rows[order.choice(np.flatnonzero(~test), BATCH)]
+      sessions[0].run(train_op, {images: some[:, :-1] / 16, labels: some[:, -1]})
+    copy_values(sessions[0], sessions[1:])
+
+    def predict(session, batch):
+      return session.run(digits, {images: batch})
+
+    answers = [predict(session, rows[test, :-1] / 16) for session in sessions]
+    print("trained on task 0: %d of %d digits right" % (
+      np.sum(answers[0] == rows[test, -1]), np.sum(test)))
+    print("all %d tasks give the same answers: %s" % (
+      len(hosts), all(np.array_equal(answers[0], other) for other in answers)))
+    rates = {1: [], len(hosts): []}
+    for _ in range(flags.rounds):  # in turns, so that both meet the machine in the same state
+      for count, found in rates.items():
+        found.append(predictions_a_second(
+          sessions[:count], predict, rows[test][:BATCH, :-1] / 16, flags.requests))
+  one, many = [np.median(found) for found in (rates[1], rates[len(hosts)])]
+  print("1 task: %.0f predictions a second" % one)
+  print("%d tasks: %.0f predictions a second, %.2f times as many" % (len(hosts), many, many / one))
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,171 @@
+"""A small model and a lot of data: one process is far ahead of 1, 2 and 4 workers with a ps.
+
+Row: N8. Notes 000, section 17 (bandwidth: a small model with much data stays on one machine).
+Mechanism: between-graph replication of a softmax with 650 parameters, asynchronous; its examples
+are drawn when they are needed, so there is no end of them and reading costs all the same. Each
+process computes in one thread, as if a core were a device.
+A worker computes for c ms a step, and for s ms more it fetches values and sends gradients. So n of
+them make at most n c / (c + s) of the steps that one process makes, and c / (c + s) is the last
+column. It is a few per cent with 100 examples a step: many cores or machines would only catch up
+with one process, if the ps could serve them, on gradients that are as old as the workers are many.
+What to look for: with 2000 examples a step, the parameters are as many and the computing is 20
+times as much, and each worker contributes more (but a step of 2000 examples is one update, not 20).
+How much is computed for each value that travels is what decides, not how much data there is.
+So with what Google has reported (2016, GPUs), 8 -> 6x, 50 -> 32x, 500 -> 300x: 75, 64 and 60 % a
+worker, s is a third to two thirds of c. There a weight is used at many places of an image or in
+each word of a sentence, or a step touches few of very many weights. The notes call all three
+sparse; the weights of Inception are not, they are used often.
+Toolkit: bare TensorFlow. docs/scaling.md tells what a step costs the ps; where a small model needs
+a ps all the same, docs/steps.md has several steps in one run.
+
+    $ python examples/notes/when_not_to_parallelise.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+                                  steps/s  examples/s  speed-up  a worker
+    batch   100, one process  ...      1.00      100%
+    batch   100, 1 with a ps  ...%
+    batch   100, 2 with a ps  ...%
+    batch   100, 4 with a ps  ...%
+    batch  2000, one process  ...      1.00      100%
+    batch  2000, 1 with a ps  ...%
+    batch  2000, 2 with a ps  ...%
+    batch  2000, 4 with a ps  ...%
+    reported: 8, translation                             6.00       75%
+    reported: 50, Inception                             32.00       64%
+    reported: 500, RankBrain                           300.00       60%
+    batch 100: one process is ahead of 4 workers: True
+
+Measured on 2 cores that had other work as well (TensorFlow 2.21, medians of --rounds=9), where the
+4 workers and the ps share what there is:
+
+                                  steps/s  examples/s  speed-up  a worker
+    batch   100, one process         7995      799495      1.00      100%
+    batch   100, 1 with a ps          319       31863      0.04        4%
+    batch   100, 2 with a ps          548       54757      0.07        3%
+    batch   100, 4 with a ps          576       57554      0.07        2%
+    batch  2000, one process          248      496244      1.00      100%
+    batch  2000, 1 with a ps          203      406015      0.82       82%
+    batch  2000, 2 with a ps          334      668874      1.35       67%
+    batch  2000, 4 with a ps          415      829705      1.67       42%
+"""
+
+import argparse
+import contextlib
+import multiprocessing
+import time
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+ONE_THREAD = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+BATCHES = [100, 2000]
+WORKERS = [1, 2, 4]
+# Network, GPUs, speed-up, as the notes quote them.
+REPORTED = [("translation", 8, 6), ("Inception", 50, 32), ("RankBrain", 500, 300)]
+
+
+def build_steps():
+  """Returns a train op for each batch size: a softmax 64-10, on examples that are drawn anew."""
+  train_ops = {}
+  for size in BATCHES:
+    with tf.variable_scope("batch_%d" % size):
+      x = tf.random_uniform([size, 64])
+      digits = tf.argmax(x[:, :10], 1)
+      logits = tf.matmul(x, tf.get_variable("w", [64, 10])) + tf.get_variable("b", [10])
+      loss = tf.losses.sparse_softmax_cross_entropy(digits, logits)
+      train_ops[size] = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+  return train_ops
+
+
+def steps_a_second(session, train_op, seconds):
+  """Trains for so many seconds, and a step more."""
+  step = session.make_callable(train_op)
+  step()
+  steps, begin = 0, time.monotonic()
+  while time.monotonic() < begin + seconds:
+    step()
+    steps += 1
+  return steps / (time.monotonic() - begin)
+
+
+def be_a_task(hosts, job, index, connection, held):
+  """Is the ps, or a worker that trains when it is told to; until the connection is closed."""
+  for end in held:  # copies of the other process' ends, which would stay open with this one
+    end.close()
+  cluster = {"ps": hosts[:1], "worker": hosts[1:]}
+  worker = "/job:worker/task:%d" % index
+  server = tf.train.Server(cluster, job, index, config=ONE_THREAD)
+  if job == "ps":
+    connection.send("there")
+    with contextlib.suppress(EOFError):
+      connection.recv()
+    return
+  with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=worker)):
+    train_ops = build_steps()
+  with contextlib.suppress(EOFError), tf.Session(
+      server.target, config=tf.ConfigProto(device_filters=["/job:ps", worker])) as session:
+    if index == 0:
+      session.run(tf.global_variables_initializer())
+    connection.send("there")
+    while True:
+      size, seconds = connection.recv()
+      connection.send(steps_a_second(session, train_ops[size], seconds))
+
+
+def start_tasks(hosts, stack):
+  """Forks the ps and the workers; returns the connections to the workers."""
+  fork, held = multiprocessing.get_context("fork"), []
+  for job, index in [("ps", 0)] + [("worker", index) for index in range(len(hosts) - 1)]:
+    here, there = fork.Pipe()
+    held.append(here)
+    task = fork.Process(target=be_a_task, args=(hosts, job, index, there, held))
+    task.start()
+    stack.callback(task.join)
+    stack.callback(here.close)
+    there.close()
+    here.recv()  # an EOFError if the task has failed
+  return held[1:]
+
+
+def share(speedup, count):
+  """The last two columns: the speed-up, and what each worker contributes to it."""
+  return "%9.2f %8.0f%%" % (speedup, 100 * speedup / count)
+
+
+def main():
+  """Measures in turns, so that all meet the machine in the same state, and prints a table."""
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--hosts", required=True, help="of the ps and four workers")
+  parser.add_argument("--rounds", type=int, default=5)
+  parser.add_argument("--seconds", type=float, default=0.3, help="of a measurement")
+  flags = parser.parse_args()
+  tf.disable_v2_behavior()
+  found = {(size, count): [] for size in BATCHES for count in [0] + WORKERS}
+  with contextlib.ExitStack() as stack:
+    workers = start_tasks(flags.hosts.split(","), stack)  # before TensorFlow has begun here
+    train_ops = build_steps()
+    session = stack.enter_context(tf.Session(config=ONE_THREAD))
+    session.run(tf.global_variables_initializer())
+
+    def measure(size, count):
+      if not count:
+        return steps_a_second(session, train_ops[size], flags.seconds)
+      for worker in workers[:count]:
+        worker.send((size, flags.seconds))
+      return sum([worker.recv() for worker in workers[:count]])
+
+    for _ in range(flags.rounds):
+      for case, rates in found.items():
+        rates.append(measure(*case))
+  rates = {case: np.median(several) for case, several in found.items()}
+  print("%28s  steps/s  examples/s  speed-up  a worker" % "")
+  for (size, count), rate in rates.items():
+    what = "%d with a ps" % count if count else "one process"
+    print("batch %5d, %-15s %8.0f %11.0f %s" % (
+      size, what, rate, rate * size, share(rate / rates[size, 0], max(count, 1))))
+  for name, count, speedup in REPORTED:
+    print("%-47s %s" % ("reported: %d, %s" % (count, name), share(speedup, count)))
+  print("batch 100: one process is ahead of 4 workers:", bool(rates[100, 0] > rates[100, 4]))
+
+
+if __name__ == "__main__":
+  main()
