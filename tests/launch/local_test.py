@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.launch import sample_tasks
+from tf1ps.compat import exit_codes
 from tf1ps.launch import attempt, local
 from tf1ps.launch.tasks import LocalTask
 
@@ -88,6 +89,26 @@ def test_the_cause_is_named_and_not_its_consequences(tmp_path):
   assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
   assert lines[-1].startswith(
       "tf1ps-local: failed: worker 1 ended with exit code 1: ValueError: no such digit, ")
+
+
+def test_a_task_that_was_released_waits_for_the_cause(tmp_path):
+  path = str(tmp_path / "pid")
+  code, lines = run([
+      LocalTask("ps 0", sample_tasks.tell_and_answer, (path, exit_codes.EXIT_RELEASED)),
+      LocalTask("worker 0", sample_tasks.raise_when_gone, (path,))], 1, 1, None)
+  assert code == 1
+  assert lines[-1].startswith(
+      "tf1ps-local: failed: worker 0 ended with exit code 1: ValueError: no such digit, ")
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_task_that_was_released_is_told_where_nobody_says_why(tmp_path, monkeypatch, others):
+  monkeypatch.setattr(attempt, "_CAUSE", 0.2)
+  code, lines = run([LocalTask("ps 0", sample_tasks.answer, (exit_codes.EXIT_RELEASED,)),
+                     LocalTask("worker 0", sample_tasks.answer, (exit_codes.EXIT_RELEASED,))]
+                    + [stay("worker 1", tmp_path)] * (others - 1), 1, others, None)
+  assert code == 1
+  assert re.search("failed: .*(ps|worker) 0 ended with exit code 1, ", lines[-1])
 
 
 def test_all_output_comes_before_the_word_of_the_end(tmp_path, monkeypatch):

@@ -126,6 +126,19 @@ def leave_by_when(kind, path):
   leave_by(kind)
 
 
+def tell_and_answer(path, value):
+  """Writes its process id to a file, and leaves."""
+  write_whole(path, os.getpid())
+  return value
+
+
+def raise_when_gone(path):
+  """Fails when the process whose id is in a file has ended."""
+  pid = int(read_when_there(path))
+  wait_until(lambda: not lives(pid), LIMIT)
+  leave_by("raise")
+
+
 def note_signal(path, seconds, code=0, other=None):
   """Waits for a signal; then takes some seconds to leave; notes signal, begin and end of that.
 

@@ -54,7 +54,7 @@ def _serve(launched: bool) -> int:
   from tf1ps.cluster import server as server_lib
 
   began = time.monotonic()
-  name = "ps %d" % cluster.task_index
+  name, was_released = "ps %d" % cluster.task_index, False
   try:
     server = tasks.start_server(
       cluster, tasks.make_config(), standing=FLAGS.standing, start_timeout=FLAGS.start_timeout)
@@ -65,12 +65,13 @@ def _serve(launched: bool) -> int:
     reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
   except server_lib.JobLostError as error:
     reason, code = str(error), exit_codes.EXIT_FAILED
+    was_released = isinstance(error, server_lib.ReleasedError)
   except SystemExit as error:
     reason, code = "ended by signal %d" % errors.signal_of(error), error.code
     if FLAGS.standing:  # this is how one is told
       reason, code = "told to stop", 0
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
-  return code
+  return exit_codes.EXIT_RELEASED if was_released and launched else code
 
 
 def _on_early_signal(number, unused_frame):

@@ -54,7 +54,7 @@ def _train(program, launched: bool) -> int:
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
   config = tasks.make_config(cluster)
   options = make_options(config)
-  outcome, code = None, 0
+  outcome, code, was_released = None, 0, False
   try:
     server = tasks.start_server(cluster, config, start_timeout=FLAGS.start_timeout)
     from tf1ps.training import worker
@@ -77,6 +77,7 @@ def _train(program, launched: bool) -> int:
     if signum is not None:
       reason, code = "ended by signal %d" % signum, exit_codes.signal_exit_code(signum)
     else:
+      was_released = isinstance(error, server_lib.ReleasedError)
       errors.show_traceback(error, program, always=app.is_verbose())
       reason, code = errors.line(error), exit_codes.EXIT_FAILED
   if outcome is not None:
@@ -88,7 +89,7 @@ def _train(program, launched: bool) -> int:
     reason = "%d steps, %d examples%s%s%s%s, %.1f s, %s" % (
       outcome.steps, outcome.examples, bad, late, stale, sent, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
-  return code
+  return exit_codes.EXIT_RELEASED if was_released and launched else code
 
 
 def _print_summary(outcome, cluster) -> None:

@@ -31,7 +31,11 @@ class PortTakenError(RuntimeError):
 
 
 class JobLostError(RuntimeError):
-  """The job of a ps ended without its release: its workers are lost, or never came."""
+  """The job of a ps failed, or ended without its release: its workers are lost, or never came."""
+
+
+class ReleasedError(JobLostError):
+  """The chief has released this task, and said that the job has failed."""
 
 
 class ServerRecord(NamedTuple):

@@ -7,7 +7,9 @@
    ps and evaluator; politely, and killed after a limit.
 
 A task that fails makes others fail: the first one is the cause. Of those that the launcher saw at
-once, one that a signal killed comes before one that chose its exit code.
+once, one that a signal killed comes before one that chose its exit code. One that ended as the
+chief said that the job had failed (`EXIT_RELEASED`) is never the cause where another can be: the
+chief, or whom it means, may be on its way out, and has some seconds to say why.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ _WORKERS_AFTER_SIGNAL = 15.0
 _OTHERS = 2.0
 _KILLED = 1.0
 _DRAIN = 0.5
+# Seconds more before that, in which who has released the others says why.
+_CAUSE = 15.0
 # Seconds that an evaluator has after the ps have left: its last evaluation may be a long one.
 _EVALUATOR = 3600.0
 # How many of a failed task's last lines are shown again at the end.
@@ -122,9 +126,11 @@ class Attempt(object):
       # Somebody may signal every process of the job: tasks that end by that did not fail.
       if received and (failed or not gone):
         self._screen.line(PREFIX + "%s: ending the workers, then the others" % (
-            _signal_name(received[0])))
+            exit_codes.signal_name(received[0])))
         return interrupted(received[0])
       if failed:
+        self._wait(lambda: self._causes_of(self._failed()) or not self._running(("worker",)),
+                   _CAUSE)
         return self._failure()
       if not gone:
         names = ", ".join(process.name for process in self._running(jobs))
@@ -157,9 +163,14 @@ class Attempt(object):
     return [process for process in self._server.ended
             if process.exit_code and process in self._processes]
 
+  def _causes_of(self, failed):
+    """Those that may be the cause."""
+    return [process for process in failed if process.exit_code != exit_codes.EXIT_RELEASED]
+
   def _failure(self):
     """The outcome where tasks have failed; their output comes before the word of it."""
-    failed = sorted(self._failed(), key=lambda process: process.exit_code > 0)
+    failed = self._failed()
+    failed = sorted(self._causes_of(failed) or failed, key=lambda process: process.exit_code > 0)
     for process in failed:
       self._output.wait_end(process.name, _DRAIN / len(failed))
     if self._running():
@@ -181,11 +192,13 @@ class Attempt(object):
 
   def _describe(self, process):
     if process.exit_code < 0:
-      text = "%s was killed by %s" % (process.name, _signal_name(-process.exit_code))
+      text = "%s was killed by %s" % (process.name, exit_codes.signal_name(-process.exit_code))
     elif process.exit_code == exit_codes.EXIT_PORT_TAKEN:
       text = "%s found its port taken" % process.name
     else:
-      text = "%s ended with exit code %d" % (process.name, process.exit_code)
+      said = {exit_codes.EXIT_RELEASED: exit_codes.EXIT_FAILED}
+      text = "%s ended with exit code %d" % (
+        process.name, said.get(process.exit_code, process.exit_code))
     if self._log_dir is not None:
       text += " (%s)" % output_lib.log_path(self._log_dir, process.name)
     return text
@@ -220,7 +233,7 @@ class Attempt(object):
       for process in self._running(jobs):
         if not again:
           self._screen.line(PREFIX + "%s did not leave within %g s of %s: killed" % (
-              process.name, limit, _signal_name(number)))
+              process.name, limit, exit_codes.signal_name(number)))
         self._server.signal_task(process, signal.SIGKILL)
       self._wait(self._gone(jobs), _KILLED)
 
@@ -232,11 +245,4 @@ def failure(text: str, report: Sequence[str] = ()) -> Outcome:
 
 def interrupted(number: int) -> Outcome:
   """Returns the outcome where signal `number` ended the launcher."""
-  return Outcome(exit_codes.signal_exit_code(number), "ended by " + _signal_name(number))
-
-
-def _signal_name(number):
-  try:
-    return signal.Signals(number).name
-  except ValueError:
-    return "signal %d" % number
+  return Outcome(exit_codes.signal_exit_code(number), "ended by " + exit_codes.signal_name(number))

@@ -85,7 +85,7 @@ class _JobWatch:
     found = self._look_for_run()
     if found is not None and found.ended:
       if found.failed:
-        raise server_lib.JobLostError("the chief released this task: the job has failed")
+        raise server_lib.ReleasedError("the chief released this task: the job has failed")
       return "the chief released this task: the job has ended"
     if not self._record.standing:
       self._check_keeper()
