@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_text
@@ -26,6 +27,18 @@ def test_a_list_of_errors_begins_with_the_first_one():
   text = ("Graph execution error:\n\n=====================\n"
           "INTERNAL: From /job:worker/replica:0/task:0:\nNo worker known\nmore")
   assert error_text.first_line(RuntimeError(text)) == "No worker known"
+
+
+def test_what_a_saver_says_first_is_passed_over(tmp_path):
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.get_variable("old", [])
+    session.run(tf.global_variables_initializer())
+    path = tf.train.Saver().save(session, str(tmp_path / "model"))
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.get_variable("new", [])
+    with pytest.raises(tf.errors.NotFoundError) as caught:
+      tf.train.Saver().restore(session, path)
+  assert error_text.first_line(caught.value) == "Key new not found in checkpoint"
 
 
 def test_an_error_without_a_text_is_named_by_its_type():

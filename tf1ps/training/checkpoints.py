@@ -20,6 +20,8 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import error_text
+
 STATE_FILE = "checkpoint"
 
 _DATA_FILE = re.compile(r"(.+)\.data-(\d{5})-of-(\d{5})$")
@@ -135,7 +137,8 @@ def explain(prefix: str, error: Exception) -> CheckpointError:
     verify(prefix)
   except CheckpointError as damage:
     return damage
-  return CheckpointError(f"checkpoint {prefix} cannot be restored: {error}")
+  return CheckpointError(
+    f"checkpoint {prefix} cannot be restored: {error_text.first_line(error)}")
 
 
 def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
