@@ -5,17 +5,22 @@ Prints the conditions and each table in Markdown. See docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import signal
 import sys
 
 from benchmarks import charts, conditions, interleaving, links, registry, rows
 
 
+class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+  """The description as it is, and the default of each option."""
+
+
 def parse(arguments):
-  """Parses the command line."""
+  """Parses the command line; refuses what could not be done at the end of it all."""
   parser = argparse.ArgumentParser(
-    prog="python -m benchmarks", description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter)
+    prog="python -m benchmarks", description=__doc__, formatter_class=_Help)
   parser.add_argument("names", nargs="*", metavar="NAME",
                       help="of %s; all by default" % ", ".join(registry.names()))
   parser.add_argument("--rounds", type=int, default=5, help="turns of each system")
@@ -33,7 +38,7 @@ def parse(arguments):
   parser.add_argument("--mnist", default="", help="the folder of MNIST's four IDX files")
   parser.add_argument("--quick", action="store_true",
                       help="small: fails unless every kind of system runs and its row is complete; "
-                      "its figures mean nothing, and the options above are ignored")
+                      "its figures mean nothing, and numbers above are ignored")
   args = parser.parse_args(arguments)
   unknown = [name for name in args.names if name not in registry.names()]
   if unknown:
@@ -42,6 +47,21 @@ def parse(arguments):
     args.rounds, args.seconds, args.settle, args.minibatches, args.seeds = 1, 1.0, 0.3, 16, 2
   if args.rounds < 1 or args.seeds < 1 or args.minibatches < 0:
     parser.error("--rounds and --seeds must be at least 1, --minibatches at least 0")
+  if args.seconds <= 0 or args.settle < 0:
+    parser.error("--seconds must be above 0, --settle at least 0")
+  for option in ("json", "chart"):
+    folder = os.path.dirname(os.path.abspath(getattr(args, option)))
+    if getattr(args, option) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+      parser.error("--%s=%s: %s is no folder that can be written to" % (
+        option, getattr(args, option), folder))
+  if args.chart and not args.chart.endswith(".png"):
+    parser.error("--chart=%s: its name must end in .png" % args.chart)
+  if args.chart and importlib.util.find_spec("matplotlib") is None:
+    parser.error('--chart needs matplotlib: pip install "tf1ps[bench]"')
+  if args.mnist and not os.path.isdir(args.mnist):
+    parser.error("--mnist=%s is no folder" % args.mnist)
+  if args.only and not any(args.only in line for line in registry.lines(args.names)):
+    parser.error("--only=%s: no system of these benchmarks has it in its name" % args.only)
   return args
 
 
@@ -67,6 +87,10 @@ def main(arguments=None) -> int:
     except RuntimeError as error:
       interleaving.say("%s failed: %s" % (name, error))
       failed.append(name)
+    except KeyboardInterrupt:
+      interleaving.say("%s was interrupted: what it had measured of the last table is lost%s" % (
+        name, ", the tables before are in " + args.json if args.json and found else ""))
+      return 128 + signal.SIGINT
   if args.chart:
     charts.draw(args.chart, found, conditions.text(args))
   if args.quick:

@@ -60,6 +60,12 @@ def names(quick: bool = False) -> List[str]:
   return [*comparisons.COMPARISONS, *_PROGRAMS, *_OTHERS]
 
 
+def lines(chosen: List[str]) -> List[str]:
+  """The names of the systems that these benchmarks compare; of all where there is none."""
+  return [line.name for name, all_of in comparisons.COMPARISONS.items() for one in all_of
+          for line in one.lines if name in chosen or not chosen]
+
+
 def run(name: str, args) -> Iterator[List[dict]]:
   """Runs a benchmark; yields the rows of each of its tables.
 

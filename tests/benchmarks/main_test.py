@@ -5,8 +5,34 @@ import re
 
 import pytest
 
+from benchmarks import __main__ as main
 from benchmarks import rows
 from tests.benchmarks import running
+
+
+@pytest.mark.parametrize("arguments, text", [
+  (["latency"], "there is no benchmark latency: latency_S"),
+  (["--rounds=0"], "--rounds and --seeds must be at least 1"),
+  (["--seconds=0"], "--seconds must be above 0"),
+  (["--json=none/rows.jsonl"], "none is no folder that can be written to"),
+  (["--chart=none/chart.png"], "none is no folder that can be written to"),
+  (["--chart=chart.jpg"], "--chart=chart.jpg: its name must end in .png"),
+  (["--mnist=none"], "--mnist=none is no folder"),
+  (["latency_S", "--only=lazy Adam"], "no system of these benchmarks has it in its name")])
+def test_what_cannot_be_done_is_refused_before_hours_of_work(arguments, text, tmp_path, monkeypatch,
+                                                             capsys):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(SystemExit):
+    main.parse(arguments)
+  assert text in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_defaults_are_told(capsys):
+  with pytest.raises(SystemExit):
+    main.parse(["--help"])
+  assert "turns of each system (default: 5)" in " ".join(capsys.readouterr().out.split())
+  args = main.parse(["sparse_E", "--only=lazy Adam"])
+  assert (args.names, args.only) == (["sparse_E"], "lazy Adam")
 
 
 @pytest.mark.slow
