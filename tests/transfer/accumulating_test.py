@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.transfer import steps
-from tf1ps.transfer import accumulating, unrolling
+from tf1ps.transfer import accumulating, packed_optimizer, unrolling
 
 SIZES = [4, 2, 4, 4, 4, 2, 4, 4]  # of the batches; three make a gradient, and two are left
 
@@ -118,7 +118,62 @@ def test_what_was_pushed_is_not_pushed_again(fetched):
       assert session.run(rest.pending) == 0
 
 
+def test_the_size_of_a_batch_may_be_a_number():
+  with tf.Graph().as_default():
+    optimizer, pairs, loss, _, global_step, _, start = build(batches)
+    step = accumulating.Accumulated(pairs, loss, 4, 3)
+    train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
+    rest = step.rest(train_op)
+    unrolled = unrolling.Unrolled(train_op, 2, step.loss, 12)
+    with tf.Session() as session:
+      session.run([tf.global_variables_initializer(), start])
+      assert unrolled.run(session, unrolled.batch_sizes).tolist() == [12, 12]
+      with pytest.raises(tf.errors.OutOfRangeError) as caught:
+        unrolled.run(session)
+      assert caught.value.done == unrolling.Done(0, 0, 0)
+      assert session.run([rest.train_op, rest.batch_size])[1] == 8
+
+
 def test_what_is_no_number_of_batches_is_refused():
   with tf.Graph().as_default():
     with pytest.raises(ValueError, match="batches must be a number, 1 or more, got 0"):
       accumulating.Accumulated([], tf.constant(1.0), tf.constant(2), 0)
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_update_ops_see_the_first_batch_alone(is_packed):
+  """What is made behind them, such as a constant of the clipping, is no part of a batch."""
+  with tf.Graph().as_default():
+    optimizer, pairs, loss, size, global_step, _, start = build(
+      lambda: (batch for batch, _ in zip(batches(), range(4))))
+    if is_packed:
+      optimizer = packed_optimizer.PackedOptimizer(optimizer)
+    x = tf.get_default_graph().get_tensor_by_name("IteratorGetNext:0")
+    mean = tf.get_variable("mean", [3], trainable=False)
+    update = mean.assign(tf.reduce_mean(x, 0))
+    step = accumulating.Accumulated(pairs, loss, size, 3)
+    with tf.control_dependencies([update]):
+      gradients, variables = zip(*step.grads_and_vars)
+      gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
+      train_op = optimizer.apply_gradients(zip(gradients, variables), global_step)
+    rest = step.rest(train_op)
+    with tf.Session() as session:
+      session.run([tf.global_variables_initializer(), start])
+      session.run(train_op)
+      seen = session.run(mean)
+      np.testing.assert_allclose(seen, next(batches())[0].mean(0), rtol=1e-6)
+      with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(train_op)
+      assert session.run([rest.train_op, rest.batch_size, global_step])[1] == SIZES[3]
+      assert session.run(global_step) == 2
+
+
+def test_an_update_that_computes_with_the_first_batch_is_refused():
+  with tf.Graph().as_default():
+    optimizer, pairs, loss, size, global_step, _, _ = build(batches)
+    factor = tf.multiply(loss, 2.0, name="factor")
+    step = accumulating.Accumulated(pairs, loss, size, 3)
+    train_op = optimizer.apply_gradients(
+      [(factor * gradient, each) for gradient, each in step.grads_and_vars[:1]], global_step)
+    with pytest.raises(ValueError, match="mul.* needs factor of the first batch alone"):
+      step.rest(train_op)

@@ -43,3 +43,11 @@ def test_packing_by_flags(start, tmp_path):
   output = docs_test.launcher(start, arguments, tmp_path)
   assert re.search(r"test accuracy 0\.[89]", output), output
   assert re.search(r"staleness [1-9]\.", output), output
+
+
+def test_steps_by_hand(start, tmp_path):
+  path = program("steps.md", "steps.py", tmp_path)
+  task = start("steps.py", program_tasks.run_file, path.name, [], tmp_path)
+  docs_test.end_well([task])
+  shown = docs_test.block_with("docs/steps.md", "11 steps, 220 examples").splitlines()
+  assert len(shown) == 3 and task.lines[-3:] == shown

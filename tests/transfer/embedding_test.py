@@ -185,6 +185,11 @@ def test_equal_ids_travel_once(worker, table):
   assert sum(rows for rows, _ in counts) == 4  # of two ids, down and up
 
 
+def test_rows_of_floats_are_refused():
+  with tf.Graph().as_default(), pytest.raises(TypeError, match="ids must be int32 or int64, got f"):
+    embedding.embedding_lookup(make_table(), [1.9])
+
+
 def test_an_id_that_is_no_row_is_refused(worker, table):
   ids = tf.placeholder(tf.int64, [1, 2])
   lookups = [embedding.embedding_lookup(table, ids),
@@ -301,13 +306,17 @@ def test_stock_reads_other_rows_of_a_partitioned_table_by_default():
   ({"sp_ids": [1, 2]}, ValueError, r"dense sp_ids must have the shape \[batch, ids\], got \(2,\)"),
   ({"sp_weights": "sparse"}, TypeError, "sp_weights must be of the same kind as sp_ids"),
   ({"sp_ids": "sparse", "padding_id": 0}, ValueError, "padding_id=0 is for dense ids"),
+  ({"sp_ids": [[1.9, 2.9]]}, TypeError, "sp_ids must be int32 or int64, got float32"),
+  ({"sp_ids": "floats"}, TypeError, "sp_ids must be int32 or int64, got float32"),
+  ({"sp_weights": [[1.0, 2.0]]}, ValueError,
+   r"sp_weights must have the shape of sp_ids, \(1, 1\), got \(1, 2\)"),
   ({"params": "shards"}, TypeError, "a list of shards does not tell which rows each holds"),
   ({"params": "vector"}, ValueError, "bags need a table .rows, width. of less than"),
 ])
 def test_what_cannot_be_is_refused(arguments, error, text):
   with tf.Graph().as_default():
-    things = {"sparse": sparse(BAGS, tf.int32), "shards": [make_table(), make_table()],
-              "vector": tf.get_variable("vector", [5])}
+    things = {"sparse": sparse(BAGS, tf.int32), "floats": sparse(BAGS, tf.float32),
+              "shards": [make_table(), make_table()], "vector": tf.get_variable("vector", [5])}
     arguments = {name: things.get(value, value) if isinstance(value, str) else value
                  for name, value in arguments.items()}
     arguments = dict({"params": make_table(), "sp_ids": [[1]]}, **arguments)

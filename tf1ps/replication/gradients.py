@@ -77,6 +77,7 @@ def clip_gradients(grads_and_vars: GradsAndVars, clip_norm: float) -> GradsAndVa
   """
   if not isinstance(clip_norm, tf.Tensor) and not clip_norm > 0:
     raise ValueError(f"clip_norm must be above 0, got {clip_norm!r}")
+  grads_and_vars = list(grads_and_vars)  # it may be a zip
   gradients = [_without_repeats(gradient) for gradient, _ in grads_and_vars]
   clipped, _ = tf.clip_by_global_norm(gradients, clip_norm)
   return [(gradient, variable) for gradient, (_, variable) in zip(clipped, grads_and_vars)]

@@ -50,7 +50,7 @@ class Accumulated:
     Args:
       grads_and_vars: as `compute_gradients` returns them.
       loss: of the batch, a scalar float tensor on the worker.
-      batch_size: an int scalar.
+      batch_size: an int scalar tensor, as `tf.shape(x)[0]`, or a number.
       batches: how many make one gradient, 1 or more.
       together: more tensors of a batch, in a list; see `together`.
 
@@ -60,6 +60,9 @@ class Accumulated:
     if isinstance(batches, bool) or int(batches) != batches or batches < 1:
       raise ValueError("batches must be a number, 1 or more, got %r" % (batches,))
     self._worker = loss.device
+    with loss.graph.as_default(), tf.control_dependencies(None), tf.device(self._worker):
+      batch_size = tf.convert_to_tensor(batch_size)
+    grads_and_vars = list(grads_and_vars)  # it may be a zip
     one = dict(gradients=[gradient for gradient, _ in grads_and_vars], loss=loss, size=batch_size,
                together=list(together))
     with loss.graph.as_default(), tf.control_dependencies(None), tf.name_scope("accumulated"), \
@@ -94,6 +97,9 @@ class Accumulated:
     Args:
       train_op: made of `grads_and_vars`.
       fetches: more of the step that is to be fetched with it.
+
+    Raises:
+      ValueError: what comes behind the gradients computes with a tensor of the first batch.
     """
     wanted = dict(op=train_op, loss=self.loss, size=self.batch_size, fetches=fetches)
     with train_op.graph.as_default(), tf.control_dependencies(None), tf.device(None):
@@ -119,7 +125,8 @@ class Accumulated:
       step = one if number == 0 else part.copy("batch_%d" % number, number, waits={
         op.name: [self._end] for op in drawing}).of(one)
       steps.append(step)
-      size = tf.cast(step["size"], tf.int64)
+      with tf.control_dependencies([step["loss"]]):  # a constant size counts with its batch too
+        size = tf.identity(tf.cast(step["size"], tf.int64))
       values = zip(sums, step["gradients"] + [step["loss"]])
       with tf.control_dependencies([self._end] if number else []):
         added = [each.add(value, size, is_first=number == 0)

@@ -96,6 +96,34 @@ def divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) -> 
   return [list(each) for each in zip(*divided)]
 
 
+def devices_of(parts: List[table_parts.Part]) -> List[List[table_parts.Part]]:
+  """The parts on each device, in order: a list of them for each."""
+  by_device = {}
+  for part in parts:
+    by_device.setdefault(part.variable.device, []).append(part)
+  return list(by_device.values())
+
+
+def by_device(devices: List[list], indices: tf.Tensor,
+              tensors: List[Optional[tf.Tensor]]) -> List[list]:
+  """Divides tensors by the device that holds the row of each index.
+
+  Args:
+    devices: as of `devices_of`.
+    indices: int32 [ids].
+    tensors: [ids] each, or None.
+
+  Returns:
+    As `divide` does, for each device.
+  """
+  if len(devices) == 1:
+    return [tensors]
+  firsts = sorted((part.first, place) for place, parts in enumerate(devices) for part in parts)
+  part = part_of(indices, [first for first, _ in firsts])
+  place = tf.gather([place for _, place in firsts], part)
+  return divide(tensors, place, len(devices))
+
+
 @tf.RegisterGradient(_GRADIENTS["Cast"])
 def _cast_gradient(op, gradient):
   """Of the sums, cast for the way: the gradient as it has arrived."""

@@ -48,12 +48,12 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
     A tensor [shape of ids] + [width].
 
   Raises:
-    TypeError, ValueError: see `table_parts.parts_of`; an unknown `wire_dtype`.
+    TypeError, ValueError: see `table_parts.parts_of`; an unknown `wire_dtype`; ids of another type.
   """
   parts = table_parts.parts_of(params)
   wire_dtype = _wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup"):
-    ids = tf.convert_to_tensor(ids)
+    ids = _checked(tf.convert_to_tensor(ids), "ids")
     if not unique:
       return _rows(params, parts, ids, wire_dtype)
     different, positions = tf.unique(tf.reshape(ids, [-1]))
@@ -103,8 +103,9 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
                      "nothing" % (padding_id,))
   wire_dtype = _wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup_sparse"):
-    devices, shape = _devices(parts), shape.as_list()
+    devices, shape = bag_sums.devices_of(parts), shape.as_list()
     if isinstance(sp_ids, tf.SparseTensor):
+      _checked(sp_ids.values, "sp_ids")
       return _lookup_sparse(devices, shape, sp_ids, sp_weights, combiner, wire_dtype)
     return _lookup_dense(devices, shape, sp_ids, sp_weights, combiner, padding_id, wire_dtype)
 
@@ -115,14 +116,6 @@ def _wire_dtype(given: Optional[str]) -> str:
   return wire_dtype
 
 
-def _devices(parts: List[table_parts.Part]) -> List[List[table_parts.Part]]:
-  """The parts on each device, in order."""
-  by_device = {}
-  for part in parts:
-    by_device.setdefault(part.variable.device, []).append(part)
-  return list(by_device.values())
-
-
 def _rows(params, parts: List[table_parts.Part], ids: tf.Tensor, wire_dtype: str) -> tf.Tensor:
   """The rows of ids of any shape, and on the way of the type that was asked for."""
   count = params.get_shape().as_list()[0]
@@ -131,8 +124,8 @@ def _rows(params, parts: List[table_parts.Part], ids: tf.Tensor, wire_dtype: str
   indices = tf.reshape(_as_int32(ids, count), [-1])
   places = tf.range(tf.size(indices))
   own_places, rows = [], []
-  devices = _devices(parts)
-  for own, (own_indices, own_place) in zip(devices, _by_device(devices, indices, [
+  devices = bag_sums.devices_of(parts)
+  for own, (own_indices, own_place) in zip(devices, bag_sums.by_device(devices, indices, [
       indices, places])):
     with tf.get_default_graph().colocate_with(own[0].variable.op):
       size = tf.size(own_indices)
@@ -153,13 +146,17 @@ def _shaped(rows: tf.Tensor, ids: tf.Tensor, params) -> tf.Tensor:
 def _lookup_dense(devices: List[list], shape, ids, weights, combiner, padding_id,
                   wire_dtype) -> tf.Tensor:
   """Looks up bags of ids [batch, ids]; `devices` has the parts of the table on each device."""
-  ids = tf.convert_to_tensor(ids)
+  ids = _checked(tf.convert_to_tensor(ids), "sp_ids")
   if ids.shape.rank != 2:
     raise ValueError("dense sp_ids must have the shape [batch, ids], got %s" % ids.shape)
+  weights = None if weights is None else tf.convert_to_tensor(weights)
+  if weights is not None and not weights.shape.is_compatible_with(ids.shape):
+    raise ValueError("sp_weights must have the shape of sp_ids, %s, got %s" % (
+      ids.shape, weights.shape))
   if len(devices) > 1 or padding_id is not None or weights is not None:
     return _lookup_sparse(
       devices, shape, _as_sparse(ids, ids, padding_id), weights if weights is None else
-      _as_sparse(tf.convert_to_tensor(weights), ids, padding_id), combiner, wire_dtype)
+      _as_sparse(weights, ids, padding_id), combiner, wire_dtype)
   ids = _as_int32(ids, shape[0])
   parts, = devices
   with tf.get_default_graph().colocate_with(parts[0].variable.op):  # so that only the ids travel
@@ -182,7 +179,7 @@ def _lookup_sparse(devices: List[list], shape, ids, weights, combiner, wire_dtyp
   weights = None if weights is None else tf.cast(
     weights.values, devices[0][0].variable.dtype.base_dtype)
   sums = []
-  for parts, own in zip(devices, _by_device(devices, indices, [indices, numbers, weights])):
+  for parts, own in zip(devices, bag_sums.by_device(devices, indices, [indices, numbers, weights])):
     own_indices, own_numbers, own_weights = own
     message = tf.concat([own_indices, own_numbers, [count]], 0)  # three would be three messages
     with tf.get_default_graph().colocate_with(parts[0].variable.op):
@@ -201,6 +198,13 @@ def _lookup_sparse(devices: List[list], shape, ids, weights, combiner, wire_dtyp
   return tf.math.divide_no_nan(total, divisor[:, tf.newaxis])
 
 
+def _checked(ids: tf.Tensor, name: str) -> tf.Tensor:
+  """The ids; a float would silently become the row below it."""
+  if ids.dtype not in (tf.int32, tf.int64):
+    raise TypeError("%s must be int32 or int64, got %s" % (name, ids.dtype.name))
+  return ids
+
+
 def _as_sparse(values, ids, padding_id) -> tf.SparseTensor:
   """The values [batch, ids] where the ids are not the padding."""
   places = (tf.ones(tf.shape(ids), tf.bool) if padding_id is None else
@@ -214,16 +218,6 @@ def _as_int32(ids, rows: int) -> tf.Tensor:
   if ids.dtype == tf.int64:
     ids = tf.clip_by_value(ids, tf.constant(-1, tf.int64), tf.constant(rows, tf.int64))
   return tf.cast(ids, tf.int32)
-
-
-def _by_device(devices, indices, tensors) -> List[list]:
-  """Divides tensors [ids], or None, by the device that holds the row of each index."""
-  if len(devices) == 1:
-    return [tensors]
-  firsts = sorted((part.first, place) for place, parts in enumerate(devices) for part in parts)
-  part = bag_sums.part_of(indices, [first for first, _ in firsts])
-  place = tf.gather([place for _, place in firsts], part)
-  return bag_sums.divide(tensors, place, len(devices))
 
 
 _SPREAD = "Tf1psAddEqual"

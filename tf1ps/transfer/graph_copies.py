@@ -111,15 +111,36 @@ class Part:
     self._definition = self._define(found)
 
   def before(self, begins: Iterable[tf.Operation], end: tf.Operation) -> List[tf.Operation]:
-    """The end, and what of the part depends on operations where it begins and not on the end."""
+    """The end, and what of the part depends on operations where it begins and not on the end.
+
+    What only waits for them, and is needed behind the end, is not among it: a constant that was
+    made in `tf.control_dependencies`.
+
+    Raises:
+      ValueError: what is computed of them is needed behind the end.
+    """
     begun, behind = {op.name for op in begins}, {end.name}
+    computed = set(begun)
     for op in frames.in_order(self.ops):
       above = {one.name for one in frames.before(op)}
       if op.name not in behind and above & behind:
         behind.add(op.name)
       elif above & begun:
         begun.add(op.name)
-    return [op for op in self.ops if op.name == end.name or op.name in begun - behind]
+        if computed & {tensor.op.name for tensor in op.inputs}:
+          computed.add(op.name)
+    found = begun - behind
+    waiting = [op for op in self.ops if op.name not in found and op.name != end.name]
+    while waiting:
+      op = waiting.pop()
+      for needed in {tensor.op.name: tensor.op for tensor in op.inputs}.values():
+        if needed.name in found and needed.name in computed:
+          raise ValueError("%s needs %s of the first batch alone, which is not there any more "
+                           "where the data end within a step" % (op.name, needed.name))
+        if needed.name in found:
+          found.remove(needed.name)
+          waiting.append(needed)
+    return [op for op in self.ops if op.name == end.name or op.name in found]
 
   def copy(self, name: str, number: int = 0,
            replace: Optional[Copy] = None,

@@ -146,6 +146,7 @@ def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = groups.PACK_B
   Returns:
     The same pairs in the same order; those without a gradient as they are.
   """
+  grads_and_vars = list(grads_and_vars)  # it may be a zip
   parcels = make_parcels(grads_and_vars, pack_bytes, wire_dtype)
   with tf.name_scope("push"):
     arrived = {variable.op.name: gradient for parcel in parcels

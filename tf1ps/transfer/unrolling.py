@@ -56,7 +56,8 @@ class Unrolled:
       train_op: the finished training step, the global step's increment included.
       steps: how many steps a run makes, 1 or more.
       loss: the loss of its batch, a scalar.
-      batch_size: the size of its batch, an int scalar, or None: examples are not counted.
+      batch_size: the size of its batch, an int scalar tensor, as `tf.shape(x)[0]`, or a number;
+        None: examples are not counted.
       taken: a bool scalar: whether the update was made; None: always.
       fetches: more tensors and operations of the step, in a structure of lists and dicts.
       worker: the device of the worker, such as "/job:worker/task:0"; None: that of the loss.
@@ -74,6 +75,9 @@ class Unrolled:
     with train_op.graph.as_default(), tf.device(None), tf.control_dependencies(None), \
         tf.name_scope("unrolled"):
       self._build_notes()
+      if batch_size is not None:
+        with tf.device(self._worker):
+          batch_size = tf.convert_to_tensor(batch_size)
       one = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
       each = step_chain.Chain(one, self._worker, self._note).build(self.steps)
       self.train_ops: List[tf.Operation] = [step["train_op"] for step in each]

@@ -88,7 +88,7 @@ def _check_range(tensor, names, sizes) -> tf.Operation:
       OVERFLOW, tf.as_string(tf.math.count_nonzero(is_over)), " values of ",
       tf.gather(tf.constant(list(names)), index), " and what travels with it" * (len(names) > 1),
       " are above 65504, the largest float16; the first is ", tf.as_string(flat[first]),
-      ". Use --wire_dtype=bfloat16, whose range is that of float32"])])
+      ". Send bfloat16 (--wire_dtype or wire_dtype=), whose range is that of float32"])])
     with tf.control_dependencies([check]):
       return tf.constant(False)
 

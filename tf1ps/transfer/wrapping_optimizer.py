@@ -15,7 +15,12 @@ class WrappingOptimizer(tf.train.Optimizer):
       opt: the optimizer inside.
       use_locking: of TensorFlow's base class.
       name: of the optimizer.
+
+    Raises:
+      TypeError: `opt` is no optimizer.
     """
+    if not hasattr(opt, "compute_gradients") or not hasattr(opt, "apply_gradients"):
+      raise TypeError("opt must be a tf.train.Optimizer, got %r" % (opt,))
     super().__init__(use_locking, name)
     self._opt = opt
 
