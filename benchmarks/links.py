@@ -16,6 +16,7 @@ from typing import Dict, List, NamedTuple
 
 DELAY_MS = 0.2  # of a packet, each way
 _LIMIT = 20.0  # seconds for a command of iproute2
+_BUFFER = 2 ** 25  # bytes; TensorFlow's messages here are up to 8 MB
 _SUBNET = "10.213.%d.%d"
 
 
@@ -66,6 +67,10 @@ def _make(names, gbit):
   hosts = {"ps": _SUBNET % (number, 1), "worker": _SUBNET % (number, 2)}
   for name in names.values():
     _run("ip", "netns", "add", name)
+    # Whoever has not its turn is stopped; what is on the way then must fit into the receiver's
+    # buffer: a gRPC server closes a connection on which nothing is taken for 20 seconds.
+    _run("ip", "netns", "exec", name, "sh", "-c",
+         "echo '4096 %d %d' > /proc/sys/net/ipv4/tcp_rmem" % (_BUFFER, 2 * _BUFFER))
   _run("ip", "link", "add", "veth0", "netns", names["ps"], "type", "veth",
        "peer", "name", "veth0", "netns", names["worker"])
   has_delay = True

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -27,6 +28,27 @@ sys.stdin.read()
 def namespaces():
   done = subprocess.run(["ip", "netns", "list"], stdout=subprocess.PIPE, universal_newlines=True)
   return [line for line in done.stdout.splitlines() if line.startswith("tf1ps-")]
+
+
+def test_what_is_sent_to_a_stopped_process_arrives():
+  """As a message of a step does when a turn ends; unsent, it would cost the connection."""
+  try:
+    with links.link_of(1) as link:
+      server = subprocess.Popen(
+        link.prefixes["ps"] + [sys.executable, "-c", SERVE, link.hosts["ps"]],
+        stdout=subprocess.PIPE, universal_newlines=True)
+      try:
+        port = server.stdout.readline().strip()
+        server.send_signal(signal.SIGSTOP)  # the kernel accepts, and takes what comes
+        assert subprocess.run(
+          link.prefixes["worker"] + [sys.executable, "-c", SEND.replace("1000000", "12000000"),
+                                     link.hosts["ps"], port],
+          stdin=subprocess.DEVNULL, timeout=30).returncode == 0
+      finally:
+        server.kill()
+        server.communicate()
+  except links.LinkError as error:
+    pytest.skip(str(error))
 
 
 def test_a_shaped_link_carries_and_counts_and_is_removed():
