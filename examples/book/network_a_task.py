@@ -13,8 +13,8 @@ second: the network is trained on task 0, and its values are copied to the other
 - Here a request is answered by one network; an ensemble asks all of them (ensemble_in_graph.py).
   In ensemble_queues.py the requests lie in a queue, and several processes may serve a network.
 What to look for: each task answers as the first one does, and n tasks answer nearly n times as
-often, as long as each finds a core of its own. Measured on 2 cores that had other work as well
-(medians of 5 to 11 rounds): 1.3 to 2.3 times as many with 2 tasks, 1.0 times with 4.
+often, as long as each finds a core of its own. Measured on 2 cores, which the client shares
+(TensorFlow 2.21, medians of 11 rounds): 1.52 times as many with 2 tasks, 1.54 times with 4.
 Toolkit: bare TensorFlow; for many networks with one answer, docs/ensembles.md.
 
     $ python examples/book/network_a_task.py --hosts=127.0.0.1:2221,127.0.0.1:2222

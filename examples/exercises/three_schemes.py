@@ -13,13 +13,12 @@ same. So it takes more global steps, and compares better by the time, or by the 
 them. The split sends every batch to both workers and gets half of the hidden layer back, in each
 step; it has no ps to ask. (One process less at work is what it gains here: see model_parallel.py
 for what a split costs beside the same network unsplit.) Which is fastest is decided by the machine
-and the network. Once, on 2 cores that other jobs kept busy, TensorFlow 2.21:
+and the network. Medians of --repeats=5, on 2 cores, TensorFlow 2.21:
 
-    asynchronous     1.65           128         6400     0.931
-    synchronous      3.68           100        10000     0.931
-    vertical         0.76           100        10000     0.933
+    asynchronous     0.34           169         8450     0.950
+    synchronous      0.76           100        10000     0.936
+    vertical         0.34           100        10000     0.936
 
-Take such seconds for an order at most; --repeats=5 shows medians of five.
 Toolkit: tf1ps.SyncReplicasOptimizer, model_parallel, Barrier, DoneQueues (docs/synchronous.md).
 
     1$ python examples/exercises/three_schemes.py ps 0 127.0.0.1:2221 127.0.0.1:2222 127.0.0.1:2223

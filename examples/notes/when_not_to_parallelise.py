@@ -34,18 +34,18 @@ a ps all the same, docs/steps.md has several steps in one run.
     reported: 500, RankBrain                           300.00       60%
     batch 100: one process is ahead of 4 workers: True
 
-Measured on 2 cores that had other work as well (TensorFlow 2.21, medians of --rounds=9), where the
-4 workers and the ps share what there is:
+Measured on 2 cores (TensorFlow 2.21, medians of --rounds=9), where the 4 workers and the ps share
+what there is:
 
                                   steps/s  examples/s  speed-up  a worker
-    batch   100, one process         7995      799495      1.00      100%
-    batch   100, 1 with a ps          319       31863      0.04        4%
-    batch   100, 2 with a ps          548       54757      0.07        3%
-    batch   100, 4 with a ps          576       57554      0.07        2%
-    batch  2000, one process          248      496244      1.00      100%
-    batch  2000, 1 with a ps          203      406015      0.82       82%
-    batch  2000, 2 with a ps          334      668874      1.35       67%
-    batch  2000, 4 with a ps          415      829705      1.67       42%
+    batch   100, one process         9114      911399      1.00      100%
+    batch   100, 1 with a ps          712       71219      0.08        8%
+    batch   100, 2 with a ps         1002      100169      0.11        5%
+    batch   100, 4 with a ps         1205      120457      0.13        3%
+    batch  2000, one process         1258     2515531      1.00      100%
+    batch  2000, 1 with a ps          501     1001320      0.40       40%
+    batch  2000, 2 with a ps          678     1355324      0.54       27%
+    batch  2000, 4 with a ps          761     1521352      0.60       15%
 """
 
 import argparse
