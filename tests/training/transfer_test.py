@@ -45,7 +45,7 @@ def test_what_float16_cannot_hold_ends_the_job_with_a_sentence(start, update):
   (ps,), (worker,) = job.all("--steps=100")
   assert codes(worker, ps)[0] == 1
   text, = find(worker, r"(float16 overflow: [12] values of .*)")
-  assert "the largest float16; the first is " in text and "--wire_dtype=bfloat16" in text
+  assert "the largest float16; the first is " in text and "Send bfloat16 (--wire_dtype" in text
   assert "float16 overflow: " in worker.lines[-1]
 
 

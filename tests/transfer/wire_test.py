@@ -40,7 +40,7 @@ def test_what_is_too_large_for_float16_is_counted_and_named(values, names, sizes
   with pytest.raises(tf.errors.InvalidArgumentError) as error:
     there_and_back(values, "float16", names, sizes)
   assert text in error.value.message
-  assert "--wire_dtype=bfloat16" in error.value.message
+  assert "Send bfloat16 (--wire_dtype" in error.value.message
 
 
 @pytest.mark.parametrize("dtype", [tf.float64, tf.int32])
