@@ -1,4 +1,4 @@
-"""An ensemble of processes that are linked by queues: what happens when one of three is dead.
+"""An ensemble of processes linked by queues: what happens when network 2 of three is dead.
 
 Row: B35. Notes 000, section 15 ("data parallelism", between-graph ensembles).
 Mechanism: feeder -> a queue of inputs for each network -> networks -> a queue of predictions each

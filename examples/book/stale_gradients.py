@@ -27,7 +27,7 @@ A short run, which says nothing of the remedies:
     dropped if older than 2       loss ... s  age ... % dropped
     rate divided by the age       loss ... s  age ... % dropped
     batches of 128                loss ... s  age ... % dropped
-    a worker joins every 100      loss ... s  age ... % dropped
+    a worker joins each third     loss ... s  age ... % dropped
     a lead of 1 at most           loss ... s  age ... % dropped
     3$ python examples/book/stale_gradients.py --job_name=worker --task_index=1 \
         --seeds=1 --minibatches=80 \
@@ -49,7 +49,7 @@ things as well, TensorFlow 2.21:
     dropped if older than 2       loss   0.142 (0.128 to 0.173)   7.1 s  age 1.7  10 % dropped
     rate divided by the age       loss   0.188 (0.156 to 0.217)   4.9 s  age 2.5   0 % dropped
     batches of 128                loss   2.377 (1.810 to 2.731)   1.2 s  age 2.5   0 % dropped
-    a worker joins every 100      loss   0.569 (0.489 to 3.726)   9.2 s  age 0.7   0 % dropped
+    a worker joins each third     loss   0.569 (0.489 to 3.726)   9.2 s  age 0.7   0 % dropped
     a lead of 1 at most           loss   0.158 (0.153 to 0.164)  13.5 s  age 1.2   0 % dropped
 """
 
@@ -77,7 +77,7 @@ class Remedy(NamedTuple):
   rate: float = RATE
   update: str = "plain"  # or "drop", "damp"
   batch: int = BATCH
-  warm_up: int = 0  # minibatches until one more worker joins
+  warm_up: float = 0  # the part of the minibatches after which one more worker joins
   max_lead: int = 0  # steps that a worker may be ahead of the slowest; 0: any number
 
 
@@ -86,7 +86,7 @@ REMEDIES = [
   Remedy("a quarter of the rate", rate=RATE / 4),
   Remedy("dropped if older than %d" % MAX_STALENESS, update="drop"),
   Remedy("rate divided by the age", update="damp"), Remedy("batches of 128", batch=4 * BATCH),
-  Remedy("a worker joins every 100", warm_up=100), Remedy("a lead of 1 at most", max_lead=1)]
+  Remedy("a worker joins each third", warm_up=1 / 3), Remedy("a lead of 1 at most", max_lead=1)]
 
 
 def weights(name, shape, seed):
@@ -135,7 +135,7 @@ class Model:
 def train(session, model, index, remedy, seed, pause, data, last):
   """Takes its part of the minibatches 1 to `last`."""
   order = np.random.RandomState([seed, index])
-  while session.run(model.tickets) < min(index * remedy.warm_up, last):
+  while session.run(model.tickets) < min(int(index * remedy.warm_up * last), last):
     time.sleep(0.01)
   ticket = session.run(model.take)
   while ticket <= last:

@@ -1,4 +1,4 @@
-"""Towers on the devices of one machine: averaged gradients, shared variables, and two ways to fail.
+"""Towers on the devices of one machine: averaged gradients, shared variables, three ways to fail.
 
 Row: E6. Notes 004, reference [5] (the CIFAR-10 trainer for several GPUs) and section 1.5 (`add_n`
 on the CPU); 003, "one machine, several GPUs".
