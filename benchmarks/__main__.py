@@ -65,10 +65,16 @@ def parse(arguments):
   return args
 
 
+def leave(number, frame):
+  """Ends the jobs; a second signal does not keep it from that."""
+  signal.signal(number, signal.SIG_IGN)
+  sys.exit(128 + number)
+
+
 def main(arguments=None) -> int:
   """Runs what the command line asks for; returns the exit code."""
   args = parse(arguments)
-  signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which ends the jobs
+  signal.signal(signal.SIGTERM, leave)
   wanted = args.names or registry.names(quick=args.quick)
   args.legacy_python = conditions.legacy_python(args.legacy_python)
   found, failed = [], []

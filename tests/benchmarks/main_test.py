@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from benchmarks import __main__ as main
-from benchmarks import rows
+from benchmarks import rows, systems
 from tests.benchmarks import running
 
 
@@ -25,6 +28,16 @@ def test_what_cannot_be_done_is_refused_before_hours_of_work(arguments, text, tm
   with pytest.raises(SystemExit):
     main.parse(arguments)
   assert text in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_second_signal_is_not_heard():
+  code = ("import os, signal\nfrom benchmarks import __main__ as main\n"
+          "signal.signal(signal.SIGTERM, main.leave)\n"
+          "try:\n  os.kill(os.getpid(), signal.SIGTERM)\n  signal.pause()\n"
+          "finally:\n  os.kill(os.getpid(), signal.SIGTERM)\n  print('ended the jobs')")
+  done = subprocess.run([sys.executable, "-c", code], cwd=systems.ROOT, stdout=subprocess.PIPE,
+                        env=systems.environment(), universal_newlines=True)
+  assert (done.stdout.split("\n")[0], done.returncode) == ("ended the jobs", 128 + signal.SIGTERM)
 
 
 def test_the_defaults_are_told(capsys):
