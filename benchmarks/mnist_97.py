@@ -22,7 +22,7 @@ from benchmarks import comparisons, global_steps, interleaving, jobs, links, mod
 GOAL = 0.97
 _LIMIT = 300.0  # seconds that a system may take
 _EVERY = 0.5  # seconds
-_LINES = (
+LINES = (
   comparisons.CLASSIC,
   comparisons.CLASSIC._replace(name="classic, 2 workers", workers=2),
   comparisons.DEFAULTS,
@@ -40,11 +40,11 @@ def run(args) -> List[dict]:
     raise interleaving.Skipped("neither --mnist nor TF1PS_MNIST names MNIST's folder")
   os.environ["TF1PS_MNIST"] = os.path.abspath(folder)
   work = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
-  found = {line.name: [] for line in _LINES}
+  found = {line.name: [] for line in LINES}
   reader = global_steps.Reader((), systems.environment())
   try:
     for number in range(args.rounds):
-      for line in _LINES[:number % len(_LINES)] + _LINES[number % len(_LINES):]:
+      for line in LINES[:number % len(LINES)] + LINES[number % len(LINES):]:
         if args.only not in line.name and line is not comparisons.CLASSIC:
           continue
         try:
@@ -55,7 +55,7 @@ def run(args) -> List[dict]:
     reader.close()
     shutil.rmtree(work, ignore_errors=True)
   base = [seconds for seconds, _ in found[comparisons.CLASSIC.name]]
-  return [_row(line, found[line.name], base) for line in _LINES if found[line.name]]
+  return [_row(line, found[line.name], base) for line in LINES if found[line.name]]
 
 
 def _row(line, runs, base):

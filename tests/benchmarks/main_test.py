@@ -44,8 +44,13 @@ def test_the_defaults_are_told(capsys):
   with pytest.raises(SystemExit):
     main.parse(["--help"])
   assert "turns of each system (default: 5)" in " ".join(capsys.readouterr().out.split())
-  args = main.parse(["sparse_E", "--only=lazy Adam"])
-  assert (args.names, args.only) == (["sparse_E"], "lazy Adam")
+
+
+@pytest.mark.parametrize("arguments", [
+  ["sparse_E", "--only=lazy Adam"], ["--only=lazy Adam"], ["mnist_97", "--only=2 workers, sync"]])
+def test_only_chooses_among_the_systems_of_the_benchmarks(arguments):
+  args = main.parse(arguments)
+  assert args.names + ["--only=" + args.only] == arguments
 
 
 @pytest.mark.slow

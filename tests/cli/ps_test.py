@@ -8,7 +8,9 @@ import pytest
 
 from tests import harness, program_tasks
 from tests.cli import commands
-from tf1ps.cli import ps
+from tests.training.job import PROGRAM
+from tf1ps.cli import ps, worker
+from tf1ps.compat import exit_codes
 
 
 @pytest.fixture
@@ -30,6 +32,19 @@ def test_a_port_that_is_taken(start, taken, launched, code):
   assert task.wait() == code
   assert re.match(r"ps 0: /job:ps/task:0 cannot listen at %s: another process has that port, "
                   r"\d+\.\d s, exit code %d$" % (taken, code), task.lines[-1])
+
+
+@pytest.mark.parametrize("launched, code", [(False, 1), (True, exit_codes.EXIT_RELEASED)])
+def test_a_ps_whose_job_has_failed_tells_its_launcher_that_the_cause_is_elsewhere(
+    start, launched, code):
+  argv = hosts(harness.addresses(1)[0])
+  task = start("ps", ps.run, argv, launched)
+  chief = start("worker", worker.run, argv + [
+    PROGRAM, "--task_index=0", "--steps=1000", "--nan_at=3"], False)
+  assert chief.wait() == 1 and "NaN" in chief.lines[-1], chief.output
+  assert task.wait() == code
+  assert re.match(r"ps 0: the chief released this task: the job has failed, \d+\.\d s, exit "
+                  r"code 1$", task.lines[-1])
 
 
 def test_a_launched_ps_leaves_the_warning_to_the_launcher(start):

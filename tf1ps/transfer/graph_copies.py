@@ -133,7 +133,7 @@ class Part:
     waiting = [op for op in self.ops if op.name not in found and op.name != end.name]
     while waiting:
       op = waiting.pop()
-      for needed in {tensor.op.name: tensor.op for tensor in op.inputs}.values():
+      for needed in [tensor.op for tensor in op.inputs]:
         if needed.name in found and needed.name in computed:
           raise ValueError("%s needs %s of the first batch alone, which is not there any more "
                            "where the data end within a step" % (op.name, needed.name))
