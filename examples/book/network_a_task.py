@@ -56,13 +56,15 @@ def start_tasks(hosts, stack):
   for index in range(len(hosts)):
     here, there = fork.Pipe()
     held.append(here)
-    task = fork.Process(target=serve, args=(hosts, index, there, held))
+    task = fork.Process(target=serve, args=(hosts, index, there, held), daemon=True)
     task.start()
-    stack.callback(task.join)
+    stack.callback(task.join, 30.0)
     stack.callback(here.close)
     there.close()
   for end in held:
-    end.recv()  # an EOFError if the task has failed
+    if not end.poll(60.0):
+      raise RuntimeError("a task has not started within 60 s")
+    end.recv()  # an EOFError if it has failed
 
 
 def build_network():

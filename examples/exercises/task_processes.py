@@ -6,6 +6,7 @@ them cost one import; each is as much a process of its own as one that a shell s
 
 import multiprocessing.connection
 import os
+import time
 
 import tensorflow.compat.v1 as tf
 
@@ -32,13 +33,16 @@ def serve(hosts, index):
   tf.train.Server({"worker": hosts}, "worker", index).join()
 
 
-def finish(forks, process):
-  """Waits until a process has ended; returns the lines that it printed."""
+def finish(forks, process, limit=300.0):
+  """Waits until a process has ended, `limit` seconds at most; returns the lines that it printed."""
+  until = time.monotonic() + limit
+  while process.exit_code is None:
+    if time.monotonic() > until:
+      raise RuntimeError("%s had not ended after %g s" % (process.name, limit))
+    multiprocessing.connection.wait([forks], 1.0)
+    forks.take()
   with os.fdopen(process.output, errors="replace") as output:
     lines = output.read().splitlines()
-  while process.exit_code is None:
-    multiprocessing.connection.wait([forks], 60.0)
-    forks.take()
   if process.exit_code:
     raise RuntimeError("%s ended with %d:\n%s" % (
       process.name, process.exit_code, "\n".join(lines[-20:])))

@@ -111,18 +111,26 @@ def be_a_task(hosts, job, index, connection, held):
       connection.send(steps_a_second(session, train_ops[size], seconds))
 
 
+def answer(connection, limit=60.0):
+  """What a task says next, within a limit in seconds; an EOFError if it has failed."""
+  if not connection.poll(limit):
+    raise RuntimeError("a task has not answered within %g s" % limit)
+  return connection.recv()
+
+
 def start_tasks(hosts, stack):
   """Forks the ps and the workers; returns the connections to the workers."""
   fork, held = multiprocessing.get_context("fork"), []
   for job, index in [("ps", 0)] + [("worker", index) for index in range(len(hosts) - 1)]:
     here, there = fork.Pipe()
     held.append(here)
-    task = fork.Process(target=be_a_task, args=(hosts, job, index, there, held))
+    task = fork.Process(target=be_a_task, args=(hosts, job, index, there, held),
+                        daemon=True)
     task.start()
-    stack.callback(task.join)
+    stack.callback(task.join, 30.0)
     stack.callback(here.close)
     there.close()
-    here.recv()  # an EOFError if the task has failed
+    answer(here)
   return held[1:]
 
 
@@ -151,7 +159,7 @@ def main():
         return steps_a_second(session, train_ops[size], flags.seconds)
       for worker in workers[:count]:
         worker.send((size, flags.seconds))
-      return sum([worker.recv() for worker in workers[:count]])
+      return sum([answer(worker, flags.seconds + 60.0) for worker in workers[:count]])
 
     for _ in range(flags.rounds):
       for case, rates in found.items():
