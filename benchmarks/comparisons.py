@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from benchmarks import interleaving, links, losses, models, rows
+from benchmarks import interleaving, links, losses, rows
 from benchmarks.systems import System
 
 CLASSIC = System("classic", "classic", ("--variables=ref",))
@@ -164,8 +164,7 @@ def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
   if legacy_python and base is CLASSIC:
     lines.insert(1, CLASSIC._replace(name="classic, TensorFlow 1.15", python=legacy_python))
   with links.link_of(one.gbit) as link:
-    measured = interleaving.compare(one.model, link, lines, pace,
-                                    minibatches or models.POOL, base.name)
+    measured = interleaving.compare(one.model, link, lines, pace, base.name)
   if base.name not in measured:
     raise RuntimeError("%s stopped working on %s" % (base.name, one.model))
   lines = [line for line in lines if line.name in measured]

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from benchmarks import global_steps, jobs, systems
 
@@ -55,7 +55,7 @@ def leave_out(error: jobs.JobError) -> None:
   left_out.append("did not run: %s" % str(error).splitlines()[0])
 
 
-def compare(model: str, link, lines: Sequence[systems.System], pace: Pace, minibatches: int,
+def compare(model: str, link, lines: Sequence[systems.System], pace: Pace,
             base: str) -> Dict[str, Measured]:
   """Measures systems that train the same model.
 
@@ -64,7 +64,6 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace, minib
     link: a `links.Link`.
     lines: the systems.
     pace: how long.
-    minibatches: that are made; used in turn.
     base: the name of the system without which there is nothing to compare with.
 
   Returns:
@@ -74,7 +73,7 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace, minib
     RuntimeError: the base did not run.
   """
   folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
-  run = systems.Run(model, folder, link, minibatches=minibatches)
+  run = systems.Run(model, folder, link)
   running: List[jobs.Job] = []
   reader = None
   try:
@@ -89,8 +88,7 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace, minib
           base, model))
     windows = {job.system.name: [] for job in running}
     for number in range(pace.rounds):
-      turn = number % max(1, len(running))
-      for job in running[turn:] + running[:turn]:
+      for job in turns(running, number):
         try:
           windows[job.system.name].append(measure(job, pace))
         except jobs.JobError as error:
@@ -106,6 +104,45 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace, minib
       job.end()
     if reader is not None:
       reader.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def turns(items: Sequence, number: int) -> list:
+  """These in the order of a round, of which each begins with another one.
+
+  Args:
+    items: what takes turns.
+    number: of the round, from 0.
+  """
+  first = number % max(1, len(items))
+  return [*items[first:], *items[:first]]
+
+
+def alone(lines: Sequence[systems.System], rounds: int, measure_one: Callable) -> Dict[str, list]:
+  """Measures systems that start anew in each round, each while no other one runs.
+
+  Args:
+    lines: the systems.
+    rounds: how many.
+    measure_one: called with a system, a folder and a `global_steps.Reader`; returns what it found,
+      or raises `jobs.JobError`, and the system is left out of this round.
+
+  Returns:
+    What was found, by the system's name: a list, empty where it never ran.
+  """
+  found: Dict[str, list] = {line.name: [] for line in lines}
+  folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
+  reader = global_steps.Reader((), systems.environment())
+  try:
+    for number in range(rounds):
+      for line in turns(lines, number):
+        try:
+          found[line.name].append(measure_one(line, folder, reader))
+        except jobs.JobError as error:
+          leave_out(error)
+    return found
+  finally:
+    reader.close()
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -24,6 +24,8 @@ _LOSS = re.compile(r"^loss (\S+)$|test micro_loss ([\w.+-]+)", re.MULTILINE)
 _UNKNOWN = re.compile(
   r"cannot import name '\w+' from 'tf1ps[^\n]*|there is no flag --\w+|"
   r"flag --\w+=\S+: value should be one of [^\n]*")
+# Nobody else sends it.
+_KILLED = ", killed: most likely by the system, as its memory was used up (dmesg tells)"
 
 
 class JobError(RuntimeError):
@@ -149,8 +151,9 @@ class Job:
     """Raises JobError if a process has ended."""
     for task, process, _ in self._processes:
       if process.poll() is not None:
-        raise self._error("%s: %s %d ended with %d" % (
-          self.system.name, task.job, task.index, process.returncode))
+        killed = process.returncode == -signal.SIGKILL
+        raise self._error("%s: %s %d ended with %d%s" % (
+          self.system.name, task.job, task.index, process.returncode, _KILLED * killed))
 
   def loss(self, limit: float) -> float:
     """Waits for the loss that it prints at its end, which is worker 0's or the coordinator's."""

@@ -8,16 +8,14 @@ alike. Runs are fresh ones, and the systems take turns.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from typing import List
 
 import numpy as np
 
-from benchmarks import comparisons, global_steps, interleaving, jobs, links, models, rows, systems
+from benchmarks import comparisons, interleaving, jobs, links, models, rows, systems
 
 GOAL = 0.97
 _LIMIT = 300.0  # seconds that a system may take
@@ -39,23 +37,10 @@ def run(args) -> List[dict]:
   if not folder:
     raise interleaving.Skipped("neither --mnist nor TF1PS_MNIST names MNIST's folder")
   os.environ["TF1PS_MNIST"] = os.path.abspath(folder)
-  work = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
-  found = {line.name: [] for line in LINES}
-  reader = global_steps.Reader((), systems.environment())
-  try:
-    for number in range(args.rounds):
-      for line in LINES[:number % len(LINES)] + LINES[number % len(LINES):]:
-        if args.only not in line.name and line is not comparisons.CLASSIC:
-          continue
-        try:
-          found[line.name].append(_seconds(line, work, reader))
-        except jobs.JobError as error:
-          interleaving.leave_out(error)
-  finally:
-    reader.close()
-    shutil.rmtree(work, ignore_errors=True)
+  lines = [line for line in LINES if args.only in line.name or line is comparisons.CLASSIC]
+  found = interleaving.alone(lines, args.rounds, _seconds)
   base = [seconds for seconds, _ in found[comparisons.CLASSIC.name]]
-  return [_row(line, found[line.name], base) for line in LINES if found[line.name]]
+  return [_row(line, found[line.name], base) for line in lines if found[line.name]]
 
 
 def _row(line, runs, base):

@@ -75,6 +75,16 @@ def get(name: str) -> Model:
                    "E_small" % name)
 
 
+def timed_pool(model: Model) -> int:
+  """How many minibatches are made where only time counts.
+
+  They are constants of the graph, of which TensorFlow keeps copies, and many systems are in memory
+  at once: images are few there. An embedding needs as many ids as ever, or its rows would all stay
+  in the processor's cache.
+  """
+  return POOL if model.rows else POOL // 10
+
+
 @functools.lru_cache(maxsize=1)
 def data(model: Model, seed: int = 0, minibatches: int = POOL) -> Data:
   """Makes the data of a model.

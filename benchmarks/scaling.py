@@ -49,8 +49,7 @@ def run(args) -> List[dict]:
 def _compare(model, pace, workers, ps, args):
   lines = [comparisons.CLASSIC._replace(workers=workers, ps=ps),
            comparisons.DEFAULTS._replace(workers=workers, ps=ps)]
-  measured = interleaving.compare(
-    model, links.LOOPBACK, lines, pace, args.minibatches or 240, _BASE)
+  measured = interleaving.compare(model, links.LOOPBACK, lines, pace, _BASE)
   made = []
   for line in lines:
     if line.name not in measured:

@@ -5,16 +5,15 @@ all of them begin with.
 """
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from typing import List
 
-from benchmarks import comparisons, global_steps, interleaving, jobs, links, rows, systems
+from benchmarks import comparisons, interleaving, jobs, links, rows, systems
 
 _LIMIT = 300.0  # seconds
+_IMPORT = systems.System("import of TensorFlow", "")
 
 
 def run(args) -> List[dict]:
@@ -26,25 +25,10 @@ def run(args) -> List[dict]:
       name="classic, TensorFlow 1.15", python=args.legacy_python))
   if args.quick:
     lines = [comparisons.CLASSIC, comparisons.DEFAULTS]
-  found = {line.name: [] for line in lines}
-  imports: List[float] = []
-  reader = global_steps.Reader((), systems.environment())
-  folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
-  try:
-    for _ in range(args.rounds):
-      imports.append(_import_seconds())
-      for line in lines:
-        try:
-          found[line.name].append(_first_step_seconds(line, folder, reader))
-        except jobs.JobError as error:
-          interleaving.leave_out(error)
-  finally:
-    reader.close()
-    shutil.rmtree(folder, ignore_errors=True)
-  made = [_row("import of TensorFlow", "", imports, None)]
+  found = interleaving.alone([_IMPORT, *lines], args.rounds, _seconds)
   base = found[comparisons.CLASSIC.name]
-  return made + [_row(line.name, " ".join(line.options), found[line.name], base)
-                 for line in lines if found[line.name]]
+  return [_row(line.name, " ".join(line.options), found[line.name], line is not _IMPORT and base)
+          for line in [_IMPORT, *lines] if found[line.name]]
 
 
 def _row(name, options, seconds, base):
@@ -55,18 +39,19 @@ def _row(name, options, seconds, base):
   return dict(made, seconds=rows.summary(seconds), seconds_to_classic=ratio)
 
 
-def _import_seconds():
+def _seconds(line, folder, reader):
   began = time.monotonic()
-  subprocess.run([sys.executable, "-c", "import tensorflow.compat.v1"], check=True,
-                 env=systems.environment(), stderr=subprocess.DEVNULL, timeout=_LIMIT)
-  return time.monotonic() - began
-
-
-def _first_step_seconds(line, folder, reader):
-  began = time.monotonic()
+  if line is _IMPORT:
+    _import_tensorflow()
+    return time.monotonic() - began
   job = jobs.Job(line, systems.Run("S", folder, links.LOOPBACK), reader)
   try:
     job.wait_for_steps(1, _LIMIT, every=0.02)
     return time.monotonic() - began
   finally:
     job.end()
+
+
+def _import_tensorflow():
+  subprocess.run([sys.executable, "-c", "import tensorflow.compat.v1"], check=True,
+                 env=systems.environment(), stderr=subprocess.DEVNULL, timeout=_LIMIT)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from benchmarks import models
 from tf1ps.launch import ports
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -55,7 +56,7 @@ class Run(NamedTuple):
   link: object  # a links.Link
   steps: int = 0  # global ones; 0: without end
   seed: int = 0
-  minibatches: int = 240  # that are made
+  minibatches: int = 0  # that are made; used in turn; 0: as few as timing needs
 
 
 def environment(python: str = sys.executable) -> Dict[str, str]:
@@ -81,6 +82,7 @@ def has_tensorflow(python: str) -> Optional[str]:
 
 def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]]:
   """The processes of a system, ps first, and the addresses of its jobs."""
+  run = run._replace(minibatches=run.minibatches or models.timed_pool(models.get(run.model)))
   count = system.ps + system.workers + 1
   free = ["%d" % port for port in ports.choose_ports(count)]
   hosts = run.link.hosts
@@ -135,7 +137,6 @@ def _tf1ps(system, run, job, index, addresses):
     given = [option for option in system.options if option.partition("=")[0] in _OF_PS]
   else:
     # The program has the model's own learning rate; a later option stands before an earlier one.
-    from benchmarks import models
     given = program + [
       "--steps=%d" % (run.steps or _FOREVER), "--optimizer=sgd",
       "--learning_rate=%r" % models.get(run.model).learning_rate, "--bench_model=" + run.model,
