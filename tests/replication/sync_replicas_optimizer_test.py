@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import tf1ps
 from tests import cluster_tasks, harness
 from tests.replication import sync_tasks
 from tf1ps.replication import sync_replicas_optimizer
+from tf1ps.transfer import traffic
 
 MODERN = sys.version_info >= (3, 8)  # TensorFlow 2
 NAMES = ("sgd", "momentum", "adam", "adagrad", "decay")
@@ -237,6 +239,26 @@ def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, 
   assert together == losses(tasks[1]) == [2.5, 5, 7.5, 10]
   # Its first is too late: its own loss; then it has the updates for itself.
   assert losses(tasks[2]) == [16, 32, 48]
+
+
+def test_a_step_sends_what_it_has_to_and_asks_nothing_back():
+  jobs = {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}
+  with tf.Graph().as_default(), tf.device(tf1ps.replica_device_setter(
+      cluster=jobs, worker_device="/job:worker/task:0")):
+    large, small = [tf.get_variable(name, shape, use_resource=True) for name, shape in (
+      ("large", [100, 100]), ("small", [100]))]
+    other = tf.get_variable("other", [100], use_resource=True)
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 2, replica_index=0, pack_bytes=1000)
+    loss = tf.reduce_sum(tf.square(large)) + tf.reduce_sum(tf.square(small * other))
+    train = optimizer.minimize(loss, tf.train.get_or_create_global_step())
+    report = traffic.report([train, optimizer.turn.loss])
+    sent = sorted((one.bytes, one.destination) for one in report.messages)
+  assert sent == [
+    (8, "/job:ps/task:0"),  # the loss
+    (40, "/job:worker/task:0"),  # the token
+    (800, "/job:ps/task:0"), (800, "/job:worker/task:0"),  # the small ones together
+    (40000, "/job:ps/task:0"), (40000, "/job:worker/task:0")]
 
 
 def test_the_loss_may_be_given():

@@ -65,11 +65,12 @@ class GradientExchange:
     pushed = []
     for group in self._by_task():
       first = group[0][0]
+      sent = [parcel.send() for _, parcel in group]  # which waits for nothing on the other side
       with tf.get_default_graph().colocate_with(first.variable.op):
         joined = self._turns.check_joined(first.is_made())
       with tf.control_dependencies([joined]):
-        pushed += [op for rows, parcel in group
-                   for op in rows.push(parcel.send(), self._turns.index)]
+        pushed += [op for (rows, _), gradient in zip(group, sent)
+                   for op in rows.push(gradient, self._turns.index)]
     return tf.group(*pushed)
 
   def _make_rows(self, parcel, shared_name):

@@ -12,7 +12,7 @@ job's container:
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -126,12 +126,29 @@ class SharedBook(guard.Guarded):
     return tf.raw_ops.QueueDequeueManyV2(
       handle=handle, n=self.tokens(), component_types=[tf.int64])[0].op
 
-  def take_token(self) -> tf.Tensor:
-    """Waits for this replica's token."""
-    token = tf.raw_ops.QueueDequeueV2(
-      handle=self._queues[self._index], component_types=[tf.int64])[0]
-    token.set_shape(TOKEN)
-    return token
+  def await_token(self, waits: tf.Tensor, instead: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Waits for this replica's token, if it has to.
+
+    All of it is beside the book, and the result travels as one: a condition that is known elsewhere
+    would go there and back.
+
+    Args:
+      waits: whether it has to, a bool scalar.
+      instead: what it gets if not, like a token.
+
+    Returns:
+      The token, and `waits`, where the replica is.
+    """
+    def take():
+      return tf.raw_ops.QueueDequeueV2(
+        handle=self._queues[self._index], component_types=[tf.int64])[0]
+
+    with tf.get_default_graph().colocate_with(self._book.op):
+      token = tf.cond(waits, take, lambda: tf.identity(instead))
+      token.set_shape(TOKEN)
+      both = tf.concat([token, tf.cast(waits, tf.int64)[tf.newaxis]], 0)
+    both = tf.identity(both)
+    return both[:TOKEN[0]], tf.equal(both[TOKEN[0]], 1)
 
 
 def check_whole(book: turn_book.Book) -> tf.Operation:

@@ -33,7 +33,6 @@ NOT_JOINED = "tf1ps not joined: "
 # Collections of a graph, for the chief's session: what it runs when the variables got new values,
 # and bool scalars that say whether the values that it finds are torn.
 WIPES, TEARS = "tf1ps_wipes", "tf1ps_tears"
-_WAITS, _STALE, _ENDED = 0, 1, 2  # what became of a gradient
 _NO_UPDATE = -1  # in the place of a token's turn: nobody knows of an update with this gradient
 
 
@@ -142,7 +141,6 @@ class Turns:
         goes_on = tf.equal(book.ended, 0)
         is_late = tf.logical_and(goes_on, book.known[self.index] < book.turn)
         has_come = tf.logical_and(goes_on, tf.logical_not(is_late))
-      outcome = tf.where_v2(has_come, _WAITS, tf.where_v2(is_late, _STALE, _ENDED))
       late = tf.cast(is_late, tf.int64)
       book = book._replace(
         came=self._book.mark(book.came, tf.cast(has_come, tf.int64)),
@@ -152,15 +150,13 @@ class Turns:
         loss=self._book.mark(book.loss, bits))
       after_it = page.turn(self._book, self.rules, book, update)
       with tf.control_dependencies([self._book.write(after_it)]):
-        return [tf.identity(outcome), tf.stack([book.turn, book.update_step, 0, 0])]
+        return [tf.identity(has_come),
+                tf.stack([book.turn, book.update_step, book.ended, 0])]
 
-    outcome, now = self._book.step(function, [*after, bits])
-    token = tf.cond(
-      tf.equal(outcome, _WAITS), self._book.take_token,
-      lambda: tf.cond(tf.equal(outcome, _STALE), lambda: tf.identity(now), shared_book.raise_end))
+    token, waited = self._book.await_token(*self._book.step(function, [*after, bits]))
     token = tf.cond(tf.equal(token[2], 1), shared_book.raise_end, lambda: tf.identity(token))
     token.set_shape(shared_book.TOKEN)
-    taken = tf.logical_and(tf.equal(outcome, _WAITS), tf.not_equal(token[0], _NO_UPDATE))
+    taken = tf.logical_and(waited, tf.not_equal(token[0], _NO_UPDATE))
     if loss is not None:
       mean = tf.bitcast(token[3], tf.float64)
       loss = tf.cast(tf.where_v2(taken, mean, own), loss.dtype)
