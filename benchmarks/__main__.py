@@ -18,7 +18,7 @@ class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpF
 
 
 def parse(arguments):
-  """Parses the command line; refuses what could not be done at the end of it all."""
+  """Parses the command line."""
   parser = argparse.ArgumentParser(
     prog="python -m benchmarks", description=__doc__, formatter_class=_Help)
   parser.add_argument("names", nargs="*", metavar="NAME",
@@ -40,11 +40,17 @@ def parse(arguments):
                       help="small: fails unless every kind of system runs and its row is complete; "
                       "its figures mean nothing, and numbers above are ignored")
   args = parser.parse_args(arguments)
+  if args.quick:
+    args.rounds, args.seconds, args.settle, args.minibatches, args.seeds = 1, 1.0, 0.3, 16, 2
+  check(parser, args)
+  return args
+
+
+def check(parser, args):
+  """Refuses what could not be done at the end of it all."""
   unknown = [name for name in args.names if name not in registry.names()]
   if unknown:
     parser.error("there is no benchmark %s: %s" % (unknown[0], ", ".join(registry.names())))
-  if args.quick:
-    args.rounds, args.seconds, args.settle, args.minibatches, args.seeds = 1, 1.0, 0.3, 16, 2
   if args.rounds < 1 or args.seeds < 1 or args.minibatches < 0:
     parser.error("--rounds and --seeds must be at least 1, --minibatches at least 0")
   if args.seconds <= 0 or args.settle < 0:
@@ -62,7 +68,6 @@ def parse(arguments):
     parser.error("--mnist=%s is no folder" % args.mnist)
   if args.only and not any(args.only in line for line in registry.lines(args.names)):
     parser.error("--only=%s: no system of these benchmarks has it in its name" % args.only)
-  return args
 
 
 def leave(number, frame):

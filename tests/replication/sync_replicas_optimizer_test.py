@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import cluster_tasks, harness
 from tests.replication import sync_tasks
-from tf1ps.replication import sync_replicas_optimizer
+from tf1ps.replication import sync_replicas_optimizer, turn_book
 from tf1ps.transfer import traffic
 
 MODERN = sys.version_info >= (3, 8)  # TensorFlow 2
@@ -224,6 +224,27 @@ def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(star
   assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
 
 
+@pytest.mark.parametrize("size", [3, 100000])  # the large one looks first, and sends nothing
+def test_a_late_gradient_is_never_applied(size):
+  with tf.Graph().as_default(), tf.Session() as session:
+    w = tf.get_variable("w", [size], initializer=tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+    fast, slow = [sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 1, 2, replica_index=i) for i in range(2)]
+    trains = [one.apply_gradients([(tf.fill([size], -value), w)], step)
+              for one, value in ((fast, 1.0), (slow, 10.0))]
+    session.run(tf.global_variables_initializer())
+    for one in (fast, slow):
+      session.run(one.local_step_init_op)  # both compute for the first turn
+    found = []
+    for train in (trains[0], trains[1], trains[1]):
+      session.run(train)
+      found.append((session.run(w).max(), session.run(step)))
+    assert found == [(1.0, 1), (1.0, 1), (11.0, 2)]
+    book = turn_book.view(session.run(slow.look))
+    assert (book.taken, book.stale) == ([1, 1], [0, 1])
+
+
 def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, tmp_path):
   replicas = Replicas(start, workers=3)
   gate = tmp_path / "gate"
@@ -241,7 +262,8 @@ def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, 
   assert losses(tasks[2]) == [16, 32, 48]
 
 
-def test_a_step_sends_what_it_has_to_and_asks_nothing_back():
+@pytest.mark.parametrize("aggregate", [2, 1])
+def test_a_step_sends_what_it_has_to_and_asks_nothing_back(aggregate):
   jobs = {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}
   with tf.Graph().as_default(), tf.device(tf1ps.replica_device_setter(
       cluster=jobs, worker_device="/job:worker/task:0")):
@@ -249,7 +271,7 @@ def test_a_step_sends_what_it_has_to_and_asks_nothing_back():
       ("large", [100, 100]), ("small", [100]))]
     other = tf.get_variable("other", [100], use_resource=True)
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
-      tf.train.GradientDescentOptimizer(1.0), 2, replica_index=0, pack_bytes=1000)
+      tf.train.GradientDescentOptimizer(1.0), aggregate, 2, replica_index=0, pack_bytes=1000)
     loss = tf.reduce_sum(tf.square(large)) + tf.reduce_sum(tf.square(small * other))
     train = optimizer.minimize(loss, tf.train.get_or_create_global_step())
     report = traffic.report([train, optimizer.turn.loss])

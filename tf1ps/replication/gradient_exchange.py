@@ -4,8 +4,8 @@ What travels as one, such as the gradients of several small variables (transfer/
 rows beside its first variable (gradient_rows.py). A replica
 
 1. makes the rows where they are not there yet, when it joins;
-2. pushes its gradients into its own rows; where there are spare replicas, first looks whether they
-   are too late, and then sends nothing;
+2. pushes its gradients into its own rows; where there are spare replicas and the gradients are
+   large, first looks whether they are too late, and then sends nothing;
 3. takes the means, if it is the one that makes the update.
 """
 
@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradient_rows
 from tf1ps.replication import turns as turns_lib
-from tf1ps.transfer import packing
+from tf1ps.transfer import groups, packing
 
 
 class GradientExchange:
@@ -50,7 +50,7 @@ class GradientExchange:
   def push(self) -> List[tf.Operation]:
     """Operations that write this replica's rows."""
     rules = self._turns.rules
-    if rules.aggregate == rules.replicas:
+    if rules.aggregate == rules.replicas or self._are_small():
       return [self._push()]
     with tf.control_dependencies([part for parcel in self._parcels for part in parcel.parts]):
       is_late = self._turns.is_late()
@@ -60,6 +60,14 @@ class GradientExchange:
     """The means of the gradients of those who came, with the variables; see `DenseRows.mean`."""
     return [pair for parcel, rows in zip(self._parcels, self._rows)
             for pair in parcel.unpack(rows.mean(came))]
+
+  def _are_small(self):
+    """Whether sending them costs no more than the way there and back that looking takes."""
+    if not all(isinstance(parcel.gradient, tf.Tensor) and parcel.shape.is_fully_defined()
+               for parcel in self._parcels):
+      return False
+    return sum(parcel.dtype.size * parcel.shape.num_elements()
+               for parcel in self._parcels) <= groups.PACK_BYTES
 
   def _push(self):
     pushed = []
