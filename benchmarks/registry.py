@@ -50,13 +50,14 @@ def _compare(name: str, args) -> Iterator[List[dict]]:
 
 
 _OTHERS: Dict[str, Callable] = {
-  "startup": startup.run, "scaling": scaling.run, "mnist_97": mnist_97.run}
+  "startup": lambda args: [startup.run(args)], "scaling": scaling.run,
+  "mnist_97": lambda args: [mnist_97.run(args)]}
 
 
 def names(quick: bool = False) -> List[str]:
   """The names of all benchmarks, or of those that --quick runs where none is named."""
   if quick:
-    return [*comparisons.QUICK, "queue_timeout", "startup"]
+    return [*comparisons.QUICK, "queue_timeout", "startup", "scaling"]
   return [*comparisons.COMPARISONS, *_PROGRAMS, *_OTHERS]
 
 
@@ -82,6 +83,6 @@ def run(name: str, args) -> Iterator[List[dict]]:
   if name in _PROGRAMS:
     yield _programs(name, args)
   elif name in _OTHERS:
-    yield _OTHERS[name](args)
+    yield from _OTHERS[name](args)
   else:
     yield from _compare(name, args)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import List
+from typing import Iterator, List
 
 from benchmarks import comparisons, interleaving, links, rows, systems
 
@@ -23,30 +23,26 @@ _WORKERS, _PS, _VARIABLES, _TASKS = (1, 2, 4, 8), (1, 2, 4), (10, 50, 200, 1000)
 _BASE = "classic"
 
 
-def run(args) -> List[dict]:
-  """Measures all of it; of the smallest sizes alone with --quick."""
+def run(args) -> Iterator[List[dict]]:
+  """Measures all of it, of the smallest sizes alone with --quick; yields the rows of each size."""
   sizes = [(workers, 1) for workers in _WORKERS] + [(2, ps) for ps in _PS[1:]]
   variables, tasks = _VARIABLES, _TASKS
   if args.quick:
     sizes, variables, tasks = [(2, 1)], (10,), (4,)
   pace = interleaving.Pace(args.rounds, args.seconds, args.settle)
-  made: List[dict] = []
   for workers, ps in sizes:
-    made += _compare("L" if ps > 1 else "S", pace, workers, ps, args)
+    yield _compare("L" if ps > 1 else "S", pace, workers, ps)
     if ps == 1 and workers == 2 and not args.quick:  # what more ps are compared with
-      made += _compare("L", pace, workers, ps, args)
+      yield _compare("L", pace, workers, ps)
   for count in variables:
-    made += _compare("V%d" % count, pace, 1, 1, args)
-    made += _graphs("V%d" % count, count, args)
-  for count in tasks:
-    found = _measured("sessions", str(count))
-    made.append(dict(
-      rows.row("session", "loopback", "a session's creation and first run", "", []),
-      scale={"tasks": count}, seconds=found))
-  return made
+    yield _compare("V%d" % count, pace, 1, 1)
+    yield _graphs("V%d" % count, count, args)
+  yield [dict(rows.row("session", "loopback", "a session's creation and first run", "", []),
+              scale={"tasks": count}, seconds=_measured("sessions", str(count)))
+         for count in tasks]
 
 
-def _compare(model, pace, workers, ps, args):
+def _compare(model, pace, workers, ps):
   lines = [comparisons.CLASSIC._replace(workers=workers, ps=ps),
            comparisons.DEFAULTS._replace(workers=workers, ps=ps)]
   measured = interleaving.compare(model, links.LOOPBACK, lines, pace, _BASE)

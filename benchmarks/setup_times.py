@@ -28,7 +28,7 @@ def graph_seconds(model: str, kind: str) -> dict:
   from benchmarks.peers import bare, classic
 
   command = ["--model=" + model, "--ps_hosts=127.0.0.1:2222", "--worker_hosts=127.0.0.1:2223"]
-  args = arguments.parser("").parse_args(command)
+  args = (classic.make_parser() if kind == "classic" else arguments.parser("")).parse_args(command)
   models.data(models.get(model))  # the same for both, and no part of it
   began = time.perf_counter()
   if kind == "classic":

@@ -320,20 +320,13 @@ def test_docs_staleness(start, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(2))
-def test_docs_steps(start, tmp_path, number):
+@pytest.mark.parametrize("page, number, count", [
+  (page, number, count) for page, count in (("steps", 2), ("replication", 3))
+  for number in range(count)])
+def test_docs_of_several_local_jobs(start, tmp_path, page, number, count):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
-  found = of_program("docs/steps.md", "tf1ps-local")
-  assert len(found) == 2
-  assert LEARNT.search(launcher(start, found[number], tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(3))
-def test_docs_replication_by_flags(start, tmp_path, number):
-  (tmp_path / "examples").symlink_to(ROOT / "examples")
-  found = of_program("docs/replication.md", "tf1ps-local")
-  assert len(found) == 3
+  found = of_program("docs/%s.md" % page, "tf1ps-local")
+  assert len(found) == count
   assert LEARNT.search(launcher(start, found[number], tmp_path))
 
 

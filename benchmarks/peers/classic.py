@@ -22,6 +22,15 @@ import tensorflow.compat.v1 as tf  # noqa: E402  isort: skip
 from benchmarks import counters, models  # noqa: E402
 
 
+def make_parser():
+  """The command line of this script."""
+  parser = arguments.parser(__doc__.splitlines()[0])
+  parser.add_argument("--session", default="plain", choices=["plain", "monitored"])
+  parser.add_argument("--unroll", type=int, default=1, help="steps in one run")
+  parser.add_argument("--threads", type=int, default=0, help="of each pool; 0: TensorFlow's choice")
+  return parser
+
+
 def build(args, cluster, evaluates=True):
   """Builds the graph; returns its train_op and, where asked for, the loss of what is held out."""
   model = models.get(args.model)
@@ -91,11 +100,7 @@ def open_session(args, target, config):
 
 def main():
   """Runs a task."""
-  parser = arguments.parser(__doc__.splitlines()[0])
-  parser.add_argument("--session", default="plain", choices=["plain", "monitored"])
-  parser.add_argument("--unroll", type=int, default=1, help="steps in one run")
-  parser.add_argument("--threads", type=int, default=0, help="of each pool; 0: TensorFlow's choice")
-  args = parser.parse_args()
+  args = make_parser().parse_args()
   tf.disable_v2_behavior()
   tf.logging.set_verbosity("ERROR")
   if args.variables == "resource":

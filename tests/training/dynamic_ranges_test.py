@@ -34,6 +34,18 @@ def make_job(start, tmp_path, *flags, **kwargs):
   return Job(start, flags=flags, **kwargs)
 
 
+def train_all_twice(start, tmp_path, numbers, *flags):
+  """Two workers, one of them slow, train on each of the numbers twice; returns the workers."""
+  job = make_job(start, tmp_path, "--epochs=2", "--pauses=0,0.02", *flags)
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output
+  ends = [last_line(worker, LAST) for worker in workers]
+  assert [end[3] for end in ends] == [DONE % 2] * 2
+  assert sum(end[1] for end in ends) == 2 * len(numbers)
+  assert trained_on(tmp_path) == {number: 2 for number in numbers}
+  return workers
+
+
 @pytest.fixture
 def files(tmp_path):
   """Twelve files of 5 to 60 numbers; the flag that names them, and the numbers."""

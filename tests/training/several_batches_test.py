@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training.dynamic_ranges_test import DONE, files, make_job, trained_on  # noqa: F401
+from tests.training.dynamic_ranges_test import files, train_all_twice  # noqa: F401
 from tests.training.job import Job, codes, find, last_line
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
@@ -36,11 +36,4 @@ def test_two_workers(start, flags):
 
 def test_ranges_that_are_handed_out_are_each_trained_on_once(start, tmp_path, files):  # noqa: F811
   flag, numbers = files
-  job = make_job(start, tmp_path, "--epochs=2", "--source=datasets", "--accumulate=3",
-                 "--pauses=0,0.02", flag)
-  (ps,), workers = job.all()
-  assert codes(*workers, ps) == [0] * 3, workers[0].output
-  ends = [last_line(worker, LAST) for worker in workers]
-  assert [end[3] for end in ends] == [DONE % 2] * 2
-  assert sum(end[1] for end in ends) == 2 * len(numbers)
-  assert trained_on(tmp_path) == {number: 2 for number in numbers}
+  train_all_twice(start, tmp_path, numbers, "--source=datasets", "--accumulate=3", flag)

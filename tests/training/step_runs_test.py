@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training.dynamic_ranges_test import DONE, files, make_job, trained_on  # noqa: F401
+from tests.training.dynamic_ranges_test import files, train_all_twice  # noqa: F401
 from tests.training.job import Job, codes, find, last_line
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
@@ -81,13 +81,7 @@ def test_ranges_that_are_handed_out_are_each_trained_on_once(  # noqa: F811
     start, tmp_path, files, source):  # noqa: F811
   flag, numbers = files
   if source == "blocks":
-    flag, numbers = "--records=%d" % len(numbers), numbers
-  job = make_job(start, tmp_path, "--epochs=2", "--source=" + source, "--steps_per_run=4",
-                 "--pauses=0,0.02", flag)
-  (ps,), workers = job.all()
-  assert codes(*workers, ps) == [0] * 3, workers[0].output
-  ends = [last_line(worker, LAST) for worker in workers]
-  assert [end[3] for end in ends] == [DONE % 2] * 2
-  assert sum(end[1] for end in ends) == 2 * len(numbers)
-  assert trained_on(tmp_path) == {number: 2 for number in numbers}
+    flag = "--records=%d" % len(numbers)
+  workers = train_all_twice(
+    start, tmp_path, numbers, "--source=" + source, "--steps_per_run=4", flag)
   assert find(workers[0], r"trained on more than once: (\d+)") == [0]

@@ -190,6 +190,14 @@ def test_rows_of_floats_are_refused():
     embedding.embedding_lookup(make_table(), [1.9])
 
 
+def test_rows_of_a_narrower_type_are_counted_by_int32():
+  with tf.Graph().as_default():
+    table = tf.get_variable("table", [2 ** 31, 1], initializer=tf.zeros_initializer())
+    with pytest.raises(ValueError, match="as bfloat16 from a table of less than .* has 2147483648"):
+      embedding.embedding_lookup(table, [1], wire_dtype="bfloat16")
+    assert embedding.embedding_lookup(table, tf.constant([1], tf.int64)).shape == [1, 1]
+
+
 def test_an_id_that_is_no_row_is_refused(worker, table):
   ids = tf.placeholder(tf.int64, [1, 2])
   lookups = [embedding.embedding_lookup(table, ids),

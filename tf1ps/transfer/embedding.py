@@ -29,6 +29,7 @@ from tf1ps.placement import table_parts
 from tf1ps.transfer import bag_sums, wire
 
 COMBINERS = ("mean", "sum", "sqrtn")
+_ROWS = 2 ** 31  # from so many on an index is no int32
 
 
 def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = None,
@@ -48,7 +49,8 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
     A tensor [shape of ids] + [width].
 
   Raises:
-    TypeError, ValueError: see `table_parts.parts_of`; an unknown `wire_dtype`; ids of another type.
+    TypeError, ValueError: see `table_parts.parts_of`; an unknown `wire_dtype`, or a narrower one
+      for a table of 2 ** 31 rows or more; ids of another type.
   """
   parts = table_parts.parts_of(params)
   wire_dtype = _wire_dtype(wire_dtype)
@@ -91,7 +93,7 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
     raise ValueError("combiner must be one of %s, got %r" % (", ".join(COMBINERS), combiner))
   parts = table_parts.parts_of(params)
   shape = params.get_shape()
-  if shape.rank != 2 or shape.as_list()[0] >= 2 ** 31:
+  if shape.rank != 2 or shape.as_list()[0] >= _ROWS:
     raise ValueError("bags need a table [rows, width] of less than 2 ** 31 rows, and %s has the "
                      "shape %s" % (params.name, shape))
   if sp_weights is not None and (
@@ -119,8 +121,12 @@ def _wire_dtype(given: Optional[str]) -> str:
 def _rows(params, parts: List[table_parts.Part], ids: tf.Tensor, wire_dtype: str) -> tf.Tensor:
   """The rows of ids of any shape, and on the way of the type that was asked for."""
   count = params.get_shape().as_list()[0]
-  if count >= 2 ** 31 or not wire.is_narrowed(params.dtype.base_dtype, wire_dtype):
+  if not wire.is_narrowed(params.dtype.base_dtype, wire_dtype):
     return tf.nn.embedding_lookup(params, ids, partition_strategy="div")
+  if count >= _ROWS:
+    raise ValueError(
+      "rows can travel as %s from a table of less than 2 ** 31 rows, and %s has %d: say "
+      'wire_dtype="float32"' % (wire_dtype, params.name, count))
   indices = tf.reshape(_as_int32(ids, count), [-1])
   places = tf.range(tf.size(indices))
   own_places, rows = [], []
