@@ -11,6 +11,7 @@ What to look for:
   wire alone the update stays in float32 (with float16 parameters a small update may be lost).
 - 8 bits, a scale for each tensor, are for the trained model. It is tested with what they give back.
 The bytes are read off the graph. One of the 360 test images is 0.28 points of accuracy.
+The graphs are in replicas_on_hosts.py.
 Toolkit: tf1ps counts the bytes (docs/traffic.md), casts for the way (docs/transfer.md), and makes
 the clones of a host (docs/in_graph.md).
 
@@ -49,27 +50,13 @@ Bytes of a step, all and at the busier ps, and in the last rows of the trained m
 """
 
 import argparse
-import os
-from typing import NamedTuple
 
+import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
+from replicas_on_hosts import BATCH, Job, Model
 
-from tf1ps.replication import clones, gradients
-from tf1ps.transfer import constants, packing, pulls, traffic
-
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
-REPLICAS, BATCH = 4, 32  # the batch of each
-
-
-class Job(NamedTuple):
-  """A row of the table: what is done otherwise."""
-  name: str
-  hosts: int = REPLICAS  # the replicas are divided among them
-  ps: int = 1
-  wire: str = "float32"
-  parameters: tf.DType = tf.float32
-
+from tf1ps.transfer import traffic
 
 JOBS = [
   Job("4 hosts, 1 ps, float32"),
@@ -80,61 +67,6 @@ JOBS = [
   Job("float16 on the wire", wire="float16"),
   Job("float16 parameters", parameters=tf.float16),
   Job("2 ps, 1 host, float16 on the wire", ps=2, hosts=1, wire="float16")]
-
-
-def network(images, seed, dtype):
-  """The network 64-100-100-10: it has parameters of a type, and computes in float32."""
-  for layer, units in enumerate([100, 100, 10]):
-    shape = [int(images.shape[1]), units]
-    limit = np.sqrt(6.0 / sum(shape))
-    first = tf.random.stateless_uniform(shape, [seed, layer], -limit, limit)
-    weights = tf.get_variable("weights_%d" % layer, dtype=dtype, initializer=tf.cast(first, dtype))
-    images = tf.matmul(tf.tanh(images) if layer else images, tf.cast(weights, tf.float32))
-  return images
-
-
-class Model:
-  """A graph with all replicas and the one update that is made of their gradients."""
-
-  def __init__(self, job):
-    self.seed = tf.placeholder_with_default(0, [])
-    self.inputs, sent = [], []  # of each host
-    optimizer = tf.train.MomentumOptimizer(0.05, 0.9)
-    for host in range(job.hosts):
-      worker = "/job:worker/task:%d" % host
-      with tf.device(tf.train.replica_device_setter(job.ps, worker_device=worker)), \
-          tf.variable_scope("", reuse=host > 0):
-        images, digits = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
-        parts = clones.split_batch((images, digits), REPLICAS // job.hosts)
-        # What is pulled comes once to a host, and one gradient leaves it: the mean of its clones'.
-        built = clones.build_clones(lambda i, parts=parts: tf.losses.sparse_softmax_cross_entropy(
-          parts[i][1], network(parts[i][0], self.seed, job.parameters)),
-          ["/device:CPU:0"] * len(parts), optimizer)
-      self.inputs.append((images, digits))
-      sent.append(packing.pack_gradients(built.grads_and_vars, 0, job.wire))
-    with tf.device("/job:ps/task:0"):  # beside their variables, if these are elsewhere
-      self.step = optimizer.apply_gradients(gradients.reduce_gradients(sent, beside_variables=True))
-    with tf.device(worker), tf.variable_scope("", reuse=True):
-      logits = network(images, self.seed, job.parameters)
-      self.loss = tf.losses.sparse_softmax_cross_entropy(digits, logits)
-      self.accuracy = tf.reduce_mean(tf.cast(tf.nn.in_top_k(logits, digits, 1), tf.float32))
-    pulls.pull(0, job.wire)
-    constants.keep_at_home()  # the optimizer's learning rate, on each ps
-    self.weights, self.init = tf.trainable_variables(), tf.global_variables_initializer()
-
-  def train(self, session, seed, data, steps):
-    """Trains; the jobs of a seed begin alike and get the same batches."""
-    session.run(self.init, {self.seed: seed})
-    order = np.random.RandomState(seed)
-    for _ in range(steps):
-      rows = np.split(order.randint(len(data[1]), size=REPLICAS * BATCH), len(self.inputs))
-      session.run(self.step, {tensor: data[i][own] for own, inputs in zip(rows, self.inputs)
-                              for i, tensor in enumerate(inputs)})
-
-  def test(self, session, data):
-    """Returns the accuracy, in per cent, and the loss."""
-    accuracy, loss = session.run([self.accuracy, self.loss], dict(zip(self.inputs[-1], data)))
-    return 100 * accuracy, loss
 
 
 def in_8_bits(weights):
@@ -181,11 +113,7 @@ def main():
   cluster = {"ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")}
   servers = [tf.train.Server(cluster, job, index)
              for job in ("worker", "ps") for index in range(len(cluster[job]))]
-  rows = np.loadtxt(CSV, delimiter=",")
-  images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
-  test = np.arange(len(digits)) % 50 < 10
-  data, test_data = (images[~test], digits[~test]), (images[test], digits[test])
-
+  data, test_data = handwritten_digits.read()
   sizes, results, smaller = {}, {}, []
   for number, job in enumerate(JOBS):
     with tf.Graph().as_default(), tf.container("job%d" % number):

@@ -28,14 +28,13 @@ import argparse
 import concurrent.futures
 import contextlib
 import multiprocessing
-import os
 import queue
 import time
 
+import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
 BATCH, UNITS = 100, 2048
 
 
@@ -112,8 +111,7 @@ def main():
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   hosts = flags.hosts.split(",")
-  rows = np.loadtxt(CSV, delimiter=",")
-  test = np.arange(len(rows)) % 50 < 10
+  train, test = handwritten_digits.read()
   with contextlib.ExitStack() as stack:
     start_tasks(hosts, stack)  # before this process has started anything of TensorFlow
     images, labels, digits, train_op = build_network()
@@ -122,23 +120,23 @@ def main():
     sessions[0].run(tf.global_variables_initializer())
     order = np.random.RandomState(0)
     for _ in range(60):
-      some = rows[order.choice(np.flatnonzero(~test), BATCH)]
-      sessions[0].run(train_op, {images: some[:, :-1] / 16, labels: some[:, -1]})
+      some = order.choice(len(train[1]), BATCH)
+      sessions[0].run(train_op, {images: train[0][some], labels: train[1][some]})
     copy_values(sessions[0], sessions[1:])
 
     def predict(session, batch):
       return session.run(digits, {images: batch})
 
-    answers = [predict(session, rows[test, :-1] / 16) for session in sessions]
+    answers = [predict(session, test[0]) for session in sessions]
     print("trained on task 0: %d of %d digits right" % (
-      np.sum(answers[0] == rows[test, -1]), np.sum(test)))
+      np.sum(answers[0] == test[1]), len(test[1])))
     print("all %d tasks give the same answers: %s" % (
       len(hosts), all(np.array_equal(answers[0], other) for other in answers)))
     rates = {1: [], len(hosts): []}
     for _ in range(flags.rounds):  # in turns, so that both meet the machine in the same state
       for count, found in rates.items():
         found.append(predictions_a_second(
-          sessions[:count], predict, rows[test][:BATCH, :-1] / 16, flags.requests))
+          sessions[:count], predict, test[0][:BATCH], flags.requests))
   one, many = [np.median(found) for found in (rates[1], rates[len(hosts)])]
   print("1 task: %.0f predictions a second" % one)
   print("%d tasks: %.0f predictions a second, %.2f times as many" % (len(hosts), many, many / one))

@@ -21,6 +21,8 @@ Toolkit: both forms. docs/containers.md
 """
 
 import argparse
+import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -40,17 +42,16 @@ CONTAINER = "jobs/one"
 class Waiting(threading.Thread):
   """A client that waits; its error is kept."""
 
-  def __init__(self, function, *arguments, **keywords):
+  def __init__(self, call):
     super().__init__(daemon=True)
-    self.call = (function, arguments, keywords)
+    self.call = call
     self.error = "no error"
     self.start()
 
   def run(self):
     """Makes the call."""
-    function, arguments, keywords = self.call
     try:
-      function(*arguments, **keywords)
+      self.call()
     except (tf.errors.OpError, queue_errors.QueueError) as error:
       self.error = type(error).__name__
 
@@ -63,7 +64,7 @@ def blocked_client(target):
     enqueue, two, size = queue.enqueue(1), queue.dequeue_many(2), queue.size()
   session = tf.Session(target, graph=graph)
   session.run(enqueue)
-  waiting = Waiting(session.run, two)
+  waiting = Waiting(functools.partial(session.run, two))
   end = time.time() + 30
   while session.run(size):  # until it has taken the one, and waits for another
     assert time.time() < end, "the dequeue_many never began"
@@ -78,7 +79,7 @@ def waiting_client(target):
                             device="/job:ps/task:0", container=CONTAINER)
   session = tf.Session(target, graph=graph)
   queue.put(session, 1)
-  return Waiting(queue.get, session, 2, timeout=60)
+  return Waiting(functools.partial(queue.get, session, 2, timeout=60))
 
 
 def state_of(process, seconds):
@@ -93,10 +94,8 @@ def state_of(process, seconds):
 def stock_reset(host, process):
   """TensorFlow's reset."""
   blocked_client("grpc://" + host)
-  try:
+  with contextlib.suppress(tf.errors.OpError):
     tf.Session.reset("grpc://" + host, [CONTAINER], tf.ConfigProto(operation_timeout_in_ms=3000))
-  except tf.errors.OpError:
-    pass
   print("tf.Session.reset: the ps", state_of(process, 2), flush=True)
 
 

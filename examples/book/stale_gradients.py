@@ -10,6 +10,7 @@ What to look for: the age, and what it does to the loss. The lower rate, droppin
 bounded lead help here. A larger batch does not: it makes a quarter of the updates, and is no
 fresher. Warm-up puts the harm off; when all have joined the ages are as before. The bounded lead
 has everybody wait for the slowest, which costs the time that four workers had gained.
+The graph is in stale_updates.py.
 Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
 The barrier between two trials is tf1ps' too (docs/barriers.md).
 
@@ -54,20 +55,18 @@ things as well, TensorFlow 2.21:
 """
 
 import argparse
-import os
 import time
 from typing import NamedTuple
 
+import handwritten_digits
 import numpy as np
+import stale_updates
 import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import stale_gradients, staleness
-from tf1ps.state import barrier as barrier_lib
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
-BATCH, RATE, MAX_STALENESS = 32, 0.08, 2
+BATCH, RATE = 32, 0.08
 
 
 class Remedy(NamedTuple):
@@ -84,52 +83,9 @@ class Remedy(NamedTuple):
 REMEDIES = [
   Remedy("one worker: nothing is stale", workers=1), Remedy("four workers, no remedy"),
   Remedy("a quarter of the rate", rate=RATE / 4),
-  Remedy("dropped if older than %d" % MAX_STALENESS, update="drop"),
+  Remedy("dropped if older than %d" % stale_updates.MAX_STALENESS, update="drop"),
   Remedy("rate divided by the age", update="damp"), Remedy("batches of 128", batch=4 * BATCH),
   Remedy("a worker joins each third", warm_up=1 / 3), Remedy("a lead of 1 at most", max_lead=1)]
-
-
-def weights(name, shape, seed):
-  """A variable that an initializer fills anew for each seed."""
-  limit = np.sqrt(6.0 / sum(shape))
-  return tf.get_variable(name, initializer=tf.random.stateless_uniform(
-    shape, [seed, shape[1]], -limit, limit))
-
-
-class Model:
-  """A worker's graph: one network 64-50-10, and an update of each kind."""
-
-  def __init__(self, index, workers):
-    self.images, self.digits = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32)
-    self.rate, self.seed = tf.placeholder(tf.float32, []), tf.placeholder_with_default(0, [])
-    self.pause = tf.placeholder_with_default(np.float32(0), [])
-    self.step = tf.train.get_or_create_global_step()
-    self.tickets, self.ages = [tf.get_variable(
-      name, [], tf.int64, tf.zeros_initializer(), trainable=False) for name in ("tickets", "ages")]
-
-    begun = staleness.begin(self.step)  # and the variables are read meanwhile
-    images = tf.numpy_function(lambda images, pause: (time.sleep(float(pause)), images)[1],
-                               [self.images, self.pause], tf.float32)
-    images.set_shape([None, 64])
-    hidden = tf.tanh(tf.matmul(images, weights("hidden", [64, 50], self.seed)))
-    self.loss = tf.losses.sparse_softmax_cross_entropy(
-      self.digits, tf.matmul(hidden, weights("logits", [50, 10], self.seed)))
-    pairs = tf.train.GradientDescentOptimizer(0.0).compute_gradients(self.loss)
-    age = stale_gradients.age_at_push(self.step, begun, [gradient for gradient, _ in pairs])
-    plain, drop, damp = [tf.train.MomentumOptimizer(rate, 0.9, name=name) for name, rate in (
-      ("plain", self.rate), ("drop", self.rate), ("damp", stale_gradients.damped(self.rate, age)))]
-    with tf.control_dependencies([age]):  # or the update itself might count
-      updates = {"plain": plain.apply_gradients(pairs, self.step),
-                 "damp": damp.apply_gradients(pairs, self.step)}
-    updates["drop"] = stale_gradients.apply_unless_older(
-      drop, pairs, self.step, age, MAX_STALENESS).train_op
-    # A step also raises its worker's clock, and takes the ticket for the worker's next minibatch.
-    self.clocks = clocks_lib.Clocks(self.step, workers, index)
-    self.take, count = tf.assign_add(self.tickets, 1), tf.assign_add(self.ages, age)
-    self.steps = {kind: [self.take, self.clocks.advance(update), count]
-                  for kind, update in updates.items()}
-    self.init = [tf.global_variables_initializer(), self.clocks.wipe]
-    self.barrier = barrier_lib.Barrier("trial", workers, index)
 
 
 def train(session, model, index, remedy, seed, pause, data, last):
@@ -193,16 +149,13 @@ def main():
   if flags.job_name == "ps":
     server.join()
     return
-  rows = np.loadtxt(CSV, delimiter=",")
-  images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
-  test = np.arange(len(digits)) % 50 < 10
+  data, test_data = handwritten_digits.read()
   with tf.device(tf1ps.replica_device_setter(
       cluster=cluster, worker_device="/job:worker/task:%d" % index)):
-    model = Model(index, len(hosts) - 1)
+    model = stale_updates.Model(index, len(hosts) - 1)
   with tf1ps.MonitoredTrainingSession(server.target, is_chief=index == 0) as session:
     for remedy in REMEDIES:
-      try_remedy(session, model, index, remedy, flags, (images[~test], digits[~test]),
-                 (images[test], digits[test]))
+      try_remedy(session, model, index, remedy, flags, data, test_data)
 
 
 if __name__ == "__main__":

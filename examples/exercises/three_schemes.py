@@ -19,6 +19,7 @@ and the network. Medians of --repeats=5, on 2 cores, TensorFlow 2.21:
     synchronous      0.76           100        10000     0.936
     vertical         0.34           100        10000     0.936
 
+The graphs are in scheme_graphs.py.
 Toolkit: tf1ps.SyncReplicasOptimizer, model_parallel, Barrier, DoneQueues (docs/synchronous.md).
 
     1$ python examples/exercises/three_schemes.py ps 0 127.0.0.1:2221 127.0.0.1:2222 127.0.0.1:2223
@@ -39,14 +40,13 @@ import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from scheme_graphs import PS, WORKERS, Model
 
 import tf1ps
-from tf1ps.replication import model_parallel
 from tf1ps.state import barrier, containers, done_queues
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
-PS, WORKERS = "/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]
-BATCH, HIDDEN, RATE, TARGET, LIMIT = 50, 128, 0.2, 0.93, 20000
+BATCH, TARGET, LIMIT = 50, 0.93, 20000
 SCHEMES = ("asynchronous", "synchronous", "vertical")
 
 
@@ -56,45 +56,6 @@ def read_digits():
   images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
   test = np.arange(len(rows)) % 50 < 10
   return (images[~test], digits[~test]), (images[test], digits[test])
-
-
-def dense(name, inputs, units):
-  """A fully connected layer."""
-  weights = tf.get_variable(name + "_weights", [int(inputs.shape[1]), units])
-  return tf.matmul(inputs, weights) + tf.get_variable(
-    name + "_biases", [units], initializer=tf.zeros_initializer())
-
-
-class Model:
-  """The graph of one scheme, as one of the workers needs it."""
-
-  def __init__(self, scheme, index, cluster):
-    """Builds it: replicas share variables on the ps, the split network has them where it is."""
-    is_split = scheme == "vertical"
-    place = WORKERS[0] if is_split else tf1ps.replica_device_setter(
-      cluster=cluster, worker_device=WORKERS[index])
-    optimizer = tf.train.GradientDescentOptimizer(RATE)
-    if scheme == "synchronous":
-      optimizer = tf1ps.SyncReplicasOptimizer(optimizer, 2)
-    with tf.device(place):
-      self.global_step = tf.train.get_or_create_global_step()
-      reached = tf.get_variable("reached", [], tf.int32, tf.zeros_initializer(), trainable=False)
-      self.images = tf.placeholder(tf.float32, [None, 64])
-      self.digits = tf.placeholder(tf.int32, [None])
-      hidden = (model_parallel.split_dense(self.images, HIDDEN, WORKERS, tf.nn.relu).outputs
-                if is_split else tf.nn.relu(dense("hidden", self.images, HIDDEN)))
-      logits = dense("logits", hidden, 10)
-      loss = tf.losses.sparse_softmax_cross_entropy(self.digits, logits)
-      self.train_op = optimizer.minimize(
-        loss, self.global_step, colocate_gradients_with_ops=is_split)
-      is_right = tf.equal(tf.argmax(logits, 1, output_type=tf.int32), self.digits)
-      self.accuracy = tf.reduce_mean(tf.cast(is_right, tf.float32))
-      self.reached, self.stop = reached, tf.assign(reached, 1)
-      self.initialize = tf.global_variables_initializer()
-    self.join = self.leave = tf.no_op()
-    if scheme == "synchronous":
-      self.join = optimizer.local_step_init_op if index else optimizer.chief_init_op
-      self.leave = optimizer.leave_op
 
 
 def train(model, session, batch, index):

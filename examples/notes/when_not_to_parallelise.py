@@ -15,6 +15,7 @@ So with what Google has reported (2016, GPUs), 8 -> 6x, 50 -> 32x, 500 -> 300x: 
 worker, s is a third to two thirds of c. There a weight is used at many places of an image or in
 each word of a sentence, or a step touches few of very many weights. The notes call all three
 sparse; the weights of Inception are not, they are used often.
+The tasks are in measured_tasks.py.
 Toolkit: bare TensorFlow. docs/scaling.md tells what a step costs the ps; where a small model needs
 a ps all the same, docs/steps.md has several steps in one run.
 
@@ -50,88 +51,14 @@ what there is:
 
 import argparse
 import contextlib
-import multiprocessing
-import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
+from measured_tasks import BATCHES, ONE_THREAD, answer, build_steps, start_tasks, steps_a_second
 
-ONE_THREAD = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
-BATCHES = [100, 2000]
 WORKERS = [1, 2, 4]
 # Network, GPUs, speed-up, as the notes quote them.
 REPORTED = [("translation", 8, 6), ("Inception", 50, 32), ("RankBrain", 500, 300)]
-
-
-def build_steps():
-  """Returns a train op for each batch size: a softmax 64-10, on examples that are drawn anew."""
-  train_ops = {}
-  for size in BATCHES:
-    with tf.variable_scope("batch_%d" % size):
-      x = tf.random_uniform([size, 64])
-      digits = tf.argmax(x[:, :10], 1)
-      logits = tf.matmul(x, tf.get_variable("w", [64, 10])) + tf.get_variable("b", [10])
-      loss = tf.losses.sparse_softmax_cross_entropy(digits, logits)
-      train_ops[size] = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
-  return train_ops
-
-
-def steps_a_second(session, train_op, seconds):
-  """Trains for so many seconds, and a step more."""
-  step = session.make_callable(train_op)
-  step()
-  steps, begin = 0, time.monotonic()
-  while time.monotonic() < begin + seconds:
-    step()
-    steps += 1
-  return steps / (time.monotonic() - begin)
-
-
-def be_a_task(hosts, job, index, connection, held):
-  """Is the ps, or a worker that trains when it is told to; until the connection is closed."""
-  for end in held:  # copies of the other process' ends, which would stay open with this one
-    end.close()
-  cluster = {"ps": hosts[:1], "worker": hosts[1:]}
-  worker = "/job:worker/task:%d" % index
-  server = tf.train.Server(cluster, job, index, config=ONE_THREAD)
-  if job == "ps":
-    connection.send("there")
-    with contextlib.suppress(EOFError):
-      connection.recv()
-    return
-  with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=worker)):
-    train_ops = build_steps()
-  with contextlib.suppress(EOFError), tf.Session(
-      server.target, config=tf.ConfigProto(device_filters=["/job:ps", worker])) as session:
-    if index == 0:
-      session.run(tf.global_variables_initializer())
-    connection.send("there")
-    while True:
-      size, seconds = connection.recv()
-      connection.send(steps_a_second(session, train_ops[size], seconds))
-
-
-def answer(connection, limit=60.0):
-  """What a task says next, within a limit in seconds; an EOFError if it has failed."""
-  if not connection.poll(limit):
-    raise RuntimeError("a task has not answered within %g s" % limit)
-  return connection.recv()
-
-
-def start_tasks(hosts, stack):
-  """Forks the ps and the workers; returns the connections to the workers."""
-  fork, held = multiprocessing.get_context("fork"), []
-  for job, index in [("ps", 0)] + [("worker", index) for index in range(len(hosts) - 1)]:
-    here, there = fork.Pipe()
-    held.append(here)
-    task = fork.Process(target=be_a_task, args=(hosts, job, index, there, held),
-                        daemon=True)
-    task.start()
-    stack.callback(task.join, 30.0)
-    stack.callback(here.close)
-    there.close()
-    answer(here)
-  return held[1:]
 
 
 def share(speedup, count):

@@ -31,6 +31,9 @@ from tf1ps.replication import in_graph
 
 DEVICES = ["/device:CPU:1", "/device:CPU:2"]
 DATA = np.random.RandomState(0).rand(8, 3).astype(np.float32)
+# Two ways to a mean: by one more dimension, and by the sum, which takes no copies.
+MEANS = {"stacked": lambda gradients: tf.reduce_mean(tf.stack(gradients), 0),
+         "add_n": lambda gradients: tf.add_n(gradients) / len(gradients)}
 
 
 def get_w():
@@ -53,16 +56,6 @@ def loss_of(rows, make_w=get_w):
 def half(index):
   """A tower's part of the batch."""
   return tf.constant(DATA[4 * index:4 * index + 4])
-
-
-def stacked(gradients):
-  """The mean by way of one more dimension."""
-  return tf.reduce_mean(tf.stack(gradients), 0)
-
-
-def added(gradients):
-  """The mean by way of the sum, as add_n makes it without copies."""
-  return tf.add_n(gradients) / len(gradients)
 
 
 def towers(optimizer, combine):
@@ -128,8 +121,8 @@ def main():
   """Compares with the whole batch, then fails in three ways."""
   tf.disable_v2_behavior()
   expected, _ = after_a_step(whole)
-  for name, build in [("stacked", lambda optimizer: towers(optimizer, stacked)),
-                      ("add_n", lambda optimizer: towers(optimizer, added)),
+  for name, build in [("stacked", lambda optimizer: towers(optimizer, MEANS["stacked"])),
+                      ("add_n", lambda optimizer: towers(optimizer, MEANS["add_n"])),
                       ("tf1ps", with_tf1ps)]:
     mean, names = after_a_step(build)
     print("%s: like one big batch %s, trainable variables %s" % (

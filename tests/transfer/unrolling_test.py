@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.transfer import steps
-from tf1ps.transfer import unrolling
+from tf1ps.transfer import prefetch, unrolling
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -90,6 +90,25 @@ def test_updates_that_may_not_be_made_and_loops(v2):
 
 
 _BY_DEFAULT = tf.control_flow_v2_enabled()
+
+
+def test_a_step_that_prefetches_is_refused():
+  with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+    step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [2], use_resource=True)
+    ahead = prefetch.Prefetch()
+    with tf.device("/job:worker/task:0"):
+      batches = tf.raw_ops.Unstage(dtypes=[tf.float32])[0]  # staged batches are no values
+      batches.set_shape([2])
+      loss = tf.reduce_sum(w * batches)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    unrolling.Unrolled(train, 2, loss)
+    loss = tf.reduce_sum(ahead.hold([w.read_value()])[0])
+    gradient = tf.ones([2]) * loss
+    train = tf.train.GradientDescentOptimizer(0.1).apply_gradients([(gradient, w)], step)
+    with pytest.raises(ValueError, match="fetched before it .* Use one of the two"):
+      unrolling.Unrolled(ahead.with_put(train), 2, loss)
+    assert unrolling.Unrolled(ahead.with_put(train), 1, loss).steps == 1
 
 
 def test_what_is_no_number_of_steps_is_refused():

@@ -15,9 +15,17 @@ too (`hold`). The staged graph is for training alone: evaluation has a graph of 
 from __future__ import annotations
 
 import uuid
-from typing import List
+from typing import Iterable, List
 
 import tensorflow.compat.v1 as tf
+
+_NAME = "tf1ps_prefetch_"  # what the names of all staging areas begin with
+
+
+def is_in(operations: Iterable[tf.Operation]) -> bool:
+  """Whether some of these fetch values for a later step."""
+  return any(op.type in ("Stage", "Unstage") and
+             op.get_attr("shared_name").decode("utf-8").startswith(_NAME) for op in operations)
 
 
 class Prefetch:
@@ -25,7 +33,7 @@ class Prefetch:
 
   def __init__(self):
     """Creates it; nothing is staged yet."""
-    self._name = "tf1ps_prefetch_%s" % uuid.uuid4().hex
+    self._name = _NAME + uuid.uuid4().hex
     self._puts: List[tf.Operation] = []
     self._clears: List[tf.Operation] = []
 

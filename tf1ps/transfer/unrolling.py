@@ -25,7 +25,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed, step_chain
+from tf1ps.transfer import placed, prefetch, step_chain
 
 
 class Done(NamedTuple):
@@ -63,12 +63,16 @@ class Unrolled:
       worker: the device of the worker, such as "/job:worker/task:0"; None: that of the loss.
 
     Raises:
-      ValueError: less than one step, or neither a loss nor a worker.
+      ValueError: less than one step, neither a loss nor a worker, or a step that prefetches.
     """
     if isinstance(steps, bool) or int(steps) != steps or steps < 1:
       raise ValueError("steps must be a number, 1 or more, got %r" % (steps,))
     if worker is None and loss is None:
       raise ValueError("give the loss or the worker's device: batches are drawn on the worker")
+    if steps > 1 and prefetch.is_in(placed.needed([train_op])):
+      raise ValueError("this step computes on values that were fetched before it, by "
+                       "prefetch.Prefetch: all steps of a run would compute on those of before the "
+                       "run. Use one of the two")
     self.steps = int(steps)
     self._worker = loss.device if worker is None else worker
     self._run_numbers = itertools.count(1)
