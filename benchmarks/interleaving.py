@@ -140,6 +140,7 @@ def alone(lines: Sequence[systems.System], rounds: int, measure_one: Callable) -
           found[line.name].append(measure_one(line, folder, reader))
         except jobs.JobError as error:
           leave_out(error)
+      say("round %d of %d" % (number + 1, rounds))
     return found
   finally:
     reader.close()
