@@ -32,6 +32,9 @@ import numpy as np
 from benchmarks import rows as rows_lib
 
 
+_MISSING = "%s: measure all of it with `python -m benchmarks scaling --json ROWS.jsonl`"
+
+
 class Line(NamedTuple):
   """a + b x."""
 
@@ -81,8 +84,8 @@ def fit_system(rows: Sequence[dict], system: str) -> Fitted:
   workers = [row for row in own if row["model"] == "S" and row["scale"]["ps"] == 1]
   graphs = [row for row in rows if row["system"] == system + ", building the graph"]
   if not (single and workers and graphs):
-    raise ValueError("there are no rows of %s in which variables, workers and graphs vary: "
-                     "measure with `python -m benchmarks scaling --json ROWS.jsonl`" % system)
+    raise ValueError(_MISSING % (
+      "there are no rows of %s in which variables, workers and graphs vary" % system))
 
   def variables(row):
     return row["scale"]["variables"]
@@ -97,8 +100,10 @@ def fit_system(rows: Sequence[dict], system: str) -> Fitted:
 
 
 def fit_sessions(rows: Sequence[dict]) -> Dict[str, Line]:
-  """s(t), filtered and not."""
+  """s(t), filtered and not; raises ValueError where there are no rows of it."""
   found = [row for row in rows if row["model"] == "session"]
+  if not found:
+    raise ValueError(_MISSING % "there are no rows of sessions")
   return {kind: fit([(row["scale"]["tasks"], row["seconds"][kind]) for row in found])
           for kind in ("filtered", "unfiltered")}
 
@@ -160,7 +165,11 @@ def main(arguments=None) -> None:
   parser.add_argument("--gbit", type=float, default=10.0, help="of each ps's link")
   args = parser.parse_args(arguments)
   workers, ps = [[int(one) for one in text.split(",")] for text in (args.workers, args.ps)]
-  print("\n".join(report(rows_lib.read(args.rows), workers, ps, args.cores, args.gbit)))
+  try:
+    lines = report(rows_lib.read(args.rows), workers, ps, args.cores, args.gbit)
+  except (ValueError, OSError) as error:
+    parser.error(str(error))
+  print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,13 @@ def test_the_report_says_what_is_met_first(tmp_path, capsys):
   assert "| 1000 | 0.01 | 1.01 |" in said
 
 
-def test_without_the_rows_it_says_what_to_measure():
-  with pytest.raises(ValueError, match="python -m benchmarks scaling --json"):
-    scaling_model.fit_system(sessions(), "tf1ps")
+def test_without_the_rows_it_says_what_to_measure(tmp_path, capsys):
+  path = str(tmp_path / "rows.jsonl")
+  classic, own = rows_of("classic", 0.1), rows_of("tf1ps", 0.0)
+  for found, message in (
+      (classic + own, "there are no rows of sessions: measure all of it with `python -m benchmarks"),
+      (classic + sessions(), "there are no rows of tf1ps in which variables, workers and graphs")):
+    rows.write(path, found)
+    with pytest.raises(SystemExit):
+      scaling_model.main([path])
+    assert message in capsys.readouterr().err
