@@ -31,7 +31,6 @@ import numpy as np
 
 from benchmarks import rows as rows_lib
 
-
 _MISSING = "%s: measure all of it with `python -m benchmarks scaling --json ROWS.jsonl`"
 
 

@@ -66,7 +66,7 @@ def test_without_the_rows_it_says_what_to_measure(tmp_path, capsys):
   path = str(tmp_path / "rows.jsonl")
   classic, own = rows_of("classic", 0.1), rows_of("tf1ps", 0.0)
   for found, message in (
-      (classic + own, "there are no rows of sessions: measure all of it with `python -m benchmarks"),
+      (classic + own, "there are no rows of sessions: measure all of it with `python"),
       (classic + sessions(), "there are no rows of tf1ps in which variables, workers and graphs")):
     rows.write(path, found)
     with pytest.raises(SystemExit):
