@@ -3,7 +3,8 @@
     python -m benchmarks.scaling_model ROWS.jsonl [--workers 100,1000] [--ps 1,8] [--cores 8]
       [--gbit 10]
 
-Each quantity is a straight line, a + b x, by least squares:
+Each quantity is a straight line, a + b x, by least squares of the relative errors, so that the
+smallest sizes count as much as the largest:
 
     p(v)  ms of ps processors a step, over the variables v that a worker updates
     g(v)  s to build a worker's graph, over the variables
@@ -15,7 +16,8 @@ One worker alone makes r steps a second, each sends B bytes, half of them each w
 machines of their own and n ps of c cores each and d bits a second, which share the load evenly,
 
     asked for      w r              steps a second
-    processors     n c 1000 / p     the most that the ps can apply
+    processors     n c 1000 / p_n   the most that the ps can apply; p_n = n a + b v, since what a step
+                                    costs without any variable, it costs on each ps
     wire           n d / 8 / (B/2)  the most that can travel
     w*             the smaller of the two, divided by r: from so many workers on, more bring nothing
 
@@ -49,11 +51,14 @@ class Line(NamedTuple):
 
 
 def fit(points: Sequence[Tuple[float, float]]) -> Line:
-  """The line through some points, by least squares; a level one where there is a single x."""
+  """The line through some points of positive y, by least squares of the relative errors.
+
+  A level one, through their mean, where there is a single x.
+  """
   xs, ys = np.array(points, float).T
   if len(set(xs)) < 2:
     return Line(float(ys.mean()), 0.0)
-  b, a = np.polyfit(xs, ys, 1)
+  b, a = np.polyfit(xs, ys, 1, w=1 / ys)
   return Line(float(a), float(b))
 
 
@@ -120,7 +125,8 @@ def limits(fitted: Fitted, variables: int, workers: int, ps: int, cores: int,
     gbit: of each ps's link, each way.
   """
   rate = fitted.rates[variables]
-  processors = ps * cores * 1000.0 / max(1e-9, fitted.ps_ms.at(variables))
+  fixed, each = fitted.ps_ms
+  processors = ps * cores * 1000.0 / max(1e-9, ps * max(0.0, fixed) + each * variables)
   wire = ps * gbit * 1e9 / 8 / (fitted.bytes[variables] / 2)
   return {"asked": workers * rate, "processors": processors, "wire": wire,
           "workers": min(processors, wire) / rate}
