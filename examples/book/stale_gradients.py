@@ -6,10 +6,12 @@ update, and what is done about it. Four workers update for themselves; a step co
 (a pause stands in for it), the last worker's for 150. One worker bears the learning rate, 0.08 with
 momentum 0.9. All rows use the same number of examples. Minibatches go to whoever is ready; one
 whose gradient is dropped is not made up for.
-What to look for: the age, and what it does to the loss. The lower rate, dropping, damping and a
-bounded lead help here. A larger batch does not: it makes a quarter of the updates, and is no
-fresher. Warm-up puts the harm off; when all have joined the ages are as before. The bounded lead
-has everybody wait for the slowest, which costs the time that four workers had gained.
+What to look for: the age, and what it does to the loss. The lower rate, damping and a bounded lead
+help here. Dropping does not: it leaves out the slow worker's gradients, the oldest ones, but the
+others', two updates old, are too old for this rate already. Nor does a larger batch: it makes a
+quarter of the updates, and is no fresher. Warm-up puts the harm off; when all have joined the ages
+are as before. The bounded lead has everybody wait for the slowest, which costs the time that four
+workers had gained.
 The graph is in stale_updates.py.
 Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
 The barrier between two trials is tf1ps' too (docs/barriers.md).
@@ -41,17 +43,17 @@ A short run, which says nothing of the remedies:
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
 
 Without --minibatches and --seeds, the evaluation loss after 300 minibatches: median (smallest to
-largest) of three seeds, median seconds, mean age. Measured on 2 cores, which were busy with other
-things as well, TensorFlow 2.21:
+largest) of three seeds, median seconds, mean age. Measured on 2 cores, TensorFlow 2.21; where the
+machine has other things to do as well, ages are others, and so is the harm that they do:
 
-    one worker: nothing is stale  loss   0.132 (0.121 to 0.155)  15.1 s  age 0.0   0 % dropped
-    four workers, no remedy       loss   3.210 (1.885 to 7.273)   7.3 s  age 1.9   0 % dropped
-    a quarter of the rate         loss   0.196 (0.183 to 0.225)   4.2 s  age 2.5   0 % dropped
-    dropped if older than 2       loss   0.142 (0.128 to 0.173)   7.1 s  age 1.7  10 % dropped
-    rate divided by the age       loss   0.188 (0.156 to 0.217)   4.9 s  age 2.5   0 % dropped
-    batches of 128                loss   2.377 (1.810 to 2.731)   1.2 s  age 2.5   0 % dropped
-    a worker joins each third     loss   0.569 (0.489 to 3.726)   9.2 s  age 0.7   0 % dropped
-    a lead of 1 at most           loss   0.158 (0.153 to 0.164)  13.5 s  age 1.2   0 % dropped
+    one worker: nothing is stale  loss   0.132 (0.121 to 0.155)  11.6 s  age 0.0   0 % dropped
+    four workers, no remedy       loss  34.755 (28.958 to 55.726)   3.5 s  age 2.8   0 % dropped
+    a quarter of the rate         loss   0.206 (0.186 to 0.210)   3.5 s  age 2.8   0 % dropped
+    dropped if older than 2       loss  37.963 (29.509 to 43.391)   3.7 s  age 2.6   7 % dropped
+    rate divided by the age       loss   0.178 (0.156 to 0.212)   3.5 s  age 2.9   0 % dropped
+    batches of 128                loss   2.471 (1.288 to 3.595)   1.0 s  age 2.7   0 % dropped
+    a worker joins each third     loss   1.357 (1.234 to 3.586)   6.6 s  age 1.0   0 % dropped
+    a lead of 1 at most           loss   0.171 (0.139 to 0.197)  12.1 s  age 1.4   0 % dropped
 """
 
 import argparse
