@@ -16,7 +16,7 @@ One worker alone makes r steps a second, each sends B bytes, half of them each w
 machines of their own and n ps of c cores each and d bits a second, which share the load evenly,
 
     asked for      w r              steps a second
-    processors     n c 1000 / p_n   the most that the ps can apply; p_n = n a + b v, since what a step
+    processors     n c 1000 / p_n   the most that the ps can apply; p_n = n a + b v: what a step
                                     costs without any variable, it costs on each ps
     wire           n d / 8 / (B/2)  the most that can travel
     w*             the smaller of the two, divided by r: from so many workers on, more bring nothing
