@@ -40,7 +40,7 @@ def train_all_twice(start, tmp_path, numbers, *flags):
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 3, workers[0].output
   ends = [last_line(worker, LAST) for worker in workers]
-  assert [end[3] for end in ends] == [DONE % 2] * 2
+  assert [end[2] for end in ends] == [DONE % 2] * 2
   assert sum(end[1] for end in ends) == 2 * len(numbers)
   assert trained_on(tmp_path) == {number: 2 for number in numbers}
   return workers
