@@ -13,11 +13,11 @@ on 2.x one or two neighbours do. So, while the context lasts:
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator, Sequence
+from typing import Iterator, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import readiness, view, watch
+from tf1ps.cluster import probe, readiness, view, watch
 from tf1ps.cluster import session as session_lib
 
 # What the steps of those that are left end with.
@@ -57,20 +57,24 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
   try:
     yield
   except ENDED as error:
-    gone = _missing(seen)
+    gone = missing(seen)
     if not gone:
       raise
-    raise PeerLostError("lost " + ", ".join(gone)) from error
+    raise PeerLostError("lost " + ", ".join(map(str, gone))) from error
   finally:
     watcher.stop()
 
 
-def _missing(seen):
-  """Looks at tasks again; returns a sentence for each that is not there, or was started again."""
-  missing = []
+def missing(seen: Sequence[probe.Seen]) -> List[probe.Seen]:
+  """Looks at tasks again; returns those that are not there any more, or were started again.
+
+  Args:
+    seen: what was seen of them before.
+  """
+  found = []
   for before, now in zip(seen, readiness.probe_all([one.task for one in seen])):
     if not now.is_up:
-      missing.append(str(now))
+      found.append(now)
     elif now.incarnation != before.incarnation:
-      missing.append(str(now._replace(detail="it was started again")))
-  return missing
+      found.append(now._replace(detail="it was started again"))
+  return found

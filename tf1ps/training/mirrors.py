@@ -11,11 +11,11 @@ They differ from sessions on the variables of a ps:
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded, readiness
+from tf1ps.cluster import bounded, probe
 from tf1ps.compat import error_text
 from tf1ps.replication import all_reduce, peers
 from tf1ps.state import control, membership
@@ -58,7 +58,7 @@ def again() -> BaseException:
   return peers.PeerLostError("the session of mirrored variables has ended: " + _HINT)
 
 
-def lost(part, tasks: List, restarted: Sequence = ()) -> Optional[BaseException]:
+def lost(part, before: Sequence[probe.Seen]) -> Optional[BaseException]:
   """What it means that a task is gone: an error that names all that are, or None.
 
   None where those that are gone have done their part. All are looked at, since the first one to be
@@ -66,34 +66,34 @@ def lost(part, tasks: List, restarted: Sequence = ()) -> Optional[BaseException]
 
   Args:
     part: this task's `participation.Participation`.
-    tasks: those that each step needs.
-    restarted: what was seen of those that are there again, as other processes.
+    before: what was seen, when the session was made, of the tasks that each step needs.
   """
-  gone = [seen for seen in readiness.probe_all(tasks) if not seen.is_up] + list(restarted)
+  gone = {one.task: one for one in peers.missing(before)}
   members = _members(part)
   found = []
-  for task in tasks:
+  for task in [one.task for one in before]:
     member = members.get(task.name)
     state = member.state if member is not None else None
-    seen = [str(one) for one in gone if one.task == task]
-    if state == membership.FAILED:
+    # One that was started again failed, if at all, for the loss of the process before it.
+    is_again = task in gone and gone[task].is_up
+    if state == membership.FAILED and not is_again:
       found.append("%s failed: %s" % (task.name, member.reason))
-    elif seen and state != membership.DONE:
-      found.append("lost " + seen[0])
+    elif task in gone and state != membership.DONE:
+      found.append("lost " + str(gone[task]))
   return peers.PeerLostError("%s; %s" % ("; ".join(found), _HINT)) if found else None
 
 
-def explain(part, tasks: List, error: BaseException) -> BaseException:
+def explain(part, before: Sequence[probe.Seen], error: BaseException) -> BaseException:
   """Says what an error of a run means where it comes from a lost worker.
 
   Args:
     part: this task's `participation.Participation`.
-    tasks: those that each step needs.
+    before: as for `lost`.
     error: what the run raised.
   """
   if not isinstance(error, peers.ENDED):
     return error
-  return lost(part, tasks) or peers.PeerLostError(
+  return lost(part, before) or peers.PeerLostError(
     "a step was ended by another worker (%s); %s" % (error_text.first_line(error), _HINT))
 
 

@@ -156,7 +156,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     return session
 
   def _open(self, seen):
-    part = self._part
+    part, self._seen = self._part, seen
     # What is called back is about this session, whichever is the creator's by then.
     watch = watch_lib.TaskWatch(
       seen, part.lost_after,
@@ -178,8 +178,7 @@ class RunSessionCreator(tf.train.SessionCreator):
   def _on_gone(self, session, one):
     error = tf.errors.AbortedError(None, None, str(one))
     if self._is_mirrored:
-      again = [one] if one.is_up else []
-      error = None if self._part.is_over else mirrors.lost(self._part, self._tasks, again)
+      error = None if self._part.is_over else mirrors.lost(self._part, self._seen)
     if error is not None:
       session.abort(lambda: error)
 
@@ -188,7 +187,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     if self._is_mirrored:
       if self._part.is_over:  # it is of this task's own last runs, such as a save
         return error
-      return mirrors.explain(self._part, self._tasks, error)
+      return mirrors.explain(self._part, self._seen, error)
     return self._part.resets.explain(rejoining.explain(error))
 
   def _drop(self):
