@@ -27,7 +27,8 @@ def run(args) -> List[dict]:
     lines = [comparisons.CLASSIC, comparisons.DEFAULTS]
   found = interleaving.alone([_IMPORT, *lines], args.rounds, _seconds)
   base = found[comparisons.CLASSIC.name]
-  return [_row(line.name, " ".join(line.options), found[line.name], line is not _IMPORT and base)
+  return [_row(line.name, " ".join(line.options), found[line.name],
+               None if line is _IMPORT else base)
           for line in [_IMPORT, *lines] if found[line.name]]
 
 

@@ -51,3 +51,9 @@ def test_a_window_holds_whole_bursts_of_its_own_turn(already):
   job.begin(already)
   window = interleaving.measure(job, interleaving.Pace(1, 0.05, 0.0))
   assert window.steps_per_second == pytest.approx(160.0, rel=0.01)
+
+
+def test_each_round_begins_with_another_one():
+  assert [interleaving.turns("abc", number) for number in range(4)] == [
+    ["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
+  assert interleaving.turns([], 3) == []

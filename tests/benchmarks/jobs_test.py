@@ -45,6 +45,17 @@ def test_a_count_is_read_from_outside(tmp_path):
   counters.Counter("").add()  # for nobody
 
 
+def test_a_system_that_was_killed_is_said_to_be(tmp_path, monkeypatch):
+  job = job_of(tmp_path, monkeypatch, "while True: counter.add(); time.sleep(0.001)")
+  try:
+    job.wait_for_steps(5)
+    job.signal(signal.SIGKILL)
+    with pytest.raises(jobs.JobError, match=r"one: worker 0 ended with -9, killed: .* memory"):
+      job.wait_for_steps(10 ** 9, limit=60.0)
+  finally:
+    job.end()
+
+
 def test_a_stopped_job_makes_no_step_until_it_goes_on(tmp_path, monkeypatch):
   job = job_of(tmp_path, monkeypatch, "while True: counter.add(); time.sleep(0.001)")
   try:

@@ -36,7 +36,8 @@ def test_a_second_signal_is_not_heard():
           "try:\n  os.kill(os.getpid(), signal.SIGTERM)\n  signal.pause()\n"
           "finally:\n  os.kill(os.getpid(), signal.SIGTERM)\n  print('ended the jobs')")
   done = subprocess.run([sys.executable, "-c", code], cwd=systems.ROOT, stdout=subprocess.PIPE,
-                        env=systems.environment(), universal_newlines=True)
+                        env=systems.environment(), universal_newlines=True,
+                        timeout=running.LIMIT)
   assert (done.stdout.split("\n")[0], done.returncode) == ("ended the jobs", 128 + signal.SIGTERM)
 
 

@@ -18,8 +18,10 @@ def test_a_checkpoint_does_not_know_how_values_travelled(start, tmp_path):
     job = Job(start, flags=["--optimizer=momentum", "--checkpoint_dir=%s" % tmp_path, *flags])
     (ps,), workers = job.all("--steps=%d" % steps)
     assert codes(*workers, ps) == [0, 0, 0], workers[0].output
-    # A worker that was held up while the other one made most of the steps makes some more.
-    assert steps <= find(workers[0], r"global step (\d+) in ")[0] < steps + 40
+    # Asynchronous: who was held up while the other one made most of the 40 steps may make those
+    # until it looks again, an eighth of them (stopping.StopAtStep), and one more for the other.
+    above = find(workers[0], r"global step (\d+) in ")[0] - steps
+    assert above == 0 if "--update=sync" in flags else 0 <= above <= 40 // 8 + 1
     saved.append(tf.train.list_variables(tf.train.latest_checkpoint(str(tmp_path))))
   assert saved.count(saved[0]) == 4
   names = [name for name, _ in saved[0] if not name.startswith("tf1ps/")]

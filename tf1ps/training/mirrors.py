@@ -71,7 +71,7 @@ def lost(part, before: Sequence[probe.Seen]) -> Optional[BaseException]:
   gone = {one.task: one for one in peers.missing(before)}
   members = _members(part)
   found = []
-  for task in [one.task for one in before]:
+  for task in (one.task for one in before):
     member = members.get(task.name)
     state = member.state if member is not None else None
     # One that was started again failed, if at all, for the loss of the process before it.

@@ -76,6 +76,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     self._graph = None
     self._is_mirrored = False
     self._tasks = []
+    self._seen = []  # of each of them, when the session was made
     self.session = None
     self.sessions = 0  # made so far; those after the first are recoveries
     self.is_creating = False
