@@ -14,6 +14,8 @@ from absl import flags
 
 from tests import program_tasks
 from tf1ps.cli import app, evaluator, local, predict, ps, reset, tasks, worker
+from tf1ps.cli import flags as flags_lib
+from tf1ps.training import options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
@@ -30,6 +32,16 @@ print("imported")
 def input_fn(mode, shard): pass
 def model_fn(features, labels, mode): pass
 """
+
+
+def of_program(name):
+  """The short name of a program, as the options have it: "worker" for "tf1ps-worker"."""
+  return name[len("tf1ps-"):]
+
+
+def names_of(name):
+  """The names of a program's flags."""
+  return [option.name for option in options.of_program(of_program(name))]
 
 
 def run(start, name, *argv, folder="/", **env):
@@ -57,7 +69,7 @@ def show_flags(define_like, argv, names):
     print(json.dumps({name: getattr(flags.FLAGS, name) for name in names}))
     return 0
 
-  return app.run(define_like, "shows flags.", argv, PROGRAMS[define_like].define, main)
+  return app.run(of_program(define_like), "shows flags.", argv, main)
 
 
 def show_environment(name, argv, variable):
@@ -69,9 +81,8 @@ def show_environment(name, argv, variable):
 def show_zeros(name):
   """Prints the numbers among a program's flags that may be 0."""
   flags.FLAGS.set_gnu_getopt()
-  PROGRAMS[name].define()
-  for flag in [flags.FLAGS[each] for group in app.help_lib.flags_lib.groups().values()
-               for each in group]:
+  flags_lib.define(of_program(name))
+  for flag in [flags.FLAGS[each] for each in names_of(name)]:
     if flag.flag_type() in ("int", "float"):
       try:
         flags.FLAGS(["test", "--%s=0" % flag.name])
@@ -88,7 +99,7 @@ def show_tasks(argv, addresses, shares):
       print(json.dumps([task.name, task.function.__module__, task.args[0], task.env]))
     return 0
 
-  return app.run("tf1ps-local", "makes tasks.", argv, local.define, main)
+  return app.run("local", "makes tasks.", argv, main)
 
 
 def show_imports(name, argv):
@@ -109,7 +120,7 @@ def show_config(argv):
       config.allow_soft_placement]))
     return 0
 
-  return app.run("tf1ps-ps", "shows its config.", argv, ps.define, main, needs_program=False)
+  return app.run("ps", "shows its config.", argv, main, needs_program=False)
 
 
 def show_options(argv):
@@ -119,5 +130,4 @@ def show_options(argv):
       print("%s=%s" % (name, value))
     return 0
 
-  return app.run("tf1ps-worker", "shows its options.", argv, worker.define, main,
-                 needs_program=False)
+  return app.run("worker", "shows its options.", argv, main, needs_program=False)

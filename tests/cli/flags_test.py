@@ -4,7 +4,6 @@ import pytest
 
 from tests.cli import commands
 from tf1ps.cli import flags as flags_lib
-from tf1ps.training import optimizers
 
 
 @pytest.mark.parametrize("name, flag, text", [
@@ -57,28 +56,23 @@ def test_which_numbers_may_be_zero(start, name, may_be_zero):
   assert commands.call(start, commands.show_zeros, name) == may_be_zero
 
 
-def test_the_optimizers_are_those_that_there_are():
-  assert tuple(flags_lib._OPTIMIZERS) == optimizers.NAMES
-
-
-def test_the_names_are_told_without_defining_anything():
-  groups = {group: list(names) for group, names in flags_lib.groups().items()}
-  names = flags_lib.names_of(commands.PROGRAMS["tf1ps-ps"].define)
-  assert names == [
-    "ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name", "task_index",
-    "container", "job_workers", "standing", "start_timeout", "lost_after", "inter_op_threads",
-    "intra_op_threads", "gpu_memory_fraction", "gpu_growth", "soft_placement", "use_gpu", "program",
-    "verbosity"]
-  assert flags_lib.names_of(lambda: None) == []
-  assert flags_lib.groups() == groups
-  assert "standing" not in flags_lib.FLAGS
+def test_the_flags_of_a_program():
+  assert commands.names_of("tf1ps-ps") == [
+    "program", "ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name",
+    "task_index", "container", "job_workers", "standing", "start_timeout", "lost_after",
+    "inter_op_threads", "intra_op_threads", "gpu_memory_fraction", "gpu_growth", "soft_placement",
+    "use_gpu", "verbosity"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():
-  names = {name: set(flags_lib.names_of(module.define))
-           for name, module in commands.PROGRAMS.items()}
+  names = {name: set(commands.names_of(name)) for name in commands.PROGRAMS}
   cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name", "task_index"}
   own = {"num_ps", "num_workers", "evaluator", "log_dir"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
   assert own.isdisjoint(names["tf1ps-worker"])
   assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {"program", "verbosity"}
+
+
+def test_the_page_of_flags_is_up_to_date():
+  page = (commands.ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
+  assert page == flags_lib.as_page(), "make it again: python -m tf1ps.cli.flags > docs/flags.md"

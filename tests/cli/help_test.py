@@ -5,7 +5,6 @@ import re
 import pytest
 
 from tests.cli import commands
-from tf1ps.cli import flags as flags_lib
 
 OF_LINE = ["block_at", "block_until", "evaluate_until", "extra_variable", "fail_in",
            "hang_in_initialiser", "nan_at", "slow_index", "step_seconds"]
@@ -26,7 +25,7 @@ def listed(lines):
 @pytest.mark.parametrize("name", commands.PROGRAMS)
 def test_every_flag_of_ours_and_no_other(start, name):
   lines = help_of(start, name, "--help")
-  assert sorted(listed(lines)) == sorted(flags_lib.names_of(commands.PROGRAMS[name].define))
+  assert sorted(listed(lines)) == sorted(commands.names_of(name))
   assert lines[0].startswith(name + ": ")
   last = "With --program=... --help lists the program's own flags as well."
   assert (lines[-1] == last) == (name in commands.OF_PROGRAMS)
@@ -37,7 +36,7 @@ def test_every_flag_of_ours_and_no_other(start, name):
     ["--help", commands.LINE], [commands.LINE, "--help"], ["-h", commands.LINE, "--steps=0"]])
 def test_the_programs_own_flags_stand_beside_ours(start, argv):
   lines = help_of(start, "tf1ps-worker", *argv)
-  ours = flags_lib.names_of(commands.PROGRAMS["tf1ps-worker"].define)
+  ours = commands.names_of("tf1ps-worker")
   position = lines.index("Of the program line:")
   assert sorted(listed(lines[:position])) == sorted(ours)
   assert listed(lines[position:]) == OF_LINE
@@ -49,16 +48,17 @@ def test_the_programs_own_flags_stand_beside_ours(start, argv):
 def test_how_flags_are_shown(start):
   lines = help_of(start, "tf1ps-worker", "--help")
   position = lines.index("Limits, in seconds:")
-  assert lines[position:position + 5] == [
+  assert lines[position:position + 6] == [
     "Limits, in seconds:",
     "  --start_timeout=X           How long to wait for the other tasks at the start. [60.0]",
     "  --end_timeout=X             How long the chief waits at the end for workers that make",
     "                              no step. [300.0]",
-    "  --lost_after=X              After which silence a task counts as lost. [30.0]"]
+    "  --lost_after=X              How long a task may be silent before it counts as lost.",
+    "                              [30.0]"]
   position = lines.index("  --shard=files|records|dynamic|none")
   assert lines[position + 1].startswith(" " * 30 + "What is divided among the workers")
   assert "  --[no]gpu_growth            Take GPU memory as it is needed." in lines
-  assert "  --checkpoint_dir=DIR        Where the chief saves, and restores from at the start;" \
+  assert "  --checkpoint_dir=DIR        The directory of the job's checkpoints: the chief saves" \
       in lines
   position = lines.index("  --ps_strategy=greedy|round_robin")
   assert lines[position + 1].startswith(" " * 30 + "How variables are spread")

@@ -2,7 +2,42 @@ from __future__ import annotations
 
 import pytest
 
-from tf1ps.training.options import Options, batch_size_of, check_options
+from tf1ps.training.options import (
+  BY_NAME,
+  PROGRAMS,
+  TABLE,
+  Options,
+  batch_size_of,
+  check_options,
+  shared_by_workers,
+)
+
+
+def test_each_option_is_described_once():
+  assert len(BY_NAME) == len(TABLE)
+  assert all(set(option.programs) <= set(PROGRAMS) for option in TABLE)
+  assert set(Options._fields) - {"config"} <= set(BY_NAME)
+  for option in TABLE:
+    has_field = option.name in Options._fields
+    assert has_field or not option.rules and option.is_shared is None, option.name
+    assert not has_field or option.default == Options._field_defaults[option.name]
+
+
+def test_a_worker_has_a_flag_for_each_field():
+  """Without one, a field of `Options` would have no value when a worker is started."""
+  for name in set(Options._fields) - {"config"}:
+    assert {"local", "worker"} <= set(BY_NAME[name].programs) or not BY_NAME[name].programs
+
+
+@pytest.mark.parametrize("kwargs, expected", [
+  ({}, ["--replication=between_graph", "--update=async"]),
+  ({"update": "sync", "wire_dtype": "float16"}, [
+    "--replication=between_graph", "--update=sync", "--pack_bytes=65536", "--wire_dtype=float16"]),
+  ({"shard": "files", "partition_bytes": 9}, [
+    "--replication=between_graph", "--update=async", "--partition_bytes=9"]),
+  ({"shard": "dynamic"}, ["--replication=between_graph", "--update=async", "--shard=dynamic"])])
+def test_what_all_workers_must_share(kwargs, expected):
+  assert shared_by_workers(Options(steps=1, **kwargs)) == expected
 
 
 @pytest.mark.parametrize("kwargs", [
@@ -54,9 +89,9 @@ def test_what_only_workers_with_graphs_of_their_own_know_is_refused(replication,
 
 
 @pytest.mark.parametrize("kwargs, text", [
-  (dict(replication="in_graph"), "needs --replication=between_graph, the default, got in_graph"),
-  (dict(replication="all_reduce"), "needs --replication=between_graph, the default, got all_r"),
-  (dict(update="sync"), "say --on_uneven=shrink, or pad")])
+  (dict(replication="in_graph"), "needs --replication=between_graph, the default"),
+  (dict(replication="all_reduce"), "needs --replication=between_graph, the default"),
+  (dict(update="sync"), "give --on_uneven=shrink, or pad")])
 def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
   with pytest.raises(ValueError, match=text):
     check_options(Options(steps=1, shard="dynamic", **kwargs))

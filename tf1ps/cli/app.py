@@ -23,6 +23,7 @@ from absl import flags
 
 from tf1ps import version
 from tf1ps.cli import errors
+from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.compat import exit_codes, quiet
 
@@ -30,16 +31,15 @@ FLAGS = flags.FLAGS
 UsageError = errors.UsageError
 
 
-def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
-        main: Callable[[object], int], needs_program: bool = True, hides_gpus: bool = False,
-        lazy: bool = False, takes_names: bool = False) -> int:
+def run(program_name: str, summary: str, argv: List[str], main: Callable[[object], int],
+        needs_program: bool = True, hides_gpus: bool = False, lazy: bool = False,
+        takes_names: bool = False) -> int:
   """Runs a program's main.
 
   Args:
-    name: the program's name, such as "tf1ps-worker".
+    program_name: one of `options.PROGRAMS`, such as "worker".
     summary: what it does, for --help.
     argv: the arguments after the name.
-    define: defines the program's flags.
     main: gets the user's program (a module's Program, or None) or, with `takes_names`, the names;
       returns the exit code.
     needs_program: whether --program must be given.
@@ -51,6 +51,7 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
   Returns:
     The exit code.
   """
+  name = "tf1ps-" + program_name
   if "--version" in argv:
     print("%s %s" % (name, version.__version__))
     return 0
@@ -58,7 +59,7 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
   _log_to_stdout()
   program = None
   try:
-    define()
+    flags_lib.define(program_name)
     if takes_names:
       FLAGS.set_gnu_getopt()
     wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
@@ -71,7 +72,7 @@ def run(name: str, summary: str, argv: List[str], define: Callable[[], None],
     if path and (not lazy or wants_help or others or not _is_there(path)):
       program = _load(path, verbosity)
     if wants_help:
-      print(help_lib.text(name, summary, program.module.__name__ if program else None))
+      print(help_lib.text(program_name, summary, program.module.__name__ if program else None))
       return 0
     names = _parse(name, argv, takes_names)
     if takes_names:

@@ -8,7 +8,6 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app, tasks
-from tf1ps.cli import flags as flags_lib
 from tf1ps.compat import exit_codes
 
 FLAGS = flags.FLAGS
@@ -16,20 +15,9 @@ _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them,
             "the last.")
 
 
-def define() -> None:
-  """Defines the flags."""
-  flags_lib.define_program(needed=True)
-  flags_lib.define_checkpoint_dir("Where the job's checkpoints are; needed.")
-  flags_lib.define_cluster()
-  flags_lib.define_job()
-  flags_lib.define_patience(60.0, end=False)
-  flags_lib.define_devices(use_gpu=True)
-  flags_lib.define_output()
-
-
 def run(argv, launched: bool = False) -> int:
   """Runs an evaluator; the arguments are those of `ps.run`, though it needs no port."""
-  return app.run("tf1ps-evaluator", _SUMMARY, list(argv), define, _follow, hides_gpus=True)
+  return app.run("evaluator", _SUMMARY, list(argv), _follow, hides_gpus=True)
 
 
 def _follow(program) -> int:

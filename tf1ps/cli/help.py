@@ -1,63 +1,71 @@
-"""The text of --help: what the program does, its flags by group, the user's program's flags."""
+"""The text of --help: what a program does, its flags by group, the user's own flags."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
-from typing import Optional
+from typing import List, Optional
 
 from absl import flags
 
 from tf1ps.cli import flags as flags_lib
+from tf1ps.training import options as options_lib
 
 FLAGS = flags.FLAGS
 _WIDTH = 88
 
 
-def text(name: str, summary: str, program_module: Optional[str] = None) -> str:
+def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
   """Returns the text of --help.
 
   Args:
-    name: the program's name.
-    summary: what it does, in a sentence or two.
-    program_module: the module of the user's program, whose flags are listed as well, or None.
+    program: one of `options.PROGRAMS`, such as "worker".
+    summary: what the program does, in a sentence or two.
+    user_module: the module of the user's program, whose flags are listed as well, or None.
   """
-  lines = textwrap.wrap("%s: %s" % (name, summary), _WIDTH)
-  for group, names in flags_lib.groups().items():
+  lines = textwrap.wrap("tf1ps-%s: %s" % (program, summary), _WIDTH)
+  ours = options_lib.of_program(program)
+  for group, members in itertools.groupby(ours, lambda option: option.group):
     lines += ["", group + ":"]
-    for flag in names:
-      lines += _flag(FLAGS[flag])
-  own = FLAGS.flags_by_module_dict().get(program_module, []) if program_module else []
+    for option in members:
+      lines += _of_option(option, program)
+  own = FLAGS.flags_by_module_dict().get(user_module, []) if user_module else []
   if own:
-    lines += ["", "Of the program %s:" % program_module]
+    lines += ["", "Of the program %s:" % user_module]
     for flag in sorted(own, key=lambda flag: flag.name):
-      lines += _flag(flag)
-  elif "program" in FLAGS:
+      lines += _of_flag(flag)
+  elif "program" in {option.name for option in ours}:
     lines += ["", "With --program=... --help lists the program's own flags as well."]
   return "\n".join(lines)
 
 
-def _flag(flag) -> list:
-  value = "" if flag.boolean else "=" + _placeholder(flag)
-  default = "" if flag.default in (None, "") else " [%s]" % flag.default_as_str.strip("'")
-  head = "  --%s%s%s" % ("[no]" if flag.boolean else "", flag.name, value)
-  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # the choices
-  if _choices(flag) and _choices(flag) not in value:
-    meaning += " One of %s." % _choices(flag).replace("|", ", ")
-  wrapped = textwrap.wrap(meaning + default, _WIDTH - 30)
+def _of_option(option: options_lib.Option, program: str) -> List[str]:
+  placeholder, default = flags_lib.placeholder_of(option), option.default_of(program)
+  if isinstance(default, bool):
+    default = str(default).lower()
+  meaning = option.help
+  if option.values and "|".join(option.values) != placeholder:
+    meaning += " One of %s." % ", ".join(option.values)
+  return _entry(option.name, None if option.parse is bool else placeholder, meaning, default)
+
+
+def _of_flag(flag) -> List[str]:
+  """The lines of a flag that a user's program defines."""
+  choices = getattr(flag.parser, "enum_values", None) or []
+  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # absl puts the choices there
+  placeholder = {"int": "N", "float": "X"}.get(flag.flag_type(), flag.name.split("_")[-1].upper())
+  if choices:
+    placeholder = "|".join(choices)
+  default = "" if flag.default in (None, "") else flag.default_as_str.strip("'")
+  return _entry(flag.name, None if flag.boolean else placeholder, meaning, default)
+
+
+def _entry(name: str, placeholder: Optional[str], meaning: str, default) -> List[str]:
+  """The lines of a flag; `placeholder` is None for a flag that is switched on or off."""
+  head = "  --[no]%s" % name if placeholder is None else "  --%s=%s" % (name, placeholder)
+  shown = "" if default in (None, "") else " [%s]" % default
+  wrapped = textwrap.wrap(meaning + shown, _WIDTH - 30)
   if len(head) > 28:
     return [head] + [" " * 30 + line for line in wrapped]
   return [head.ljust(30) + wrapped[0]] + [" " * 30 + line for line in wrapped[1:]]
-
-
-def _placeholder(flag) -> str:
-  choices = _choices(flag)
-  if choices and len(choices) < _WIDTH // 2:
-    return choices
-  if flag.name == "verbosity":
-    return "LEVEL"
-  return {"int": "N", "float": "X"}.get(flag.flag_type(), flag.name.split("_")[-1].upper())
-
-
-def _choices(flag) -> str:
-  return "|".join(getattr(flag.parser, "enum_values", None) or [])

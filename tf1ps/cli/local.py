@@ -11,40 +11,17 @@ import tempfile
 
 from absl import flags
 
-from tf1ps.cli import app, transfer_flags
-from tf1ps.cli import flags as flags_lib
+from tf1ps.cli import app
+from tf1ps.training import options
 
 FLAGS = flags.FLAGS
 _SUMMARY = "trains a program on a cluster of processes on this machine."
 
 
-def define() -> None:
-  """Defines the flags."""
-  flags_lib.define_program(needed=True)
-  group = "The local cluster"
-  flags_lib.define(group, flags.DEFINE_integer, "num_ps", None,
-                   "Parameter servers to start; 1 by default, and none with all_reduce.")
-  flags_lib.define(group, flags.DEFINE_integer, "num_workers", 2,
-                   "Workers to start; worker 0 is the chief.")
-  flags_lib.define(group, flags.DEFINE_boolean, "evaluator", False,
-                   "Start an evaluator beside them; needs --checkpoint_dir.")
-  flags_lib.define(group, flags.DEFINE_string, "log_dir", None,
-                   "Where each task's output goes as a file of its own; by default a directory "
-                   "under the system's temporary one.", allow_override=True)
-  flags_lib.define_job()
-  flags_lib.define_replication()
-  flags_lib.define_training()
-  transfer_flags.define_transfer()
-  flags_lib.define_checkpoint_dir("Where the chief saves, and restores from at the start.")
-  flags_lib.define_patience(60.0, end=True)
-  flags_lib.define_devices(use_gpu=False)
-  flags_lib.define_output()
-
-
 def run(argv) -> int:
   """Runs a job on this machine; returns the exit code."""
   # What stands in a --flagfile is for the tasks as well.
-  return app.run("tf1ps-local", _SUMMARY, list(argv), define,
+  return app.run("local", _SUMMARY, list(argv),
                  lambda program: _run(FLAGS.read_flags_from_files(list(argv))), lazy=True)
 
 
@@ -100,7 +77,7 @@ def _make_tasks(addresses, argv, shares):
            ("evaluator", evaluator, 1 if FLAGS.evaluator else 0, [])]
   made = []
   for job, module, count, cluster in kinds:
-    given = flags_for(argv, module.define, keeps_others=job != "ps")
+    given = flags_for(argv, job, keeps_others=job != "ps")
     for index in range(count):
       place = ["--job_name=" + job, "--task_index=%d" % index] if cluster else []
       # What TF_CONFIG says in the environment is about another job.
@@ -110,19 +87,19 @@ def _make_tasks(addresses, argv, shares):
   return made
 
 
-def flags_for(argv, define_task, keeps_others: bool):
+def flags_for(argv, program: str, keeps_others: bool):
   """The arguments of the launcher that a task gets.
 
   Args:
     argv: the launcher's arguments.
-    define_task: the `define` of the task's program.
+    program: the task's, such as "worker".
     keeps_others: whether it also gets flags that are not ours: the user's program's, absl's.
 
   Returns:
     A list of arguments.
   """
-  ours = set(flags_lib.names_of(define))
-  theirs = set(flags_lib.names_of(define_task))
+  ours = {option.name for option in options.of_program("local")}
+  theirs = {option.name for option in options.of_program(program)}
   kept, position = [], 0
   while position < len(argv):
     name, width = _argument(argv[position])

@@ -7,26 +7,14 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app
-from tf1ps.cli import flags as flags_lib
 
 FLAGS = flags.FLAGS
 _SUMMARY = "writes a trained program's predictions to a file, or the program as a SavedModel."
 
 
-def define() -> None:
-  """Defines the flags."""
-  flags_lib.define_program(needed=True)
-  flags_lib.define_checkpoint_dir("Where the checkpoints are; the newest is used.")
-  flags_lib.define("What to write", flags.DEFINE_string, "output", None,
-                   "The file to write: .csv, .jsonl or .npz.")
-  flags_lib.define("What to write", flags.DEFINE_string, "export_dir", None,
-                   "The directory to write a SavedModel into.")
-  flags_lib.define_output()
-
-
 def run(argv) -> int:
   """Predicts; returns the exit code."""
-  return app.run("tf1ps-predict", _SUMMARY, list(argv), define, _predict)
+  return app.run("predict", _SUMMARY, list(argv), _predict)
 
 
 def _predict(program) -> int:

@@ -13,23 +13,10 @@ import time
 from absl import flags
 
 from tf1ps.cli import app, errors, tasks
-from tf1ps.cli import flags as flags_lib
 from tf1ps.compat import exit_codes
 
 FLAGS = flags.FLAGS
 _SUMMARY = "a parameter server; it ends when its job has ended."
-
-
-def define() -> None:
-  """Defines the flags."""
-  flags_lib.define_cluster()
-  flags_lib.define_job()
-  flags_lib.define("The job", flags.DEFINE_boolean, "standing", False,
-                   "Serve any number of jobs, until told to stop.")
-  flags_lib.define_patience(600.0, end=False)
-  flags_lib.define_devices(use_gpu=True)
-  flags_lib.define_program(needed=False)
-  flags_lib.define_output()
 
 
 def run(argv, launched: bool = False) -> int:
@@ -42,7 +29,7 @@ def run(argv, launched: bool = False) -> int:
   Returns:
     The exit code.
   """
-  return app.run("tf1ps-ps", _SUMMARY, list(argv), define, lambda program: _serve(launched),
+  return app.run("ps", _SUMMARY, list(argv), lambda program: _serve(launched),
                  needs_program=False, hides_gpus=True)
 
 

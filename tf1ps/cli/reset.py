@@ -13,7 +13,6 @@ import time
 from absl import flags
 
 from tf1ps.cli import app
-from tf1ps.cli import flags as flags_lib
 
 FLAGS = flags.FLAGS
 _SUMMARY = (
@@ -22,24 +21,10 @@ _SUMMARY = (
   "is blocked on queues of tf1ps in them ends first. Exit code 1: a task was not cleared.")
 
 
-def define() -> None:
-  """Defines the flags."""
-  flags_lib.define_cluster(own_task=False)
-  flags_lib.define("Or", flags.DEFINE_string, "target", None,
-                   "A ps that was started by tf1ps: grpc://host:port. It tells its cluster.")
-  flags_lib.define("What else", flags.DEFINE_list, "queues", None,
-                   "Shared names of queues in these containers that other programs made, to close "
-                   "as well: a ps of TensorFlow 2 dies when one on which somebody is blocked is "
-                   "cleared away.")
-  flags_lib.define("What else", flags.DEFINE_float, "timeout", 10.0,
-                   "Seconds for each task.", above_zero=True)
-  flags_lib.define_output()
-
-
 def run(argv) -> int:
   """Clears containers; returns the exit code."""
   return app.run(
-    "tf1ps-reset", _SUMMARY, list(argv), define, _reset, needs_program=False, takes_names=True)
+    "reset", _SUMMARY, list(argv), _reset, needs_program=False, takes_names=True)
 
 
 def _reset(names) -> int:

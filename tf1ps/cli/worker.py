@@ -6,8 +6,7 @@ import sys
 
 from absl import flags
 
-from tf1ps.cli import app, errors, tasks, transfer_flags
-from tf1ps.cli import flags as flags_lib
+from tf1ps.cli import app, errors, tasks
 from tf1ps.compat import exit_codes
 
 FLAGS = flags.FLAGS
@@ -15,24 +14,9 @@ _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which in
             "evaluates and ends the job.")
 
 
-def define() -> None:
-  """Defines the flags."""
-  flags_lib.define_program(needed=True)
-  flags_lib.define_cluster()
-  flags_lib.define_job()
-  flags_lib.define_replication()
-  flags_lib.define_training()
-  transfer_flags.define_transfer()
-  flags_lib.define_checkpoint_dir(
-    "Where the chief saves, and restores from at the start; nothing is kept without it.")
-  flags_lib.define_patience(60.0, end=True)
-  flags_lib.define_devices(use_gpu=False)
-  flags_lib.define_output()
-
-
 def run(argv, launched: bool = False) -> int:
   """Runs a worker; the arguments are those of `ps.run`."""
-  return app.run("tf1ps-worker", _SUMMARY, list(argv), define,
+  return app.run("worker", _SUMMARY, list(argv),
                  lambda program: _train(program, launched))
 
 

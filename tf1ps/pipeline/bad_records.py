@@ -18,12 +18,11 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.pipeline.choices import DEFAULT_RATIO, FAIL, SKIP
+from tf1ps.pipeline.choices import ON_BAD_RECORD as POLICIES
+
 _log = logging.getLogger("tf1ps")
 
-FAIL = "fail"
-SKIP = "skip"
-POLICIES = (FAIL, SKIP)
-DEFAULT_RATIO = 0.01
 _LOGGED = 10  # of the records that are skipped
 _ENOUGH = 100  # records, to tell their ratio before the end of the data
 _ATTRIBUTE = "_tf1ps_bad_records"

@@ -26,12 +26,8 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import checks
 from tf1ps.pipeline import autotuning, ranges
 from tf1ps.pipeline import work as work_lib
-
-FILES = "files"
-RECORDS = "records"
-DYNAMIC = "dynamic"
-NONE = "none"
-POLICIES = (FILES, RECORDS, DYNAMIC, NONE)
+from tf1ps.pipeline.choices import DYNAMIC, FILES, NONE, RECORDS
+from tf1ps.pipeline.choices import SHARDS as POLICIES
 
 _MODES = ("train", "eval", "predict")
 _ONCE = ("under --shard=dynamic a program may ask its shard once for what is handed out: one call "

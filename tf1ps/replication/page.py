@@ -17,9 +17,7 @@ from typing import Callable, NamedTuple
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import shared_book, turn_book
-
-STOP_ALL, PAD, SHRINK = "stop_all", "pad", "shrink"
-ON_UNEVEN = (STOP_ALL, PAD, SHRINK)
+from tf1ps.replication.choices import SHRINK
 
 
 class Rules(NamedTuple):

@@ -24,7 +24,8 @@ from typing import Callable, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import page, shared_book, turn_book
-from tf1ps.replication.page import ON_UNEVEN, PAD, SHRINK, STOP_ALL, Rules
+from tf1ps.replication.choices import ON_UNEVEN, PAD, SHRINK, STOP_ALL
+from tf1ps.replication.page import Rules
 
 __all__ = ["ENDED", "NOT_JOINED", "ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL", "TEARS", "TORN",
            "WIPES", "Rules", "Turn", "Turns"]

@@ -24,6 +24,7 @@ from typing import Optional, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import checks
+from tf1ps.training import choices
 from tf1ps.transfer import lazy_adam
 
 
@@ -35,28 +36,28 @@ def _nesterov(learning_rate):
   return tf.train.MomentumOptimizer(learning_rate, momentum=0.9, use_nesterov=True)
 
 
-# Name to (what makes it of a learning rate, the default learning rate).
-_OPTIMIZERS = {
-  "sgd": (tf.train.GradientDescentOptimizer, 0.01),
-  "momentum": (_momentum, 0.01),
-  "nesterov": (_nesterov, 0.01),
-  "adam": (tf.train.AdamOptimizer, 0.001),
-  "lazy_adam": (lazy_adam.LazyAdamOptimizer, 0.001),
-  "adagrad": (tf.train.AdagradOptimizer, 0.05),
-  "adadelta": (tf.train.AdadeltaOptimizer, 1.0),
-  "rmsprop": (tf.train.RMSPropOptimizer, 0.001),
-  "ftrl": (tf.train.FtrlOptimizer, 0.05),
-  "proximal_sgd": (tf.train.ProximalGradientDescentOptimizer, 0.01),
-  "proximal_adagrad": (tf.train.ProximalAdagradOptimizer, 0.05),
+# Name to what makes the optimizer of a learning rate.
+_MAKERS = {
+  "sgd": tf.train.GradientDescentOptimizer,
+  "momentum": _momentum,
+  "nesterov": _nesterov,
+  "adam": tf.train.AdamOptimizer,
+  "lazy_adam": lazy_adam.LazyAdamOptimizer,
+  "adagrad": tf.train.AdagradOptimizer,
+  "adadelta": tf.train.AdadeltaOptimizer,
+  "rmsprop": tf.train.RMSPropOptimizer,
+  "ftrl": tf.train.FtrlOptimizer,
+  "proximal_sgd": tf.train.ProximalGradientDescentOptimizer,
+  "proximal_adagrad": tf.train.ProximalAdagradOptimizer,
 }
 
-NAMES = tuple(_OPTIMIZERS)
+NAMES = choices.OPTIMIZERS
 
 
 def learning_rate_of(name: str, learning_rate: Optional[float] = None) -> float:
   """The learning rate that an optimizer of this name gets; raises ValueError for another name."""
   _check_name(name)
-  return _OPTIMIZERS[name][1] if learning_rate is None else learning_rate
+  return choices.LEARNING_RATES[name] if learning_rate is None else learning_rate
 
 
 def make_optimizer(name: str,
@@ -75,16 +76,15 @@ def make_optimizer(name: str,
     ValueError: another name (with the nearest right one), or a learning rate that is not positive.
   """
   _check_name(name)
-  make, default = _OPTIMIZERS[name]
   if learning_rate is None:
-    learning_rate = default
+    learning_rate = choices.LEARNING_RATES[name]
   elif not isinstance(learning_rate, tf.Tensor):
     learning_rate = float(learning_rate)
     if not (math.isfinite(learning_rate) and learning_rate > 0):
       raise ValueError(f"learning_rate must be above 0 and finite, got {learning_rate}")
-  return make(learning_rate)
+  return _MAKERS[name](learning_rate)
 
 
 def _check_name(name):
-  if name not in _OPTIMIZERS:
+  if name not in NAMES:
     raise ValueError(f"there is no optimizer {name!r}: {checks.nearest(str(name), NAMES)}")

@@ -1,174 +1,433 @@
-"""What the flags say of training: the same values in every worker of a job."""
+"""The options of all programs: one description of each, from which everything else comes.
+
+`TABLE` describes every option once. From it come
+
+  the flags and --help of each program   tf1ps/cli/flags.py
+  `Options`                              the values that the workers of a job train by
+  `check_options`                        ranges, allowed values, and what cannot go together
+  `shared_by_workers`                    what the signature of a worker's graph contains
+  docs/flags.md                          `python -m tf1ps.cli.flags > docs/flags.md`
+
+To add an option: add it to the table and, if workers train by it, to `Options`. The programs define
+their flags before TensorFlow is imported, so this module does not import TensorFlow.
+"""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from tf1ps.pipeline import bad_records, work
-from tf1ps.pipeline import shard as shard_lib
-from tf1ps.replication import turns
-from tf1ps.transfer import groups, wire
+from tf1ps.compat import quiet
+from tf1ps.pipeline import choices as pipeline_choices
+from tf1ps.placement import choices as placement_choices
+from tf1ps.replication import choices as replication_choices
+from tf1ps.training import choices
+from tf1ps.transfer import choices as transfer_choices
+from tf1ps.transfer import groups
 
-REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
+PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset")
+_TRAINING = ("local", "worker")
+_ON_CLUSTER = ("worker", "ps", "evaluator")
+_OF_JOB = ("local", "worker", "ps", "evaluator")
+_WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
+
+BETWEEN_GRAPH, IN_GRAPH, ALL_REDUCE = REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
+
+
+class Rule(NamedTuple):
+  """A combination of options that is refused."""
+
+  is_broken: Callable[["Options"], bool]  # asked only if the option has another value than usual
+  text: str  # what the user reads after "--name=value "
+
+
+class Option(NamedTuple):
+  """The description of one option."""
+
+  name: str  # the flag, and the field of `Options` where there is one
+  help: str  # what --help says
+  group: str  # the heading under which --help shows it
+  programs: Tuple[str, ...]  # the programs that have the flag; none: only a field of `Options`
+  parse: Callable[[str], object] = str  # from the text of the flag; raises ValueError
+  default: object = None
+  defaults: Dict[str, object] = {}  # of the programs that have another default
+  above: Optional[float] = None  # the value must be above this number
+  at_least: Optional[float] = None
+  at_most: Optional[float] = None
+  values: Tuple[str, ...] = ()  # the allowed values; () allows any
+  rules: Tuple[Rule, ...] = ()  # what it cannot go with
+  # Whether all workers must have the same value, given the options; None: they need not.
+  is_shared: Optional[Callable[["Options"], bool]] = None
+  placeholder: str = ""  # what --help shows for the value
+
+  def default_of(self, program: str) -> object:
+    """The default in a program."""
+    return self.defaults.get(program, self.default)
+
+  def problem_of(self, value) -> str:
+    """What is wrong with a value by itself: "must be above 0", for example; "" if nothing is."""
+    if value is None:
+      return ""
+    if self.values and value not in self.values:
+      return "must be one of %s" % ", ".join(self.values)
+    for limit, text, is_kept in (
+        (self.above, "above", lambda number, limit: number > limit),
+        (self.at_least, "at least", lambda number, limit: number >= limit),
+        (self.at_most, "at most", lambda number, limit: number <= limit)):
+      if limit is not None and not is_kept(value, limit):
+        return "must be %s %g" % (text, limit)
+    return ""
+
+
+def parse_numbers(text: str) -> List[int]:
+  """Parses whole numbers with commas between them."""
+  try:
+    return [int(number) for number in text.split(",")]
+  except ValueError:
+    raise ValueError("must be numbers with commas between them, as in 64,32,32") from None
+
+
+def parse_names(text: str) -> List[str]:
+  """Parses names with commas between them."""
+  return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_verbosity(text: str) -> str:
+  """Parses a verbosity: a name, or a number of absl's."""
+  absl_levels = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
+  value = absl_levels.get(str(text), str(text).lower())
+  if value not in quiet.VERBOSITIES:
+    raise ValueError("must be one of %s" % ", ".join(quiet.VERBOSITIES))
+  return value
+
+
+def _is_own_graph(options: "Options") -> bool:
+  return options.replication == BETWEEN_GRAPH
+
+
+def _is_alone(options: "Options") -> bool:
+  """Whether each worker updates the variables on the ps by itself."""
+  return _is_own_graph(options) and not options.is_synchronous
+
+
+_NEEDS_SYNC = Rule(lambda options: not options.is_synchronous,
+                   "is about synchronous updates: give --update=sync too")
+# In-graph and all-reduce compute the gradients of all workers or of none: no worker is spare, and
+# the first end of data ends all.
+_NEEDS_OWN_SYNC = Rule(
+  lambda options: not _is_own_graph(options),
+  "is about workers that train each for itself: it needs --replication=between_graph, the default, "
+  "and --update=sync")
+_NEEDS_PS = Rule(lambda options: options.replication == ALL_REDUCE,
+                 "is about variables on ps, and --replication=all_reduce has none")
+_NEEDS_OWN_UPDATE = Rule(
+  lambda options: not _is_alone(options),
+  "is about workers that update each for itself: it needs --replication=between_graph and "
+  "--update=async, the defaults")
+_SEVERAL_STEPS = (
+  Rule(lambda options: not _is_own_graph(options),
+       "is about workers that train each for itself: it needs --replication=between_graph, the "
+       "default"),
+  Rule(lambda options: options.is_synchronous,
+       "is about asynchronous updates: the next synchronous step begins when all workers have made "
+       "this one. It needs --update=async, the default"),
+  Rule(lambda options: options.max_lead is not None,
+       "cannot go with --max_lead, which makes a worker wait before a step"),
+  Rule(lambda options: options.prefetch,
+       "cannot go with --prefetch, which fetches the values of one step ahead"))
+_CLUSTER = "The cluster (or TF_CONFIG in the environment)"
+
+TABLE: Tuple[Option, ...] = (
+  Option("program", "The program to train: a module's name or the path of a .py file, with the "
+         "functions input_fn(mode, shard) and model_fn(features, labels, mode). A ps only reads "
+         "the flags that it defines.", "The program", _OF_JOB + ("predict",)),
+  Option("batch_size", "Examples in a batch of one worker.", "The program", _WITH_PROGRAM, int, 32,
+         above=0),
+  Option("batch_sizes", "The batch size of each worker, as in 64,32,32, instead of --batch_size.",
+         "The program", _WITH_PROGRAM, parse_numbers, placeholder="N,N",
+         rules=(_NEEDS_OWN_UPDATE,
+                Rule(lambda options: options.batch_size != 32,
+                     "stands in the place of --batch_size: give one of them"))),
+  Option("variables", "The kind of TensorFlow's variables; the same in all tasks.", "The program",
+         _WITH_PROGRAM, default="resource", values=choices.VARIABLES),
+  Option("on_bad_record", "What happens to a record that cannot be decoded: it ends the task with "
+         "its file and line, or it is counted and left out. For input by tf1ps.pipeline and by "
+         "queue runners.", "The program", _WITH_PROGRAM, default=pipeline_choices.FAIL,
+         values=pipeline_choices.ON_BAD_RECORD),
+  Option("max_bad_ratio", "The part of the records that may be left out, 0 to 1; more end the "
+         "task.", "The program", _WITH_PROGRAM, float, pipeline_choices.DEFAULT_RATIO, at_least=0,
+         at_most=1),
+
+  Option("num_ps", "Parameter servers to start; 1 by default, and none with all_reduce.",
+         "The local cluster", ("local",), int),
+  Option("num_workers", "Workers to start; worker 0 is the chief.", "The local cluster", ("local",),
+         int, 2),
+  Option("evaluator", "Start an evaluator beside them; needs --checkpoint_dir.",
+         "The local cluster", ("local",), bool, False),
+  Option("log_dir", "The directory that gets a file with the output of each task; by default a new "
+         "one under the system's temporary directory.", "The local cluster", ("local",)),
+
+  Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
+         _ON_CLUSTER + ("reset",)),
+  Option("worker_hosts", "Addresses of the worker tasks: host:port,host:port.", _CLUSTER,
+         _ON_CLUSTER + ("reset",)),
+  Option("chief_hosts", "Addresses of the chief tasks: host:port,host:port.", _CLUSTER,
+         _ON_CLUSTER + ("reset",)),
+  Option("evaluator_hosts", "Addresses of the evaluator tasks: host:port,host:port.", _CLUSTER,
+         _ON_CLUSTER),
+  Option("job_name", "This task's job; by default the job that the program runs.", _CLUSTER,
+         _ON_CLUSTER),
+  Option("task_index", "This task's index in its job; needed if the job has several tasks.",
+         _CLUSTER, _ON_CLUSTER, int),
+
+  Option("container", "The container of the job's state on the ps. By default each "
+         "--checkpoint_dir, or else each --program, has its own. The same in all tasks.",
+         "The job", _OF_JOB),
+  Option("job_workers", "The workers of this job where several jobs share the ps, as in 2-3; all "
+         "by default.", "The job", _OF_JOB, placeholder="N-N"),
+  Option("standing", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",), bool,
+         False),
+
+  Option("replication", "Each worker runs its own graph on the variables of the ps; or the chief "
+         "runs one graph on all workers; or each worker keeps the variables, and there is no ps.",
+         "Replication", _TRAINING, default=BETWEEN_GRAPH, values=REPLICATIONS,
+         is_shared=lambda options: True),
+  Option("clones", "The devices of a worker that divide its batch: GPUs, or CPU devices if it has "
+         "none.", "Replication", _TRAINING, int, 1, above=0,
+         rules=(Rule(lambda options: options.replication == IN_GRAPH and not options.is_synchronous,
+                     "with --replication=in_graph needs --update=sync: asynchronous in-graph "
+                     "replicas update each for itself, and clones make one gradient together"),)),
+
+  Option("steps", "The global step at which the job ends, whenever it was started.", "Training",
+         _TRAINING, int, above=0),
+  Option("epochs", "How often all workers together go through the data.", "Training", _TRAINING,
+         int, above=0),
+  Option("examples", "How many examples all workers together train on.", "Training", _TRAINING, int,
+         above=0),
+  Option("optimizer", "The optimizer, if the program has none of its own.", "Training", _TRAINING,
+         default="adam", values=choices.OPTIMIZERS),
+  Option("learning_rate", "Its learning rate; by default the optimizer's usual one.", "Training",
+         _TRAINING, float, above=0),
+  Option("scale_learning_rate", "Multiply the learning rate by the number of gradients that make a "
+         "synchronous update.", "Training", _TRAINING, bool, False, rules=(_NEEDS_SYNC,)),
+  Option("clip_norm", "The global norm that the gradient of an update is clipped to.", "Training",
+         _TRAINING, float, above=0),
+  Option("update", "Each worker updates by itself, or all together by the mean of their gradients; "
+         "all_reduce is always synchronous.", "Training", _TRAINING, default="async",
+         values=("async", "sync"), is_shared=lambda options: True),
+  Option("replicas_to_aggregate", "The gradients that make a synchronous update, by default one of "
+         "each worker. With less, the slowest workers are not waited for.", "Training", _TRAINING,
+         int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
+  Option("on_uneven", "What the end of one worker's data means for synchronous updates: training "
+         "ends for all; or the worker counts as one without a gradient; or the others go on "
+         "without it.", "Training", _TRAINING, default=replication_choices.STOP_ALL,
+         values=replication_choices.ON_UNEVEN, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
+  Option("max_lead", "The most steps that an asynchronous worker makes more than the slowest; it "
+         "waits then.", "Training", _TRAINING, int, above=0, rules=(_NEEDS_OWN_UPDATE,)),
+  Option("max_staleness", "The highest age, in global steps, of a gradient that is applied; older "
+         "ones are dropped.", "Training", _TRAINING, int, at_least=0, rules=(_NEEDS_OWN_UPDATE,)),
+  Option("staleness_damping", "Divide the learning rate of an update by the age of its gradient.",
+         "Training", _TRAINING, bool, False, rules=(_NEEDS_OWN_UPDATE,)),
+  Option("warm_up_steps", "Worker 0 trains alone at first; one more worker begins each time after "
+         "this number of global steps.", "Training", _TRAINING, int, above=0,
+         rules=(_NEEDS_OWN_UPDATE,)),
+  Option("shard", "What is divided among the workers; by default what the program asks its shard "
+         "for.", "Training", _TRAINING, values=pipeline_choices.SHARDS,
+         is_shared=lambda options: options.shard == pipeline_choices.DYNAMIC, rules=(
+           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC
+                and not _is_own_graph(options),
+                "is about workers that read each for itself: it needs "
+                "--replication=between_graph, the default"),
+           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC
+                and options.is_synchronous and options.on_uneven == replication_choices.STOP_ALL,
+                "gives workers unequal shares, and with --update=sync the first end of one would "
+                "end all: give --on_uneven=shrink, or pad"))),
+  Option("ps_strategy", "How variables are spread over the ps: by bytes, or in turn.", "Training",
+         _TRAINING, default="greedy", values=placement_choices.PS_STRATEGIES, rules=(_NEEDS_PS,)),
+  Option("partition_bytes", "Trainable variables of more bytes are divided by their rows into "
+         "shards of at most this size, on all ps. By default none is.", "Training", _TRAINING, int,
+         above=0, rules=(_NEEDS_PS,),
+         is_shared=lambda options: options.partition_bytes is not None),
+
+  Option("checkpoint_dir", "The directory of the job's checkpoints: the chief saves there and "
+         "restores from it at the start, evaluator and tf1ps-predict read there. Without it "
+         "nothing is kept.", "Checkpoints", _WITH_PROGRAM),
+  Option("save_checkpoint_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
+         600.0, above=0),
+  Option("save_checkpoint_steps", "Global steps between checkpoints, instead of seconds.",
+         "Checkpoints", _TRAINING, int, above=0),
+  Option("keep_checkpoints", "How many checkpoints are kept.", "Checkpoints", _TRAINING, int, 5,
+         above=0),
+  Option("save_summaries_steps", "The chief's steps between summaries.", "Checkpoints", _TRAINING,
+         int, 100, above=0),
+
+  Option("pack_bytes", "Variables of less than this number of bytes travel together, in one "
+         "message for all of a ps, and so do their gradients; 0: each alone.", "Transfer",
+         _TRAINING, int, groups.PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
+         is_shared=lambda options: options.update == "sync"),
+  Option("wire_dtype", "What float32 values and gradients are sent as; variables stay float32.",
+         "Transfer", _TRAINING, default="float32", values=transfer_choices.WIRE_DTYPES,
+         rules=(_NEEDS_PS,),
+         # Gradients wait on the ps for one another in one form.
+         is_shared=lambda options: options.update == "sync"),
+  Option("prefetch", "Compute each step on values fetched during the step before: gradients are "
+         "one update older. Asynchronous updates only.", "Transfer", _TRAINING, bool, False, rules=(
+           Rule(lambda options: not _is_alone(options),
+                "makes gradients stale, on purpose: it needs --replication=between_graph and "
+                "--update=async, the defaults"),
+           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC,
+                "cannot go with --shard=dynamic, whose passes end in the middle of a step"))),
+  Option("steps_per_run", "The steps of an asynchronous worker in one run of its session, each on "
+         "its own batch: fewer trips to the ps. Hooks, stops and checkpoints act between runs.",
+         "Transfer", _TRAINING, int, 1, above=0, rules=_SEVERAL_STEPS),
+  Option("steps_in_flight", "The steps of an asynchronous worker that run at the same time: one "
+         "travels while another computes, on older values.", "Transfer", _TRAINING, int, 1, above=0,
+         rules=_SEVERAL_STEPS + (
+           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC,
+                "cannot go with --shard=dynamic, which needs the order in which batches were "
+                "trained on"),)),
+  Option("accumulate", "The batches of a worker that make one gradient, their mean: a larger batch "
+         "for one trip to the ps.", "Transfer", _TRAINING, int, 1, above=0, rules=(
+           Rule(lambda options: not _is_own_graph(options),
+                "needs --replication=between_graph, the default"),
+           Rule(lambda options: options.steps_in_flight > 1,
+                "cannot go with --steps_in_flight: the batches are added up in one place, for one "
+                "step after the other"))),
+
+  Option("start_timeout", "How long to wait for the other tasks at the start.",
+         "Limits, in seconds", _OF_JOB, float, 60.0, {"ps": 600.0}, above=0),
+  Option("end_timeout", "How long the chief waits at the end for workers that make no step.",
+         "Limits, in seconds", _TRAINING, float, 300.0, above=0),
+  Option("lost_after", "How long a task may be silent before it counts as lost.",
+         "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
+
+  Option("inter_op_threads", "Threads between operations.", "Threads and GPUs", _OF_JOB, int,
+         above=0),
+  Option("intra_op_threads", "Threads within an operation.", "Threads and GPUs", _OF_JOB, int,
+         above=0),
+  Option("gpu_memory_fraction", "The part of a GPU's memory to take, between 0 and 1.",
+         "Threads and GPUs", _OF_JOB, float, above=0, at_most=1),
+  Option("gpu_growth", "Take GPU memory as it is needed.", "Threads and GPUs", _OF_JOB, bool),
+  Option("soft_placement", "Run an operation elsewhere when its device has no kernel for it.",
+         "Threads and GPUs", _OF_JOB, bool, True),
+  Option("use_gpu", "Let this task see GPUs.", "Threads and GPUs", ("ps", "evaluator"), bool,
+         False),
+
+  Option("output", "The file to write: .csv, .jsonl or .npz.", "What to write", ("predict",)),
+  Option("export_dir", "The directory to write a SavedModel into.", "What to write", ("predict",)),
+
+  Option("target", "A ps that was started by tf1ps, instead of the addresses: grpc://host:port. It "
+         "knows its cluster.", "What to clear", ("reset",)),
+  Option("queues", "Shared names of queues in these containers that other programs made, to close "
+         "as well: a ps of TensorFlow 2 dies when a queue on which a task is blocked is cleared.",
+         "What to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
+  Option("timeout", "Seconds for each task.", "What to clear", ("reset",), float, 10.0, above=0),
+
+  Option("verbosity", "How much TensorFlow logs: warning hides its start-up messages, info shows "
+         "them.", "Output", PROGRAMS, parse_verbosity, "warning", placeholder="LEVEL"),
+)
+BY_NAME = {option.name: option for option in TABLE}
+
+
+def of_program(program: str) -> List[Option]:
+  """The options that a program has as flags, in the order of --help."""
+  return [option for option in TABLE if program in option.programs]
+
+
+def _default(name: str):
+  return BY_NAME[name].default
 
 
 class Options(NamedTuple):
-  """What the flags say of training; the same in every worker of a job."""
+  """The values that the workers of a job train by; `TABLE` says what each means."""
 
-  checkpoint_dir: Optional[str] = None  # None: nothing is kept
-  steps: Optional[int] = None  # the global step at which the job ends
-  epochs: Optional[int] = None  # how often the data are gone through, over all workers
-  examples: Optional[int] = None  # trained on, over all workers
-  batch_size: int = 32  # of one worker
-  batch_sizes: Optional[List[int]] = None  # of each worker, in the place of batch_size
-  optimizer: str = "adam"
-  learning_rate: Optional[float] = None  # None: the optimizer's default
-  scale_learning_rate: bool = False  # whether it is multiplied by the gradients of an update
-  clip_norm: Optional[float] = None  # the global norm that an update's gradient is clipped to
-  replication: str = "between_graph"  # or "in_graph", "all_reduce"
-  clones: int = 1  # devices of a worker that divide its batch
-  update: str = "async"  # or "sync"; all_reduce is always synchronous
-  replicas_to_aggregate: Optional[int] = None  # gradients of a synchronous update; None: all
-  on_uneven: str = "stop_all"  # or "pad", "shrink": what the end of one worker's data means
-  max_lead: Optional[int] = None  # steps of a worker over the slowest
-  max_staleness: Optional[int] = None  # the highest age of a gradient that is applied
-  staleness_damping: bool = False  # whether the learning rate is divided by the gradient's age
-  warm_up_steps: Optional[int] = None  # global steps until one more worker joins
-  steps_per_run: int = 1  # steps of a worker in one run of its session
-  steps_in_flight: int = 1  # steps of a worker that run at the same time
-  accumulate: int = 1  # batches that make one gradient
-  variables: str = "resource"  # or "ref"
-  shard: Optional[str] = None  # "files", "records", "dynamic", "none"; None: as the program asks
-  on_bad_record: str = bad_records.FAIL  # or "skip"
-  max_bad_ratio: float = bad_records.DEFAULT_RATIO  # the part of the records that may be skipped
-  ps_strategy: str = "greedy"  # or "round_robin"
-  pack_bytes: int = groups.PACK_BYTES  # smaller variables travel together; 0: each alone
-  wire_dtype: str = "float32"  # or "bfloat16", "float16": what float32 values are sent as
-  prefetch: bool = False  # whether a step computes on values fetched during the one before
-  partition_bytes: Optional[int] = None  # of a shard; larger variables are divided
-  save_checkpoint_secs: Optional[float] = 600.0
-  save_checkpoint_steps: Optional[int] = None  # instead of the seconds
-  keep_checkpoints: int = 5
-  save_summaries_steps: int = 100
-  start_timeout: float = 60.0
-  end_timeout: float = 300.0
-  config: object = None  # the sessions' tf.ConfigProto
+  checkpoint_dir: Optional[str] = _default("checkpoint_dir")
+  steps: Optional[int] = _default("steps")
+  epochs: Optional[int] = _default("epochs")
+  examples: Optional[int] = _default("examples")
+  batch_size: int = _default("batch_size")
+  batch_sizes: Optional[List[int]] = _default("batch_sizes")
+  optimizer: str = _default("optimizer")
+  learning_rate: Optional[float] = _default("learning_rate")
+  scale_learning_rate: bool = _default("scale_learning_rate")
+  clip_norm: Optional[float] = _default("clip_norm")
+  replication: str = _default("replication")
+  clones: int = _default("clones")
+  update: str = _default("update")
+  replicas_to_aggregate: Optional[int] = _default("replicas_to_aggregate")
+  on_uneven: str = _default("on_uneven")
+  max_lead: Optional[int] = _default("max_lead")
+  max_staleness: Optional[int] = _default("max_staleness")
+  staleness_damping: bool = _default("staleness_damping")
+  warm_up_steps: Optional[int] = _default("warm_up_steps")
+  steps_per_run: int = _default("steps_per_run")
+  steps_in_flight: int = _default("steps_in_flight")
+  accumulate: int = _default("accumulate")
+  variables: str = _default("variables")
+  shard: Optional[str] = _default("shard")
+  on_bad_record: str = _default("on_bad_record")
+  max_bad_ratio: float = _default("max_bad_ratio")
+  ps_strategy: str = _default("ps_strategy")
+  pack_bytes: int = _default("pack_bytes")
+  wire_dtype: str = _default("wire_dtype")
+  prefetch: bool = _default("prefetch")
+  partition_bytes: Optional[int] = _default("partition_bytes")
+  save_checkpoint_secs: Optional[float] = _default("save_checkpoint_secs")
+  save_checkpoint_steps: Optional[int] = _default("save_checkpoint_steps")
+  keep_checkpoints: int = _default("keep_checkpoints")
+  save_summaries_steps: int = _default("save_summaries_steps")
+  start_timeout: float = _default("start_timeout")
+  end_timeout: float = _default("end_timeout")
+  config: object = None  # the tf.ConfigProto of the sessions; no flag
 
   @property
   def is_synchronous(self) -> bool:
     """Whether several workers make one update together."""
-    return self.update == "sync" or self.replication == "all_reduce"
+    return self.update == "sync" or self.replication == ALL_REDUCE
+
+  @property
+  def overlaps(self) -> bool:
+    """Whether gradients are stale even if there is only one worker."""
+    return self.prefetch or self.steps_in_flight > 1
 
 
 def check_options(options: Options) -> None:
-  """Refuses options that cannot work together; raises ValueError."""
-  for name in ("steps", "epochs", "examples", "batch_size", "learning_rate", "keep_checkpoints",
-               "save_checkpoint_secs", "save_checkpoint_steps", "save_summaries_steps",
-               "start_timeout", "end_timeout", "clip_norm", "replicas_to_aggregate", "clones",
-               "max_lead", "warm_up_steps", "steps_per_run", "steps_in_flight", "accumulate",
-               "partition_bytes"):
-    value = getattr(options, name)
-    if value is not None and not value > 0:
-      raise ValueError("--%s must be above 0, got %r" % (name, value))
+  """Checks each value by itself, then what cannot go together.
+
+  Raises:
+    ValueError: naming the first option that is wrong and what to give instead.
+  """
+  fields = [option for option in TABLE if option.name in Options._fields]
+  for option in fields:
+    value = getattr(options, option.name)
+    problem = option.problem_of(value)
+    if problem:
+      raise ValueError("--%s %s, got %r" % (option.name, problem, value))
+  if options.batch_sizes is not None and min(options.batch_sizes, default=0) < 1:
+    raise ValueError("--batch_sizes must be numbers above 0, got %s" % (
+      ",".join(map(str, options.batch_sizes)) or "none"))
   if not (options.steps or options.epochs or options.examples):
     raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
-  for name, known in (("variables", ("resource", "ref")),
-                      ("ps_strategy", ("greedy", "round_robin")),
-                      ("replication", REPLICATIONS), ("update", ("async", "sync")),
-                      ("on_uneven", turns.ON_UNEVEN), ("wire_dtype", wire.DTYPES)):
-    if getattr(options, name) not in known:
-      raise ValueError("--%s must be one of %s, got %r" % (
-        name, ", ".join(known), getattr(options, name)))
-  _refuse(options, not options.is_synchronous, "--%s=%s is about synchronous updates: give "
-          "--update=sync too", "replicas_to_aggregate", "on_uneven", "scale_learning_rate")
-  # One run computes the gradients of all, or none: nobody is spare, and the first end ends it.
-  _refuse(options, options.replication != "between_graph", "--%s=%s is about workers that train "
-          "each for itself: it needs --replication=between_graph, the default, and --update=sync",
-          "replicas_to_aggregate", "on_uneven")
-  if options.clones > 1 and options.replication == "in_graph" and options.update == "async":
-    raise ValueError(
-      "--clones=%d with --replication=in_graph needs --update=sync: asynchronous in-graph replicas "
-      "update each for itself, and clones make one gradient together" % options.clones)
-  _refuse(options, options.replication == "all_reduce", "--%s=%s is about variables on ps, and "
-          "--replication=all_reduce has none", "ps_strategy", "partition_bytes", "pack_bytes",
-          "wire_dtype")
-  groups.check_pack_bytes(options.pack_bytes)
-  bad_records_of(options)
-  _check_dynamic(options)
-  _check_staleness(options)
-  _check_runs(options)
+  for option in fields:
+    value = getattr(options, option.name)
+    for rule in option.rules:
+      if value != option.default and rule.is_broken(options):
+        raise ValueError("--%s=%s %s" % (option.name, value, rule.text))
 
 
-def _check_dynamic(options: Options) -> None:
-  """Refuses ranges that are handed out where workers cannot get unequal shares."""
-  if options.shard != "dynamic":
-    return
-  if options.replication != "between_graph":
-    raise ValueError("--shard=dynamic is about workers that read each for itself: it needs "
-                     "--replication=between_graph, the default, got %s" % options.replication)
-  if options.is_synchronous and options.on_uneven == turns.STOP_ALL:
-    raise ValueError("--shard=dynamic gives workers unequal shares, and with --update=sync the "
-                     "first end of one would end all: say --on_uneven=shrink, or pad")
-
-
-def _refuse(options, condition, text, *names):
-  """Refuses flags that were given where they mean nothing."""
-  for name in names:
-    value = getattr(options, name)
-    if condition and value != Options._field_defaults[name]:
-      raise ValueError(text % (name, value))
-
-
-def _check_staleness(options: Options) -> None:
-  """Refuses what cannot be said of stale gradients."""
-  is_async = options.replication == "between_graph" and not options.is_synchronous
-  if options.prefetch and not is_async:
-    raise ValueError("--prefetch makes gradients stale, on purpose: it needs "
-                     "--replication=between_graph and --update=async, the defaults")
-  _refuse(options, not is_async, "--%s=%s is about workers that update each for itself: it needs "
-          "--replication=between_graph and --update=async, the defaults", "max_lead",
-          "max_staleness", "staleness_damping", "warm_up_steps", "batch_sizes")
-  if options.max_staleness is not None and options.max_staleness < 0:
-    raise ValueError("--max_staleness must be at least 0, got %r" % (options.max_staleness,))
-  if options.batch_sizes is not None:
-    if min(options.batch_sizes, default=0) < 1:
-      raise ValueError("--batch_sizes must be numbers above 0, got %s" % (
-        ",".join(map(str, options.batch_sizes)) or "none"))
-    if options.batch_size != Options._field_defaults["batch_size"]:
-      raise ValueError("--batch_sizes stands in the place of --batch_size: give one of them")
-
-
-def _check_runs(options: Options) -> None:
-  """Refuses runs of another shape where workers wait for each other at every step."""
-  for name in ("steps_per_run", "steps_in_flight"):
-    _refuse(options, options.replication != "between_graph", "--%s=%s is about workers that train "
-            "each for itself: it needs --replication=between_graph, the default", name)
-    _refuse(options, options.is_synchronous, "--%s=%s is about asynchronous updates: the next "
-            "synchronous step begins when all workers have made this one. It needs --update=async, "
-            "the default", name)
-    _refuse(options, options.max_lead is not None, "--%s=%s cannot be had with --max_lead, which "
-            "has a worker wait before a step", name)
-  _refuse(options, options.shard == "dynamic", "--%s=%s cannot be had with --shard=dynamic, which "
-          "has to know the order in which batches were trained on", "steps_in_flight")
-  _refuse(options, options.replication != "between_graph", "--%s=%s needs "
-          "--replication=between_graph, the default", "accumulate")
-  _refuse(options, options.prefetch, "--%s=%s cannot be had with --prefetch, which fetches the "
-          "values of one step ahead", "steps_per_run", "steps_in_flight")
-  if options.prefetch and options.shard == "dynamic":
-    raise ValueError("--prefetch cannot be had with --shard=dynamic, whose passes end in the "
-                     "middle of a step")
-  _refuse(options, options.steps_in_flight > 1, "--%s=%s cannot be had with --steps_in_flight: the "
-          "batches are added up in one place, for one step after the other", "accumulate")
+def shared_by_workers(options: Options) -> List[str]:
+  """The options that all workers of a job must share, as flags: "--replication=in_graph"."""
+  return ["--%s=%s" % (option.name, getattr(options, option.name))
+          for option in TABLE if option.is_shared is not None and option.is_shared(options)]
 
 
 def share_of(options: Options, count: int) -> Optional[float]:
   """How many times the examples that a worker counts all train on; None: by the steps of all.
 
   Args:
-    options: what the flags say.
+    options: of the job.
     count: how many workers there are.
   """
-  if options.replication == "in_graph":
+  if options.replication == IN_GRAPH:
     return 1.0  # the chief counts for all
   if options.is_synchronous:
     return float(options.replicas_to_aggregate or count)
@@ -179,7 +438,7 @@ def batch_size_of(options: Options, index: int, count: int) -> int:
   """The batch size of a worker.
 
   Args:
-    options: what the flags say.
+    options: of the job.
     index: of the worker, from 0.
     count: how many workers there are.
 
@@ -194,14 +453,18 @@ def batch_size_of(options: Options, index: int, count: int) -> int:
   return options.batch_sizes[index]
 
 
-def bad_records_of(options: Options) -> bad_records.BadRecords:
-  """The policy for bad records; raises ValueError."""
+def bad_records_of(options: Options):
+  """The `BadRecords` that the options ask for."""
+  from tf1ps.pipeline import bad_records  # imports TensorFlow
+
   return bad_records.BadRecords(options.on_bad_record, options.max_bad_ratio)
 
 
-def shard_of(options: Options, index: int, count: int) -> shard_lib.Shard:
-  """The share of the data of a worker; arguments and errors are those of `batch_size_of`."""
+def shard_of(options: Options, index: int, count: int):
+  """The `Shard` of a worker's data; arguments and errors are those of `batch_size_of`."""
+  from tf1ps.pipeline import shard, work  # import TensorFlow
+
   largest = max(options.batch_sizes or [options.batch_size])
-  return shard_lib.Shard(
+  return shard.Shard(
     mode="train", index=index, count=count, batch_size=batch_size_of(options, index, count),
     epochs=options.epochs, policy=options.shard, block_size=work.BATCHES * largest)

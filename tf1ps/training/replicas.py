@@ -26,15 +26,8 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
   Returns:
     The replica; see `between_graph.build_replica` for what is raised.
   """
-  for name in ("replication", "update"):
-    tf.add_to_collection(signature.FLAGS, "--%s=%s" % (name, getattr(options, name)))
-  if options.update == "sync":  # gradients wait on the ps for one another in one form
-    for name in ("pack_bytes", "wire_dtype"):
-      tf.add_to_collection(signature.FLAGS, "--%s=%s" % (name, getattr(options, name)))
-  if options.partition_bytes is not None:
-    tf.add_to_collection(signature.FLAGS, "--partition_bytes=%d" % options.partition_bytes)
-  if options.shard == shard_lib.DYNAMIC:
-    tf.add_to_collection(signature.FLAGS, "--shard=dynamic")
+  for text in options_lib.shared_by_workers(options):
+    tf.add_to_collection(signature.FLAGS, text)
   if options.replication == "in_graph":
     return in_graph.build_replica(program, cluster, options, container)
   if options.replication == "all_reduce":

@@ -11,9 +11,8 @@ from typing import Iterator
 
 import tensorflow.compat.v1 as tf
 
-RESOURCE = "resource"
-REF = "ref"
-KINDS = (RESOURCE, REF)
+from tf1ps.training.choices import RESOURCE
+from tf1ps.training.choices import VARIABLES as KINDS
 
 
 @contextlib.contextmanager

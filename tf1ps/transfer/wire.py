@@ -17,8 +17,9 @@ from typing import Sequence
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.transfer.choices import WIRE_DTYPES as DTYPES
+
 _IN_USE = "tf1ps_wire_dtype"  # collection: what a graph's flag says, at most one
-DTYPES = ("float32", "bfloat16", "float16")
 OVERFLOW = "float16 overflow: "  # an error of this begins so
 # The least value that float16 rounds to infinity: half a step of 32 above 65504, the largest one.
 _LIMIT = 65520.0
