@@ -72,7 +72,7 @@ def prove_paths(jobs, timeout):
 
 def watch(address, lost_after):
   """Watches ps 0, as a process that can be stopped; says what it sees."""
-  watch_lib._EVERY = 0.1
+  watch_lib.TIMING = watch_lib.TIMING._replace(heartbeat_interval=0.1)
   probe_all = readiness.probe_all
 
   def say_and_probe(tasks, timeout):

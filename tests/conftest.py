@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import json
 import os
 import pathlib
 import signal
@@ -22,12 +23,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 MARK = "TF1PS_TEST_SESSION"
 GRACE = 20  # seconds that a process may still take to end after the last test
 
+# What passes while a test waits is about a tenth of what users get (tf1ps/compat/timing.py). Limits
+# that only a fault reaches stay, as this machine may be busy.
+TIMING = {
+  "poll_interval": 0.03, "fast_poll_interval": 0.02, "local_poll_interval": 0.02,
+  "call_poll_interval": 0.1, "retry_pause": 0.05, "longest_retry_pause": 0.5,
+  "heartbeat_interval": 0.1, "lost_check_interval": 0.5, "range_report_interval": 0.1,
+  "linger": 0.15, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
+  "thread_end_limit": 0.5, "session_close_limit": 1.0, "run_session_close_limit": 0.5,
+  "probe_limit": 1.0, "watch_probe_limit": 0.5,
+}
+
 os.environ[MARK] = uuid.uuid4().hex
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 for name, value in (
     ("TF_CPP_MIN_LOG_LEVEL", "2"),
     ("TF_ENABLE_ONEDNN_OPTS", "0"),  # else a line of noise, and other last digits
     ("CUDA_VISIBLE_DEVICES", "-1"),
+    ("TF1PS_TIMING", json.dumps(TIMING)),
 ):
   os.environ.setdefault(name, value)
 
@@ -105,6 +118,13 @@ def no_server_is_known():
   yield
   if "tf1ps.cluster.server" in sys.modules:
     sys.modules["tf1ps.cluster.server"]._records.clear()
+
+
+@pytest.fixture
+def set_timing(monkeypatch):
+  """Changes, for one test, fields of the `TIMING` that a module of this process uses."""
+  return lambda module, **fields: monkeypatch.setattr(
+    module, "TIMING", module.TIMING._replace(**fields))
 
 
 @pytest.fixture(scope="session")

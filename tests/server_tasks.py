@@ -12,12 +12,13 @@ import tf1ps
 from tests import harness
 from tests.cluster_tasks import say, stay
 from tf1ps.cluster import server as server_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import ending
 
 
-def join(jobs, job, index, options, linger=ending.LINGER):
+def join(jobs, job, index, options, linger=TIMING.linger):
   """Joins a server; returns 1 where its job is lost."""
-  ending.LINGER = linger
+  ending.TIMING = TIMING._replace(linger=linger)
   server = tf1ps.Server(jobs, job, index, **options)
   stock = signal.getsignal(signal.SIGINT)
 

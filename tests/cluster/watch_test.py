@@ -15,7 +15,7 @@ class Rounds:
   """A watch with short rounds, what it has seen in them, and what it said."""
 
   def __init__(self, monkeypatch, seen, lost_after):
-    monkeypatch.setattr(watch, "_EVERY", 0.1)
+    monkeypatch.setattr(watch, "TIMING", watch.TIMING._replace(heartbeat_interval=0.1))
     self.states, self.calls, self.called = [], [], threading.Event()
     probe_all = readiness.probe_all
 

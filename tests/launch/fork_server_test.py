@@ -92,7 +92,8 @@ def test_close_leaves_nothing(tmp_path, stop_server):
     if stop_server:
       os.kill(server.pid, signal.SIGSTOP)
     begin = time.monotonic()
-  assert time.monotonic() - begin < fork_server._CLOSE_LIMIT  # then it would kill the server
+  # Then it would kill the server.
+  assert time.monotonic() - begin < fork_server.TIMING.fork_server_end_limit
   assert sample_tasks.wait_until(lambda: not any(map(sample_tasks.lives, pids)))
   for process in processes:
     os.close(process.output)

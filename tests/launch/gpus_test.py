@@ -36,8 +36,8 @@ def test_an_nvidia_smi_that_fails_shows_none(tmp_path, script):
   assert gpus.visible_gpus(fake_nvidia_smi(tmp_path, script)) == []
 
 
-def test_an_nvidia_smi_that_hangs_shows_none(tmp_path, monkeypatch):
-  monkeypatch.setattr(gpus, "_NVIDIA_SMI_LIMIT", 0.2)
+def test_an_nvidia_smi_that_hangs_shows_none(tmp_path, set_timing):
+  set_timing(gpus, nvidia_smi_limit=0.2)
   assert gpus.visible_gpus(fake_nvidia_smi(tmp_path, "exec sleep 60")) == []
 
 

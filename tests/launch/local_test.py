@@ -11,6 +11,7 @@ import pytest
 
 from tests.launch import sample_tasks
 from tf1ps.compat import exit_codes
+from tf1ps.compat.timing import Timing
 from tf1ps.launch import attempt, local
 from tf1ps.launch.tasks import LocalTask
 
@@ -102,8 +103,8 @@ def test_a_task_that_was_released_waits_for_the_cause(tmp_path):
 
 
 @pytest.mark.parametrize("others", [1, 2])
-def test_a_task_that_was_released_is_told_where_nobody_says_why(tmp_path, monkeypatch, others):
-  monkeypatch.setattr(attempt, "_CAUSE", 0.2)
+def test_a_task_that_was_released_is_told_where_nobody_says_why(tmp_path, set_timing, others):
+  set_timing(attempt, cause_limit=0.2)
   code, lines = run([LocalTask("ps 0", sample_tasks.answer, (exit_codes.EXIT_RELEASED,)),
                      LocalTask("worker 0", sample_tasks.answer, (exit_codes.EXIT_RELEASED,))]
                     + [stay("worker 1", tmp_path)] * (others - 1), 1, others, None)
@@ -111,8 +112,8 @@ def test_a_task_that_was_released_is_told_where_nobody_says_why(tmp_path, monkey
   assert re.search("failed: .*(ps|worker) 0 ended with exit code 1, ", lines[-1])
 
 
-def test_all_output_comes_before_the_word_of_the_end(tmp_path, monkeypatch):
-  monkeypatch.setattr(attempt, "_DRAIN", 20.0)
+def test_all_output_comes_before_the_word_of_the_end(tmp_path, set_timing):
+  set_timing(attempt, output_limit=20.0)
   lines = []
 
   def slow_log(line):
@@ -126,9 +127,8 @@ def test_all_output_comes_before_the_word_of_the_end(tmp_path, monkeypatch):
   assert lines[31] == "tf1ps-local: worker 0 ended with exit code 7: ending the others"
 
 
-def test_tasks_that_do_not_obey_are_killed(tmp_path, monkeypatch):
-  monkeypatch.setattr(attempt, "_WORKERS_AFTER_FAILURE", 0.4)
-  monkeypatch.setattr(attempt, "_OTHERS", 0.3)
+def test_tasks_that_do_not_obey_are_killed(tmp_path, set_timing):
+  set_timing(attempt, workers_end_limit=0.4, others_end_limit=0.3)
   names = ["ps 0", "worker 0", "worker 1"]
   pids = kill_when_started(tmp_path, names, "worker 1", signal.SIGUSR1)
   code, lines = run([stay("ps 0", tmp_path, sample_tasks.stay_deaf),
@@ -143,8 +143,9 @@ def test_tasks_that_do_not_obey_are_killed(tmp_path, monkeypatch):
 
 
 def test_the_limits_after_a_failure_stay_below_ten_seconds():
-  assert (attempt._WORKERS_AFTER_FAILURE + attempt._OTHERS + 2 * attempt._KILLED
-          + 3 * attempt._DRAIN) < 10
+  limits = Timing()
+  assert (limits.workers_end_limit + limits.others_end_limit + 2 * limits.killed_limit
+          + 3 * limits.output_limit) < 10
 
 
 def test_a_ps_that_does_not_leave_is_a_failure(tmp_path):

@@ -44,8 +44,8 @@ def test_what_another_client_or_the_run_itself_may_fill():
   assert find(own.size()) == []
 
 
-def test_a_run_that_lasts_is_told_once(monkeypatch, caplog):
-  monkeypatch.setattr(session_lib, "_LONG", 0.5)
+def test_a_run_that_lasts_is_told_once(set_timing, caplog):
+  set_timing(session_lib, long_run=0.5)
   forgotten = queue("forgotten")
   taken, put = forgotten.dequeue(), forgotten.enqueue(7.0)
   found = []

@@ -15,7 +15,7 @@ flags.DEFINE_integer("records", 3000, "How many there are.")
 
 FLAGS = flags.FLAGS
 
-input_positions.EVERY = 0.05
+input_positions.TIMING = input_positions.TIMING._replace(position_interval=0.05)
 input_positions._PART = 0.5
 
 

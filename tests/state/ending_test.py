@@ -10,7 +10,8 @@ import pytest
 from tests import harness, server_tasks
 from tf1ps.cluster import probe
 from tf1ps.cluster.view import Task
-from tf1ps.state import control, ending, membership, run
+from tf1ps.compat.timing import Timing
+from tf1ps.state import control, membership, run
 
 PS_0 = "/job:ps/task:0"
 RUN = run.RunRecord(id="r", initialised=True, ended=False, failed=False, jobs={}, signature=[],
@@ -84,7 +85,7 @@ def let_pass(seconds):
 
 
 def test_a_ps_that_is_released_lingers_and_leaves(job):
-  assert ending.LINGER == 1.5
+  assert Timing().linger == 1.5
   ps = job.serve(linger=4.0)  # the same, with time to spare
   job.mark_run()
   began = time.monotonic()

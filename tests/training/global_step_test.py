@@ -26,9 +26,9 @@ def graph():
 
 
 @pytest.fixture
-def no_clock(monkeypatch):
+def no_clock(set_timing):
   """Questions come by steps alone, however slow the machine is."""
-  monkeypatch.setattr(global_step, "ASK_EVERY", 1e9)
+  set_timing(global_step, global_step_interval=1e9)
 
 
 def test_asks_at_the_start_and_every_hundred_steps(graph, no_clock):
@@ -40,9 +40,9 @@ def test_asks_at_the_start_and_every_hundred_steps(graph, no_clock):
   assert (tracker.value, tracker.own_steps) == (200, 250)
 
 
-def test_asks_when_the_time_is_over(graph, monkeypatch):
+def test_asks_when_the_time_is_over(graph, set_timing):
   local_loop.Model()
-  monkeypatch.setattr(global_step, "ASK_EVERY", 0.0)
+  set_timing(global_step, global_step_interval=0.0)
   assert local_loop.run([global_step.GlobalStepTracker()], 7) == (7, 8)
 
 

@@ -87,11 +87,10 @@ def test_a_worker_that_has_failed_is_not_waited_for():
   assert part.beats == 1
 
 
-@pytest.mark.parametrize("has_done_its_part, limit", [(True, 0.3), (False, 1.5)])
+@pytest.mark.parametrize("has_done_its_part, limit", [(True, 0.6), (False, 0.3)])
 def test_it_waits_for_who_stays_behind_until_a_limit_that_is_short_after_a_signal(
-    caplog, monkeypatch, has_done_its_part, limit):
-  if has_done_its_part:
-    monkeypatch.setattr(lockstep, "_LEAVE_LIMIT", limit)
+    caplog, set_timing, has_done_its_part, limit):
+  set_timing(lockstep, step_vote_limit=0.6, step_vote_limit_after_signal=0.3)
   part = Part({1: training(2), 2: training(1)})
   hook, _ = train(part)
   began = time.monotonic()

@@ -65,8 +65,8 @@ def test_the_end_of_data_in_it_is_an_error():
     creator.create_session()
 
 
-def test_what_may_pass_is_tried_again_until_the_limit(monkeypatch):
-  monkeypatch.setattr(plain_session_creator, "_PAUSE", 0.01)
+def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
+  set_timing(plain_session_creator, retry_pause=0.01)
   local_loop.Model()
   left = [2]
 

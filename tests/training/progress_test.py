@@ -101,30 +101,28 @@ def test_before_anything_has_happened_it_says_so():
   assert hook.text(hook._began[0]) == "step 0 of 10, loss nan, 0.0 steps/s, 0 examples/s"
 
 
-def run_and_say_every_step(stream, steps, monkeypatch):
-  monkeypatch.setattr(global_step, "ASK_EVERY", 0.0)
-  monkeypatch.setattr(progress, "_FIRST", 0.0)
-  monkeypatch.setattr(progress, "_EVERY", 0.0)
-  monkeypatch.setattr(progress, "_EVERY_ON_TERMINAL", 0.0)
+def run_and_say_every_step(stream, steps, set_timing):
+  set_timing(global_step, global_step_interval=0.0)
+  set_timing(progress, first_report=0.0, report_interval=0.0, screen_interval=0.0)
   local_loop.run(make(stream), steps)
   return stream.getvalue()
 
 
-def test_plain_lines_where_the_output_is_no_terminal(monkeypatch):
-  lines = run_and_say_every_step(Screen(False), 3, monkeypatch).splitlines()
+def test_plain_lines_where_the_output_is_no_terminal(set_timing):
+  lines = run_and_say_every_step(Screen(False), 3, set_timing).splitlines()
   assert [line[:len("progress: step 1, loss 0.0000, ")] for line in lines] == [
     "progress: step 1, loss 0.0000, ", "progress: step 2, loss 1.0000, ",
     "progress: step 3, loss 2.0000, "]
 
 
-def test_one_line_on_a_terminal(monkeypatch):
-  text = run_and_say_every_step(Screen(True), 3, monkeypatch)
+def test_one_line_on_a_terminal(set_timing):
+  text = run_and_say_every_step(Screen(True), 3, set_timing)
   assert "\rstep 1, loss 0.0000, " in text and "\rstep 3, loss 2.0000, " in text
   assert text.count("\n") == 1 and text.endswith("\n")
 
 
-def test_says_nothing_in_the_first_second(monkeypatch):
-  monkeypatch.setattr(progress, "_FIRST", 3600.0)
+def test_says_nothing_in_the_first_second(set_timing):
+  set_timing(progress, first_report=3600.0)
   stream = Screen(False)
   local_loop.run(make(stream), 300)
   assert stream.getvalue() == ""

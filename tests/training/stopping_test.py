@@ -8,8 +8,8 @@ from tf1ps.training import global_step, progress, stopping
 
 
 @pytest.fixture(autouse=True)
-def graph(monkeypatch):
-  monkeypatch.setattr(global_step, "ASK_EVERY", 1e9)  # questions come by steps alone
+def graph(set_timing):
+  set_timing(global_step, global_step_interval=1e9)  # questions come by steps alone
   with tf.Graph().as_default() as graph:
     yield graph
 

@@ -80,22 +80,22 @@ def test_what_led_to_an_error_is_there(tmp_path):
   assert values(tmp_path, "before") == [(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0)]
 
 
-def test_steps_a_second(tmp_path, monkeypatch):
-  monkeypatch.setattr(global_step, "ASK_EVERY", 0.0)
+def test_steps_a_second(tmp_path, set_timing):
+  set_timing(global_step, global_step_interval=0.0)
   train(tmp_path, 25, log_step_count_steps=10)
   found = values(tmp_path, summaries.StepCounter.TAG)
   assert [step for step, _ in found] == [10, 20]
   assert all(0 < value < 1e6 for _, value in found)
 
 
-def test_no_steps_a_second(tmp_path, monkeypatch):
-  monkeypatch.setattr(global_step, "ASK_EVERY", 0.0)
+def test_no_steps_a_second(tmp_path, set_timing):
+  set_timing(global_step, global_step_interval=0.0)
   train(tmp_path, 25, log_step_count_steps=None)
   assert values(tmp_path, summaries.StepCounter.TAG) == []
 
 
-def test_steps_a_second_are_said_where_nothing_is_written(tmp_path, caplog, monkeypatch):
-  monkeypatch.setattr(global_step, "ASK_EVERY", 0.0)
+def test_steps_a_second_are_said_where_nothing_is_written(tmp_path, caplog, set_timing):
+  set_timing(global_step, global_step_interval=0.0)
   caplog.set_level("INFO", "tf1ps")
   tracker = global_step.GlobalStepTracker()
   with tf.Graph().as_default():
@@ -104,8 +104,8 @@ def test_steps_a_second_are_said_where_nothing_is_written(tmp_path, caplog, monk
   assert sum("global_step/sec: " in line for line in caplog.messages) == 2
 
 
-def test_summaries_do_not_make_the_ps_say_the_step_more_often_than_needed(tmp_path, monkeypatch):
-  monkeypatch.setattr(global_step, "ASK_EVERY", 1e9)
+def test_summaries_do_not_make_the_ps_say_the_step_more_often_than_needed(tmp_path, set_timing):
+  set_timing(global_step, global_step_interval=1e9)
   tracker = global_step.GlobalStepTracker()
   with tf.Graph().as_default():
     local_loop.Model()

@@ -44,9 +44,9 @@ def test_batches_end_with_the_input_or_when_interrupted(tmp_path):
       assert list(trained_model.batches(session, trained, trained.batch_size, interrupted)) == sizes
 
 
-def test_a_long_input_is_spoken_of(tmp_path, caplog, monkeypatch):
+def test_a_long_input_is_spoken_of(tmp_path, caplog, set_timing):
   caplog.set_level(logging.INFO, "tf1ps")
-  monkeypatch.setattr(trained_model, "_SPEAK_EVERY", 0)
+  set_timing(trained_model, reminder_interval=0)
   path = line_program.save(tmp_path, 1, w=1., b=1.)
   trained = trained_model.build(LINE, "predict", 5, "resource")
   with trained_model.session(trained.graph, path) as session:

@@ -9,6 +9,7 @@ from absl import flags
 
 from tf1ps.cli import app, tasks
 from tf1ps.compat import exit_codes
+from tf1ps.compat.timing import TIMING
 
 FLAGS = flags.FLAGS
 _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them, and leaves after "
@@ -32,7 +33,7 @@ def _follow(program) -> int:
 
   config = tasks.make_config()
   app.open_devices(config)
-  with signals.SignalWatch(lambda signum: None, limit=4.5) as watch:
+  with signals.SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = evaluator.follow(
       program, FLAGS.checkpoint_dir, lost_after=FLAGS.lost_after,
       start_timeout=FLAGS.start_timeout, batch_size=FLAGS.batch_size, variables=FLAGS.variables,

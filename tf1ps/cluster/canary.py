@@ -17,9 +17,9 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 
 _log = logging.getLogger("tf1ps")
-_TRY = 5.0  # seconds for one round trip; the first connects two processes
 _UNKNOWN = "No worker known as"  # what a server says of a task that its cluster lacks, for ever
 
 
@@ -51,15 +51,16 @@ def _prove(target, own_task, task, config, deadline):
   number = random.random()
   error = said = None
   while True:
-    limit = min(_TRY, deadline - time.monotonic())
+    limit = min(TIMING.round_trip_limit, deadline - time.monotonic())
     if limit <= 0:
       raise PathError(_sentence(own_task, task, error))
     session = None
     try:
-      session = session_lib.BoundedSession(target, graph, config, close_limit=1.0)
+      session = session_lib.BoundedSession(
+        target, graph, config, TIMING.run_session_close_limit)
       options = tf.RunOptions(timeout_in_ms=int(1000 * limit))
       value = bounded.call_within(
-        limit + 0.5, "sending a number to %s and back" % task.name,
+        limit + TIMING.call_grace, "sending a number to %s and back" % task.name,
         tf.Session.run, session, back, {sent: number}, options,
       )
       if value != number + 2:
@@ -77,7 +78,7 @@ def _prove(target, own_task, task, config, deadline):
         if error is not None:
           session.abort(lambda: tf.errors.CancelledError(None, None, "canary"))
         session.close()
-    time.sleep(max(0.0, min(0.5, deadline - time.monotonic())))
+    time.sleep(max(0.0, min(TIMING.retry_pause, deadline - time.monotonic())))
 
 
 def _round_trip(own: str, other: str):

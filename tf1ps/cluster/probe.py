@@ -13,6 +13,7 @@ from typing import NamedTuple
 import grpc
 
 from tf1ps.compat import worker_service
+from tf1ps.compat.timing import TIMING
 
 UP = "up"
 REFUSED = "refused"
@@ -38,7 +39,7 @@ class Seen(NamedTuple):
     return "%s at %s: %s" % (self.task.name, self.task.address, self.detail)
 
 
-def probe(task, timeout: float = 2.0) -> Seen:
+def probe(task, timeout: float = TIMING.probe_limit) -> Seen:
   """Probes one task.
 
   Args:

@@ -13,10 +13,9 @@ import time
 from typing import Callable, List, Optional, Sequence
 
 from tf1ps.cluster import probe as probe_lib
+from tf1ps.compat.timing import TIMING
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.2  # seconds between two rounds
-_SAY_EVERY = 5.0  # seconds between two lines about the same missing tasks
 
 
 class TaskUnavailableError(RuntimeError):
@@ -32,7 +31,7 @@ class TaskUnavailableError(RuntimeError):
     super().__init__("%s after %.0f s: %s" % (what, waited, listed))
 
 
-def probe_all(tasks: Sequence, timeout: float = 2.0) -> List[probe_lib.Seen]:
+def probe_all(tasks: Sequence, timeout: float = TIMING.probe_limit) -> List[probe_lib.Seen]:
   """Probes tasks side by side; returns what was seen, in the tasks' order."""
   if len(tasks) < 2:
     return [probe_lib.probe(task, timeout) for task in tasks]
@@ -64,10 +63,10 @@ def wait_for_tasks(
   if timeout <= 0:
     raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
   began = time.monotonic()
-  said, said_at = None, began - _SAY_EVERY
+  said, said_at = None, began - TIMING.reminder_interval
   seen = {}
   while True:
-    limit = max(0.1, min(2.0, began + timeout - time.monotonic()))
+    limit = max(0.1, min(TIMING.probe_limit, began + timeout - time.monotonic()))
     missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
     for one in probe_all(missing, limit):
       seen[one.task] = one
@@ -83,9 +82,10 @@ def wait_for_tasks(
     if now - began >= timeout:
       raise TaskUnavailableError(absent, now - began, what)
     line = "; ".join(str(one) for one in absent)
-    if line != said and now - began > 0.5 or now - said_at >= _SAY_EVERY and now - began > 1.0:
+    is_due = line != said or now - said_at >= TIMING.reminder_interval
+    if is_due and now - began > TIMING.first_report:
       _log.warning("waiting (%.0f of %.0f s) for %s", now - began, timeout, line)
       said, said_at = line, now
     if interrupted is not None:
       interrupted()
-    time.sleep(max(0.0, min(_POLL, began + timeout - now)))
+    time.sleep(max(0.0, min(TIMING.poll_interval, began + timeout - now)))

@@ -27,10 +27,9 @@ from typing import Callable, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import prepared_runs, refused_runs
+from tf1ps.compat.timing import TIMING
 
 _ABORTED = object()
-_LISTEN = 0.5  # seconds
-_LONG = 10.0  # seconds
 
 
 class BoundedSession(tf.Session):
@@ -39,10 +38,11 @@ class BoundedSession(tf.Session):
   Attributes:
     refusals: how many runs TensorFlow refused by mistake so far, and were made again.
     close_limit: seconds that `close` may take.
-    on_long_run: called with graph and fetches of a run that has lasted ten seconds; or None.
+    on_long_run: called with graph and fetches of a run that has lasted `TIMING.long_run`; or None.
   """
 
-  def __init__(self, target: str = "", graph=None, config=None, close_limit: float = 3.0,
+  def __init__(self, target: str = "", graph=None, config=None,
+               close_limit: float = TIMING.session_close_limit,
                on_close: Optional[Callable[[], None]] = None,
                explain: Optional[Callable[[BaseException], BaseException]] = None):
     """Creates the session.
@@ -131,7 +131,7 @@ class BoundedSession(tf.Session):
   def _close_within(self):
     closer = threading.Thread(target=self._close_now, daemon=True, name="tf1ps: close a session")
     closer.start()
-    closer.join(0.2 if self.is_aborted else self.close_limit)
+    closer.join(TIMING.aborted_close_limit if self.is_aborted else self.close_limit)
     self._may_delete = not closer.is_alive()
     if closer.is_alive():
       self.abort(lambda: tf.errors.CancelledError(None, None, "the session was closed"))
@@ -215,10 +215,11 @@ class _Helper:
     waited = 0.0
     while True:
       try:
-        return self.outbox.get(timeout=_LISTEN)
+        return self.outbox.get(timeout=TIMING.call_poll_interval)
       except queue.Empty:
-        waited += _LISTEN  # a signal that came just before the wait began is heard now
-        if waited - _LISTEN < _LONG <= waited:
+        before, waited = waited, waited + TIMING.call_poll_interval
+        # A signal that came just before the wait began is heard now.
+        if before < TIMING.long_run <= waited:
           on_long()
 
   def __del__(self):

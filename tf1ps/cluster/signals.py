@@ -21,6 +21,8 @@ import threading
 import time
 from typing import Callable
 
+from tf1ps.compat.timing import TIMING
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -92,7 +94,7 @@ class SignalWatch:
     signal.set_wakeup_fd(self._old_fd)
     self._writer.close()
     if self.signum is None:
-      self._thread.join(1.0)
+      self._thread.join(TIMING.thread_end_limit)
     self._thread = None
 
   def _watch(self):
@@ -109,7 +111,7 @@ class SignalWatch:
         if left <= 0:
           leave_now(128 + signum, "still here %.0f s after signal %d: leaving by force" % (
             self._limit + self._extension, signum), stacks=True)
-        if self._next(min(left, 0.2)) is not None:
+        if self._next(min(left, TIMING.fast_poll_interval)) is not None:
           leave_now(128 + signum, "a second signal: leaving at once")
 
   def _next(self, timeout):
@@ -125,7 +127,7 @@ class SignalWatch:
       if not data:
         # The watch was stopped. Without a signal that is its end; with one, only the clock counts.
         if self.signum is not None:
-          time.sleep(min(timeout or 0.2, 0.2))
+          time.sleep(min(timeout or TIMING.fast_poll_interval, TIMING.fast_poll_interval))
         return None
       if data[0] in self._replaced:
         return data[0]

@@ -17,8 +17,7 @@ from typing import Callable, Dict, Sequence
 
 from tf1ps.cluster import probe as probe_lib
 from tf1ps.cluster import readiness
-
-_EVERY = 1.0  # seconds between two rounds
+from tf1ps.compat.timing import TIMING
 
 
 class TaskWatch:
@@ -61,14 +60,14 @@ class TaskWatch:
     """Ends the thread; a probe under way is not waited for longer than its own limit."""
     self._stopped.set()
     if self._thread.is_alive() and self._thread is not threading.current_thread():
-      self._thread.join(2.5)
+      self._thread.join(TIMING.watch_probe_limit + TIMING.thread_end_limit)
 
   def _watch(self):
     before = time.monotonic()
-    while not self._stopped.wait(_EVERY):
-      seen = readiness.probe_all(self._tasks, timeout=1.0)
+    while not self._stopped.wait(TIMING.heartbeat_interval):
+      seen = readiness.probe_all(self._tasks, timeout=TIMING.watch_probe_limit)
       now = time.monotonic()
-      if now - before > 3 * _EVERY + 2.0:
+      if now - before > 3 * TIMING.heartbeat_interval + 2 * TIMING.watch_probe_limit:
         # This very process stood still: its silence is not theirs.
         self._answered_at = {task: now for task in self._tasks}
       before = now

@@ -21,23 +21,12 @@ import time
 from typing import List, NamedTuple, Optional, Sequence
 
 from tf1ps.compat import exit_codes
+from tf1ps.compat.timing import TIMING
 from tf1ps.launch import fork_server, tasks
 from tf1ps.launch import interrupts as interrupts_lib
 from tf1ps.launch import output as output_lib
 from tf1ps.launch import screen as screen_lib
 
-# Seconds for the workers to leave: after a failure, and after a signal to the launcher, when a
-# save is worth waiting for. Then for ps and evaluator. For killed processes to be gone. For the
-# last output. After a failure their sum, at worst, is 9.5 s.
-_WORKERS_AFTER_FAILURE = 4.0
-_WORKERS_AFTER_SIGNAL = 15.0
-_OTHERS = 2.0
-_KILLED = 1.0
-_DRAIN = 0.5
-# Seconds more before that, in which who has released the others says why.
-_CAUSE = 15.0
-# Seconds that an evaluator has after the ps have left: its last evaluation may be a long one.
-_EVALUATOR = 3600.0
 # How many of a failed task's last lines are shown again at the end.
 _REPORT_LINES = 10
 
@@ -90,18 +79,18 @@ class Attempt(object):
       self._start(local_tasks)
       outcome = self._watch()
       if outcome.exit_code == exit_codes.EXIT_FAILED:
-        self._end(signal.SIGTERM, _WORKERS_AFTER_FAILURE)
+        self._end(signal.SIGTERM, TIMING.workers_end_limit)
         outcome = self._look_for_taken_port(outcome)
       elif outcome.exit_code:
         # Tasks know SIGINT and SIGTERM; a terminal that is gone means the latter.
         first = self._interrupts.received[0]
         self._end(signal.SIGINT if first == signal.SIGINT else signal.SIGTERM,
-                  _WORKERS_AFTER_SIGNAL)
+                  TIMING.workers_end_limit_after_signal)
     except fork_server.ForkServerLost as error:
       outcome = failure(str(error))
     finally:
       if self._output is not None:
-        self._output.close(_DRAIN)
+        self._output.close(TIMING.output_limit)
     return outcome._replace(report=() if outcome.port_taken else self._report())
 
   def _start(self, local_tasks):
@@ -120,7 +109,8 @@ class Attempt(object):
 
   def _watch(self):
     """Waits until all tasks have ended, or until there is a reason to end them."""
-    for jobs, limit in ((("worker",), None), (("ps",), self._grace), (("evaluator",), _EVALUATOR)):
+    for jobs, limit in ((("worker",), None), (("ps",), self._grace),
+                        (("evaluator",), TIMING.evaluator_limit)):
       gone = self._wait(self._gone(jobs, or_failed=True), limit)
       received, failed = self._interrupts.received, self._failed()
       # Somebody may signal every process of the job: tasks that end by that did not fail.
@@ -130,7 +120,7 @@ class Attempt(object):
         return interrupted(received[0])
       if failed:
         self._wait(lambda: self._causes_of(self._failed()) or not self._running(("worker",)),
-                   _CAUSE)
+                   TIMING.cause_limit)
         return self._failure()
       if not gone:
         names = ", ".join(process.name for process in self._running(jobs))
@@ -172,7 +162,7 @@ class Attempt(object):
     failed = self._failed()
     failed = sorted(self._causes_of(failed) or failed, key=lambda process: process.exit_code > 0)
     for process in failed:
-      self._output.wait_end(process.name, _DRAIN / len(failed))
+      self._output.wait_end(process.name, TIMING.output_limit / len(failed))
     if self._running():
       self._screen.line(PREFIX + "%s: ending the others" % (
         "; ".join(self._describe(process) for process in failed)))
@@ -221,7 +211,7 @@ class Attempt(object):
     """Ends what still runs: workers, then the others; signalled, then killed."""
     # The first signal to the launcher is what ends the tasks, or finds that they are being ended.
     self._obeyed = max(1, len(self._interrupts.received))
-    for jobs, limit in ((("worker",), workers_limit), (None, _OTHERS)):
+    for jobs, limit in ((("worker",), workers_limit), (None, TIMING.others_end_limit)):
       for process in self._running(jobs):
         self._server.signal_task(process, number)
       self._wait(self._gone(jobs), limit)
@@ -235,7 +225,7 @@ class Attempt(object):
           self._screen.line(PREFIX + "%s did not leave within %g s of %s: killed" % (
               process.name, limit, exit_codes.signal_name(number)))
         self._server.signal_task(process, signal.SIGKILL)
-      self._wait(self._gone(jobs), _KILLED)
+      self._wait(self._gone(jobs), TIMING.killed_limit)
 
 
 def failure(text: str, report: Sequence[str] = ()) -> Outcome:

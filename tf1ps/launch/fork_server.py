@@ -25,12 +25,8 @@ import sys
 import time
 from typing import List, Optional, Sequence
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.launch import tasks
-
-# A fork takes milliseconds; one that takes longer than this has gone wrong. Seconds.
-_FORK_LIMIT = 30.0
-# How long the fork server has to kill the tasks and leave; seconds.
-_CLOSE_LIMIT = 8.0
 
 _START = ("import sys; sys.path[:] = %r; from tf1ps.launch import fork_server_main; "
           "fork_server_main.main(%d, %d, %d, %r, %r, %r)")
@@ -118,11 +114,11 @@ class ForkServer(object):
     try:
       self._send(("start", number, dict(task.env), payload), write_end)
       answer = None
-      end = time.time() + _FORK_LIMIT
+      end = time.time() + TIMING.fork_limit
       while answer is None:
         if time.time() > end:
           raise ForkServerLost("The fork server (process %d) did not start %s within %g s." % (
-              self.pid, task.name, _FORK_LIMIT))
+              self.pid, task.name, TIMING.fork_limit))
         answer = self._receive(1.0)
       if answer[0] == "not started":
         raise OSError("%s could not be started: %s" % (task.name, answer[2]))
@@ -161,10 +157,10 @@ class ForkServer(object):
       self._server.kill()  # It would see the closed connection only after its imports.
     self._server.send_signal(signal.SIGCONT)  # A stopped one would not see it at all.
     try:
-      self._server.wait(_CLOSE_LIMIT)
+      self._server.wait(TIMING.fork_server_end_limit)
     except subprocess.TimeoutExpired:
       self._server.kill()
-      self._server.wait(_CLOSE_LIMIT)
+      self._server.wait(TIMING.fork_server_end_limit)
 
   def _send(self, message, descriptor=None):
     try:

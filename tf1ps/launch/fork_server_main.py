@@ -32,10 +32,8 @@ import time
 import traceback
 import warnings
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.launch import lifeline, task_main
-
-# How long it waits for killed tasks to be gone before it leaves; seconds.
-_KILL_LIMIT = 5.0
 
 _FOR_TASKS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -181,12 +179,12 @@ class _Server(object):
     """Kills every group, and waits until the tasks are gone."""
     for pid in self._running:
       _signal_group(pid, signal.SIGKILL)
-    end = time.time() + _KILL_LIMIT
+    end = time.time() + TIMING.fork_server_kill_limit
     while self._running and time.time() < end:
       for pid in list(self._running):
         if os.waitpid(pid, os.WNOHANG)[0]:
           del self._running[pid]
-      time.sleep(0.01)
+      time.sleep(TIMING.first_poll_interval)
 
 
 def _signal_group(pid, number):

@@ -13,11 +13,10 @@ import re
 import subprocess
 from typing import NamedTuple, Optional, Tuple
 
+from tf1ps.compat.timing import TIMING
+
 # The value of CUDA_VISIBLE_DEVICES that hides every GPU.
 NO_GPU = "-1"
-
-# nvidia-smi wakes sleeping drivers, which takes seconds; seconds.
-_NVIDIA_SMI_LIMIT = 20.0
 
 
 class Division(NamedTuple):
@@ -88,7 +87,7 @@ def _run_nvidia_smi(environ):
   try:
     return subprocess.run(
         ["nvidia-smi", "-L"], env=dict(environ), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_NVIDIA_SMI_LIMIT,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMING.nvidia_smi_limit,
         check=True).stdout.decode("utf-8", "replace")
   except (OSError, subprocess.SubprocessError):
     return ""

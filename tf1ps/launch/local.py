@@ -21,13 +21,11 @@ import time
 from typing import Callable, Dict, List, Optional, Sequence
 
 from tf1ps.compat import exit_codes
+from tf1ps.compat.timing import TIMING
 from tf1ps.launch import attempt as attempt_lib
 from tf1ps.launch import fork_server, ports, tasks
 from tf1ps.launch import interrupts as interrupts_lib
 from tf1ps.launch import screen as screen_lib
-
-# Seconds that the imports may take.
-_IMPORT_LIMIT = 600.0
 
 
 def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[tasks.LocalTask]],
@@ -95,12 +93,12 @@ def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[tasks.LocalT
 
 def _wait_ready(server, interrupts):
   """Waits for the imports; returns None, or the outcome if the job ends here."""
-  end = time.monotonic() + _IMPORT_LIMIT
+  end = time.monotonic() + TIMING.import_limit
   try:
     while not server.ready:
       left = end - time.monotonic()
       if left <= 0:
-        return attempt_lib.failure("the imports took more than %g s" % _IMPORT_LIMIT)
+        return attempt_lib.failure("the imports took more than %g s" % TIMING.import_limit)
       multiprocessing.connection.wait([server, interrupts], left)
       interrupts.take()
       if interrupts.received:

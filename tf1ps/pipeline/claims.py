@@ -23,12 +23,11 @@ from typing import Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import ranges as ranges_lib
 from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
-_PATIENCE = 0.05  # seconds that the pipeline's thread waits in Python before it looks again
-_EVERY = 1.0  # seconds between two reports
 _NOTHING_YET, _END = -1, -2
 # What tf.data.Dataset.from_generator is told; TensorFlow 2 warns of what 1.15 knows.
 _INT64 = ({"output_signature": tf.TensorSpec([], tf.int64)}
@@ -97,7 +96,7 @@ class Claims:
       if not self._new and not self._has_ended and number == self._pass:
         self._is_wanted = True
         self._condition.notify_all()
-        self._condition.wait(_PATIENCE)
+        self._condition.wait(TIMING.local_poll_interval)
       if number != self._pass:
         return _END
       if self._new:
@@ -189,7 +188,7 @@ class Claims:
     while True:
       with self._condition:
         if self._change is change and not self._is_wanted:
-          self._condition.wait(_EVERY)
+          self._condition.wait(TIMING.range_report_interval)
         if self._change is not change:
           return
       try:
@@ -198,7 +197,7 @@ class Claims:
         return  # the session is about to be ended
       except control.ControlError as error:
         _log.info("no answer about the ranges of the data: %s", error)
-        threading.Event().wait(_PATIENCE)
+        threading.Event().wait(TIMING.local_poll_interval)
 
   def _tell(self):
     with self._telling:  # what one thread claims, another must not take for a leftover

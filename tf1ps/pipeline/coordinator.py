@@ -16,9 +16,9 @@ import time
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import queue_runners, runner_threads
 
-_STOP = 0.7  # seconds for the threads of queue runners to end; they give up a little earlier
 _STOCK_THREAD = "QueueRunnerThread-"  # how the names of TensorFlow's own threads begin
 
 
@@ -85,10 +85,11 @@ class Coordinator(tf.train.Coordinator):
     threads = set(threads or ())
     runners = self._runner_threads | {
       thread for thread in threads if isinstance(thread, runner_threads.RunnerThread)}
-    while any(thread.is_alive() for thread in runners) and not self.wait_for_stop(0.05):
+    while (any(thread.is_alive() for thread in runners)
+           and not self.wait_for_stop(TIMING.local_poll_interval)):
       if self._are_over(runners, (threads - runners) | self._other_threads):
         self.request_stop()
-    until = time.monotonic() + _STOP
+    until = time.monotonic() + TIMING.runner_threads_end_limit
     for thread in runners:
       if thread.is_alive():
         thread.join(max(0.0, until - time.monotonic()))

@@ -13,8 +13,8 @@ from typing import Callable, List
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 
-_LIMIT = 20.0  # seconds
 _ATTRIBUTE = "_tf1ps_read_files"
 _graphs = weakref.WeakSet()
 
@@ -43,7 +43,7 @@ def explain(error: BaseException) -> BaseException:
   """
   if not isinstance(error, tf.errors.DataLossError):
     return error
-  until = time.monotonic() + _LIMIT
+  until = time.monotonic() + TIMING.file_check_limit
   for graph in list(_graphs):
     for path, index, values in getattr(graph, _ATTRIBUTE):
       text = _damage(values, index, until)

@@ -23,10 +23,10 @@ from typing import Any, Callable, Iterable, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import refused_runs
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import on_worker, python_batches, runner_failures, runner_threads
 from tf1ps.pipeline import shard as shard_lib
 
-_STOP = 0.3  # seconds until a generator that does not return is left behind
 # From a generator they would look like the data's end, or like a server that has gone.
 _NOT_ITS_OWN = (tf.errors.OutOfRangeError, tf.errors.CancelledError, tf.errors.AbortedError,
                 tf.errors.UnavailableError)
@@ -148,7 +148,7 @@ class _Feeder:
     canceller = threading.Thread(target=self._quietly, args=(self._cancel,), daemon=True,
                                  name="tf1ps: cancel %s" % self._runner.queue.name)
     canceller.start()
-    thread.join(_STOP)
+    thread.join(TIMING.generator_end_limit)
 
   def _work(self):
     try:

@@ -22,11 +22,8 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import error_text, refused_runs
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import bad_records, record_retry
-
-_OTHERS = 5.0  # seconds that the other threads of a runner that fails may take for their records
-_STOP = 0.4  # seconds until a thread that does not stop is left behind
-_LEFT_BEHIND = 0.3  # seconds for the close of a session of ours then
 
 
 class RunnerThread(threading.Thread):
@@ -121,7 +118,7 @@ class Group:
     return False
 
   def _wait_for_others(self):
-    until = time.monotonic() + _OTHERS
+    until = time.monotonic() + TIMING.runner_others_limit
     with self._changed:
       while self._busy and not self._is_stopping and time.monotonic() < until:
         self._changed.wait(until - time.monotonic())
@@ -139,7 +136,7 @@ class Group:
     coord.wait_for_stop()
     self._is_stopping = True
     self._leaving.set()
-    until = time.monotonic() + _STOP
+    until = time.monotonic() + TIMING.runner_end_limit
     canceller = threading.Thread(target=self._run_quietly, args=(self._runner.cancel_op,),
                                  daemon=True, name="tf1ps: cancel %s" % self._runner.name)
     canceller.start()
@@ -147,7 +144,7 @@ class Group:
       thread.join(max(0.0, until - time.monotonic()))
     session = self.session
     if isinstance(session, session_lib.BoundedSession):  # None by now, where all have ended
-      session.close_limit = _LEFT_BEHIND  # its close would wait for them
+      session.close_limit = TIMING.generator_end_limit  # its close would wait for them
 
   def _run_quietly(self, op):
     session = self.session

@@ -20,13 +20,12 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 from tf1ps.replication import clocks as clocks_lib
 from tf1ps.replication import lost_replicas
 from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.05  # seconds between two looks at the clocks
-_EVERY = 1.0  # seconds between two looks at the heartbeats
 
 
 class LeadHook(tf.train.SessionRunHook):
@@ -114,12 +113,12 @@ class LeadHook(tf.train.SessionRunHook):
     if self._may_begin(view):
       return
     began = looked = time.monotonic()
-    pause = _FIRST_PAUSE
+    pause = TIMING.first_poll_interval
     while not (self._may_begin(view) or is_stopped() or self.told_to_stop()
                or self._coord.wait_for_stop(pause)):
       view = self._clocks.look(session)
-      pause = min(2 * pause, _LONGEST_PAUSE)
-      if time.monotonic() - looked >= _EVERY:
+      pause = min(2 * pause, TIMING.local_poll_interval)
+      if time.monotonic() - looked >= TIMING.heartbeat_interval:
         looked = time.monotonic()
         self._drop_the_lost(session, view)
     self.seconds += time.monotonic() - began

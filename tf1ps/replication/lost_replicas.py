@@ -13,9 +13,8 @@ import time
 from typing import Dict, List, Optional
 
 from tf1ps.cluster import server
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control, membership
-
-_STEADY = 4.0  # seconds between two answers, at most, for silence to count
 
 
 class LostReplicas:
@@ -56,7 +55,9 @@ class LostReplicas:
       self._table.read(), self._record.container)}
     own = members.get(cluster.task.name)
     # Where the keeper was held up, everybody's last beat is older than it should be.
-    steady, self._read_at = time.monotonic() - self._read_at < _STEADY, time.monotonic()
+    now = time.monotonic()
+    steady = now - self._read_at < (TIMING.steady_beats - 1) * TIMING.heartbeat_interval
+    self._read_at = now
     if own is None or not own.run or not steady:
       return {}
     found = {}

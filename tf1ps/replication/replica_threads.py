@@ -18,6 +18,8 @@ from typing import Callable, Dict, List, Mapping, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
+
 
 class ReplicaError(RuntimeError):
   """A replica's step failed; the error of the step is the cause.
@@ -51,7 +53,8 @@ class ReplicaThreads(object):
   """
 
   def __init__(self, step_fns: Mapping[str, Callable[[], object]], num_steps: Optional[int] = None,
-               on_error: Optional[Callable[[BaseException], None]] = None, limit: float = 10.0):
+               on_error: Optional[Callable[[BaseException], None]] = None,
+               limit: float = TIMING.replica_end_limit):
     """Prepares the threads; entering the context starts them.
 
     Args:

@@ -25,12 +25,11 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 from tf1ps.replication import lost_replicas, turn_book, turns
 from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
-_EVERY = 1.0  # seconds between two looks
-_LIMIT = 10000  # milliseconds for a run that waits for the lock
 
 
 class ReplicaLostError(RuntimeError):
@@ -131,12 +130,12 @@ class _Watch:
 
   def stop(self):
     self._stopped.set()
-    self._thread.join(5.0)
+    self._thread.join(TIMING.steps_end_limit)
 
   def _work(self):
     beats = lost_replicas.LostReplicas(self._record, self._start_timeout)
     try:
-      while not self._stopped.wait(_EVERY) and not self._coord.should_stop():
+      while not self._stopped.wait(TIMING.heartbeat_interval) and not self._coord.should_stop():
         try:
           self._look(beats)
         except (tf.errors.InvalidArgumentError, tf.errors.AbortedError) as error:
@@ -188,4 +187,4 @@ class _Watch:
 
 
 def _limit():
-  return tf.RunOptions(timeout_in_ms=_LIMIT)
+  return tf.RunOptions(timeout_in_ms=int(1000 * TIMING.lock_limit))

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import placing, queue_call, queue_errors, queues
 from tf1ps.state.accumulator_counts import (
@@ -65,7 +66,7 @@ class NamedAccumulator(guard_lib.Guarded):
     spec: class and capacity, a `queues.QueueSpec`.
   """
 
-  poll_secs = 0.005
+  poll_secs = TIMING.queue_poll_interval
 
   def _make(self, dtype, shape, types, shapes, shared_name, capacity, device, container, name):
     """Makes queue, table and steps; types and shapes are those of a gradient's components."""

@@ -26,6 +26,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import bounded, probe
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import error_text, refused_runs
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import containers
 
 CLUSTER = "cluster"  # the name of the record of the cluster that a task was started with
@@ -118,14 +119,14 @@ class ControlTable:
       try:
         if self._session is None:
           # A session on a task that is not up would wait for it, and its thread with it.
-          seen = probe.probe(self._keeper, timeout=min(2.0, self._limit))
+          seen = probe.probe(self._keeper, timeout=min(TIMING.probe_limit, self._limit))
           if not seen.is_up:
             raise ControlError("%s at %s keeps the control records and is not there: %s" % (
               self._keeper.name, self._keeper.address, seen.detail))
           self._session = session_lib.BoundedSession(
-            self._target, self._ops.graph, self._config, close_limit=1.0)
+            self._target, self._ops.graph, self._config, close_limit=TIMING.run_session_close_limit)
         return bounded.call_within(
-          self._limit + 0.5, "asking %s for the control records" % self._keeper.name,
+          self._limit + TIMING.call_grace, "asking %s for the control records" % self._keeper.name,
           refused_runs.run, tf.Session.run, self._session, fetches, feed, options)
       except ControlError:
         raise

@@ -18,9 +18,8 @@ from typing import List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import containers, queue_call
-
-_LINGER = 1.5  # seconds
 
 
 class DoneStatus(NamedTuple):
@@ -58,7 +57,7 @@ class DoneQueues:
     poll_secs: seconds between two looks of a waiting task.
   """
 
-  poll_secs = 0.1
+  poll_secs = TIMING.fast_poll_interval
 
   def __init__(self, num_workers: int, names: Optional[Sequence[str]] = None, *,
                places: Optional[Sequence[str]] = None, container: Optional[str] = None,
@@ -140,7 +139,7 @@ class DoneQueues:
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
     if linger is None:
-      linger = _LINGER if _is_ps() else 0.0
+      linger = TIMING.linger if _is_ps() else 0.0
     began = time.monotonic()
     until = began + timeout
     while True:

@@ -21,12 +21,10 @@ from typing import List, Optional
 
 from tf1ps.cluster import probe
 from tf1ps.cluster import server as server_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control, membership, run
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.25  # seconds
-_SAY_EVERY = 15.0  # seconds between two lines of a ps that waits for its first worker
-LINGER = 1.5  # seconds between the release and the end of a ps
 DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
 
 
@@ -45,10 +43,10 @@ def wait_for_end(record: server_lib.ServerRecord, interrupted: threading.Event) 
   """
   watch = _JobWatch(record)
   try:
-    while not interrupted.wait(_POLL):
+    while not interrupted.wait(TIMING.poll_interval):
       line = watch.look()
       if line is not None:
-        interrupted.wait(LINGER)
+        interrupted.wait(TIMING.linger)
         return line
     return "told to stop"
   finally:
@@ -131,7 +129,7 @@ class _JobWatch:
       if now - self._began > self._start_timeout:
         raise server_lib.JobLostError(
           "no worker came within %g s (--start_timeout)" % self._start_timeout)
-      if now - self._said > _SAY_EVERY:
+      if now - self._said > TIMING.reminder_interval:
         self._said = now
         _log.warning("%s waits for its first worker, for %.0f s of %g so far",
                      self._record.cluster.task.name, now - self._began, self._start_timeout)

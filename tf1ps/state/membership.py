@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Dict, List, NamedTuple, Optional
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
@@ -25,8 +26,6 @@ SERVING = "serving"  # waits in join: others use its devices
 DONE = "done"
 FAILED = "failed"
 _PREFIX = "member:"
-_EVERY = 1.0  # seconds between two beats, at most
-_STEADY = 5.0  # seconds of undisturbed watching before anyone counts as lost
 
 
 class Member(NamedTuple):
@@ -109,7 +108,7 @@ class Heartbeat:
     self._lost_after = lost_after
     # When the keeper was silent, the others' records are older than the silence by up to one beat.
     # So that this makes nobody look lost, a silence that counts for nothing must be shorter.
-    self._every = min(_EVERY, lost_after / 5.0)
+    self._every = min(TIMING.heartbeat_interval, lost_after / 5.0)
     self._gap = 3.5 * self._every
     self._on_records = on_records
     self._lock = threading.Lock()
@@ -132,7 +131,7 @@ class Heartbeat:
     """Ends the thread and closes its session, within the limits of a call."""
     self._stopped.set()
     if self._thread.is_alive():
-      self._thread.join(1.0)
+      self._thread.join(TIMING.thread_end_limit)
     if not self._thread.is_alive():
       self._table.close()
 
@@ -164,13 +163,15 @@ class Heartbeat:
     if self._on_records is not None:
       self._on_records(records)
 
-  def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
+  def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
     """Reports this task's end; tries until the limit (seconds). Returns whether it was heard.
 
     A keeper that has never answered is asked for half a second only.
     """
     self.set(state=state, reason=reason)
-    deadline = time.monotonic() + (limit if self.silence is not None else min(limit, 0.5))
+    if self.silence is None:
+      limit = min(limit, TIMING.unheard_report_limit)
+    deadline = time.monotonic() + limit
     while True:
       try:
         self.beat()
@@ -179,7 +180,7 @@ class Heartbeat:
         if time.monotonic() >= deadline:
           _log.warning("nobody heard that this task is %s (%s): %s", state, reason, error)
           return False
-      self._stopped.wait(0.2)
+      self._stopped.wait(TIMING.fast_poll_interval)
 
   def members(self) -> List[Member]:
     """The members as of the last beat, their ages as of now."""
@@ -201,7 +202,8 @@ class Heartbeat:
     with self._lock:
       steady = self._steady_since
       fresh = self._read_at is not None and time.monotonic() - self._read_at < self._gap
-    if not fresh or time.monotonic() - steady < min(_STEADY, self._lost_after):
+    steady_limit = min(TIMING.steady_beats * TIMING.heartbeat_interval, self._lost_after)
+    if not fresh or time.monotonic() - steady < steady_limit:
       return False
     return not member.has_ended and member.age > self._lost_after
 

@@ -11,10 +11,10 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import bounded, probe
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import refused_runs, worker_service
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
-_ANEW_WITHIN = 10.0  # seconds
 _CLOSED = re.compile(r"Queue '[^']*' is closed")  # says TensorFlow of an enqueue
 
 
@@ -101,7 +101,7 @@ class QueueCall:
         raise RuntimeError(
           "TensorFlow 1.15 makes a queue once in a session without a server: open a new session "
           "to use %s again" % self._guard.title) from error
-      bounded.call_within(_ANEW_WITHIN, "making %s anew" % self._guard.title,
+      bounded.call_within(TIMING.queue_make_limit, "making %s anew" % self._guard.title,
                           _make_in_another_session, self._queue.queue_ref.op,
                           self._guard.device, target)
       self.run(self._steps.look)
@@ -147,7 +147,7 @@ class QueueCall:
 def _make_in_another_session(op, device, target):
   """Makes the queue of an operation by a session and a graph of its own."""
   # The server itself must be among the devices; other tasks need not be there.
-  own = worker_service.get_status(target[len("grpc://"):], _ANEW_WITHIN)[0]
+  own = worker_service.get_status(target[len("grpc://"):], TIMING.queue_make_limit)[0]
   config = tf.ConfigProto(device_filters=sorted(filter(None, {probe.task_name(own), device})))
   with tf.Graph().as_default() as graph:
     made, = tf.import_graph_def(

@@ -27,9 +27,9 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import bounded, from_spec, probe, proxy, view
 from tf1ps.cluster import server as server_lib
 from tf1ps.compat import error_text, worker_service
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import containers, control, membership, retiring, run
 
-_STOP_WITHIN = 5.0  # seconds that sessions have to stop: a heartbeat, and the end of a session
 DEFAULT = "default"  # what a user may call the default container of each job
 _RECORD = "reset:"
 
@@ -110,7 +110,7 @@ def reset(target, names: Sequence[str], timeout: float = 10.0,
   told = names + [DEFAULT] * any(name in cluster.jobs for name in names)
   token = uuid.uuid4().hex
   _announce(cluster, told, timeout, token)
-  _await_sessions(cluster, told, min(timeout, _STOP_WITHIN), token)
+  _await_sessions(cluster, told, min(timeout, TIMING.session_stop_limit), token)
   results = [_clear(task, names, timeout, queues) for task in cluster.tasks()]
   _record(cluster, told, timeout, token, done=True)
   if any(result.error for result in results):
@@ -193,10 +193,10 @@ def _await_sessions(cluster, names, limit, token) -> None:
       records = table.read()
       members = [member for name in names
                  for member in membership.members_of(records, _job_container(name))]
-      if not any(member.state == membership.TRAINING and member.age < _STOP_WITHIN
+      if not any(member.state == membership.TRAINING and member.age < TIMING.alive_within
                  and member.reset != token for member in members):
         return
-      time.sleep(0.05)
+      time.sleep(TIMING.local_poll_interval)
   except control.ControlError:
     pass  # nobody is told anything there
   finally:

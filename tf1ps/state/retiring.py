@@ -18,9 +18,8 @@ from typing import Dict, List, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import session as session_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import containers, guard
-
-_LOCK_WITHIN = 2.0  # seconds; a step that takes longer is not waited for
 
 
 def retire(task, names: Sequence[str], others: Sequence[str] = ()) -> List[str]:
@@ -63,7 +62,7 @@ def _run_all(session, steps):
 
 
 def _limit():
-  return tf.RunOptions(timeout_in_ms=int(1000 * _LOCK_WITHIN))
+  return tf.RunOptions(timeout_in_ms=int(1000 * TIMING.reset_lock_limit))
 
 
 class _Retiring:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Optional
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import queue_call, queue_elements, queue_errors
 
 
@@ -21,7 +22,7 @@ class WaitingQueue:
       millisecond of a core.
   """
 
-  poll_secs = 0.005
+  poll_secs = TIMING.queue_poll_interval
 
   def get(self, session, n: Optional[int] = None, up_to: bool = False,
           timeout: Optional[float] = None):

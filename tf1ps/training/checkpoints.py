@@ -21,12 +21,12 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 
 STATE_FILE = "checkpoint"
 
 _DATA_FILE = re.compile(r"(.+)\.data-(\d{5})-of-(\d{5})$")
 _STEP = re.compile(r"-(\d+)$")
-_LOOK_AGAIN = 0.1  # seconds
 
 
 class CheckpointError(RuntimeError):
@@ -154,7 +154,7 @@ def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
   until = time.monotonic() + wait_secs
   missing = _missing_files(prefix)
   while missing and time.monotonic() < until:
-    time.sleep(_LOOK_AGAIN)
+    time.sleep(TIMING.fast_poll_interval)
     missing = _missing_files(prefix)
   if missing:
     raise CheckpointError(

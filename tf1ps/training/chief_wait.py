@@ -7,12 +7,12 @@ import time
 from typing import Callable, List
 
 from tf1ps.cluster import readiness
+from tf1ps.compat.timing import TIMING
 from tf1ps.training import initialise
 from tf1ps.training import participation as participation_lib
 from tf1ps.training import signature as signature_lib
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.25  # seconds between two looks
 
 
 def await_chief(part: participation_lib.Participation, signature: List[list], start_timeout: float,
@@ -59,4 +59,4 @@ def await_chief(part: participation_lib.Participation, signature: List[list], st
       _log.warning("waiting for the chief %s at %s to initialise (it %s)",
                    chief.name, chief.address, state)
     interrupted()
-    time.sleep(_POLL)
+    time.sleep(TIMING.poll_interval)

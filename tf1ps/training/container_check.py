@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Dict
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control, membership
-
-_FRESH = 5.0  # seconds; a task that lives has beaten since
 
 
 class ContainerMismatchError(RuntimeError):
@@ -58,7 +57,7 @@ def check_worker(records: Dict[str, control.Record], chief, container: str) -> N
 
 
 def _lives(member) -> bool:
-  return member.age < _FRESH and not member.has_ended
+  return member.age < TIMING.alive_within and not member.has_ended
 
 
 def _say(container):

@@ -21,6 +21,7 @@ from typing import Callable, Dict, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import datasets, iterators, range_table
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.pipeline.claims import StaleSessionError
@@ -29,8 +30,6 @@ from tf1ps.state import control, membership
 
 _log = logging.getLogger("tf1ps")
 SUFFIX = ".ranges.json"  # of the file beside a checkpoint
-_POLL = 0.25  # seconds
-_LOOK_EVERY = 5.0  # seconds between two looks of the chief for workers that have gone
 
 
 def make(shard: shard_lib.Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRanges"]:
@@ -115,7 +114,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     for each in zip(examples, told_now) if np.ndim(examples) else [run_values.results]:
       self._note(int(each[0]), each[1])
     if self._life.part.is_chief and time.monotonic() > self._look_at:
-      self._look_at = time.monotonic() + _LOOK_EVERY
+      self._look_at = time.monotonic() + TIMING.lost_check_interval
       self._try(lambda: self._table.change(self._look))
 
   def leave(self, session, is_clean):
@@ -217,7 +216,7 @@ class DynamicRanges(tf.train.SessionRunHook):
         _log.warning("ranges of the data that other workers hold are not done, and nothing has "
                      "happened for %.0f s (--end_timeout)", self._life.end_timeout)
         return False
-      threading.Event().wait(_POLL)
+      threading.Event().wait(TIMING.poll_interval)
     return False  # after a signal; the session ends as at the end of the data, and saves
 
   def _pass_has_ended(self):

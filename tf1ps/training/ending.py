@@ -12,12 +12,11 @@ import logging
 import time
 from typing import Callable, Dict, List, Optional
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import membership
 from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.2  # seconds
-_SAY_EVERY = 10.0  # seconds
 
 
 class JobFailedError(RuntimeError):
@@ -54,10 +53,10 @@ def wait_for_workers(part: participation_lib.Participation, end_timeout: float,
     if now - moved > end_timeout:
       return [ends[task] or "%s has made no step for %.0f s (--end_timeout)" % (
         task.name, end_timeout) for task in others if ends[task] != ""]
-    if now - said > _SAY_EVERY:
+    if now - said > TIMING.reminder_interval:
       said = now
       _log.info("waiting for %s", ", ".join(_progress(task, members) for task in missing))
-    time.sleep(_POLL)
+    time.sleep(TIMING.poll_interval)
 
 
 def _end_of(part, task, member: Optional[membership.Member], waited: float) -> Optional[str]:

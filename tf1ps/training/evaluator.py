@@ -24,6 +24,7 @@ from typing import Callable, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat.exit_codes import EXIT_FAILED
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import bad_records
 from tf1ps.state import run
 from tf1ps.training import checkpoints, evaluation, variable_kind
@@ -32,7 +33,6 @@ from tf1ps.training.program import Program
 _log = logging.getLogger("tf1ps")
 
 SUMMARIES = "eval"  # the folder in the checkpoint directory
-_SLICE = 0.1  # seconds; the longest that an interruption waits while nothing is evaluated
 
 
 class Outcome(NamedTuple):
@@ -204,4 +204,4 @@ def _wait(seconds: float, is_interrupted: Callable[[], bool]) -> None:
     left = until - time.monotonic()
     if left <= 0:
       return
-    time.sleep(min(left, _SLICE))
+    time.sleep(min(left, TIMING.fast_poll_interval))

@@ -4,7 +4,8 @@ Stock hooks fetch the global step from the ps in every run: on a small model tha
 time. `GlobalStepTracker` asks in a run of its own, after the training step, so that the answer
 includes it:
 
-1. by default when about `ASK_EVERY` seconds have passed, at the latest every `MAX_STEPS` steps;
+1. by default when about `Timing.global_step_interval` seconds have passed, at the latest every
+   `MAX_STEPS` steps;
 2. sooner where another hook has to know (`ask_within`): a stop hook looks more often near the end.
 
 Where each run can bring the step along for nothing, as that of a synchronous update does, the
@@ -20,7 +21,8 @@ from typing import Callable, List
 
 import tensorflow.compat.v1 as tf
 
-ASK_EVERY = 0.5  # seconds
+from tf1ps.compat.timing import TIMING
+
 MAX_STEPS = 100  # own steps
 
 
@@ -105,4 +107,5 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     steps = self.own_steps - self._asked_at_step
     if self._within is not None and steps >= self._within:
       return True
-    return steps >= MAX_STEPS or time.monotonic() - self._asked_at_time >= ASK_EVERY
+    waited = time.monotonic() - self._asked_at_time
+    return steps >= MAX_STEPS or waited >= TIMING.global_step_interval

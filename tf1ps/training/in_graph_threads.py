@@ -18,12 +18,11 @@ from typing import Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.training import global_step, progress
 from tf1ps.training import replica as replica_lib
 from tf1ps.training import stops as stops_lib
 
-_LIMIT = 10.0  # seconds that a step may still take at the end
-_EVERY = 0.2  # seconds between two looks of `run_out`
 _BROKEN = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError)
 
 
@@ -103,11 +102,11 @@ class InGraphThreads(tf.train.SessionRunHook):
         raise self._error
       if self._stops.is_reached or session.life.signum is not None:
         return
-      time.sleep(_EVERY)
+      time.sleep(TIMING.poll_interval)
 
   def _stop(self):
     self._stopped.set()
-    end = time.monotonic() + _LIMIT
+    end = time.monotonic() + TIMING.replica_end_limit
     for thread in self._threads:
       thread.join(max(0.0, end - time.monotonic()))
 

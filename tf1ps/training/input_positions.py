@@ -3,10 +3,10 @@
 Each worker of a between-graph job has a variable beside the global step, a text with the position
 of its iterators. The variables outlive a worker, and are in the chief's checkpoints.
 
-1. Between two steps the worker stores its position: every `EVERY` seconds, more rarely where that
-   would cost more than a hundredth of the time; before the chief's checkpoints, where it is the
-   chief; and when it leaves. So a position is never ahead of what was trained on, and what came
-   after it is trained on once more.
+1. Between two steps the worker stores its position: every `Timing.position_interval`, more rarely
+   where that would cost more than a hundredth of the time; before the chief's checkpoints, where
+   it is the chief; and when it leaves. So a position is never ahead of what was trained on, and
+   what came after it is trained on once more.
 2. A new session goes on from the position that it finds, if it is that of the same pipeline,
    worker, number of workers and batch size. Else it says so and begins anew.
 3. Where the data are over the position is forgotten: who comes back then begins anew.
@@ -26,12 +26,12 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import iterator_positions
 from tf1ps.replication import turns
 from tf1ps.training import optional_variables
 
 _log = logging.getLogger("tf1ps")
-EVERY = 5.0  # seconds
 _PART = 0.01  # of the time that storing may take
 
 
@@ -95,7 +95,8 @@ class InputPositions(tf.train.SessionRunHook):
       self.batches += batches
 
   def after_run(self, run_context, run_values):
-    if self._works and time.monotonic() - self._stored_at >= max(EVERY, self._cost / _PART):
+    interval = max(TIMING.position_interval, self._cost / _PART)
+    if self._works and time.monotonic() - self._stored_at >= interval:
       self.store(run_context.session)
 
   def join(self, life) -> None:

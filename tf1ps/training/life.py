@@ -20,14 +20,12 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import readiness, signals
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import membership
 from tf1ps.training import ending, session_creator
 from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
-_LEAVE_WITHIN = 2.0  # seconds that the loop has to leave by itself after a signal
-_FORCE_AFTER = 4.5  # seconds after a signal until the process is ended by force
-_SAVE_LIMIT = 60.0  # seconds more for a chief that saves
 
 
 class SessionLife:
@@ -62,7 +60,7 @@ class SessionLife:
     self.end_timeout = end_timeout
     self._release = release
     self._closing = threading.Event()
-    self._signals = signals.SignalWatch(self._on_signal, _FORCE_AFTER)
+    self._signals = signals.SignalWatch(self._on_signal, TIMING.force_exit_limit)
     self._ended = False
 
   @property
@@ -101,12 +99,12 @@ class SessionLife:
       self._wait_for_workers(call)
     self._closing.set()
     if self.saver is not None and self._holders_answer():
-      self._signals.extend(_SAVE_LIMIT)
+      self._signals.extend(TIMING.save_limit)
 
   def _holders_answer(self) -> bool:
     """Whether there is somebody to save from: a stopped ps would only hold up the end."""
     return self.part is None or all(
-      one.is_up for one in readiness.probe_all(self.part.holders, timeout=0.5))
+      one.is_up for one in readiness.probe_all(self.part.holders, timeout=TIMING.watch_probe_limit))
 
   def _wait_for_workers(self, call):
     def each_round():
@@ -161,12 +159,14 @@ class SessionLife:
     part.on_new_run(None)
     self.count()
     if signum is not None:
-      part.report(membership.FAILED, "ended by signal %d" % signum, limit=1.0)
+      part.report(membership.FAILED, "ended by signal %d" % signum,
+                  limit=TIMING.report_limit_after_signal)
     elif error is not None:
       reason = "%s: %s" % (type(error).__name__, error_text.first_line(error))
       # Who would hear it may be just what is lost.
       is_lost = isinstance(error, (session_creator.TaskLostError, readiness.TaskUnavailableError))
-      part.report(membership.FAILED, reason, limit=0.3 if is_lost else 3.0)
+      part.report(membership.FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
+                  else TIMING.report_limit_after_failure)
       if part.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
         part.release(failed=True)  # a state of NaNs is nothing to go on with
     elif not part.is_chief:
@@ -181,13 +181,13 @@ class SessionLife:
 
   def _on_signal(self, signum):
     _log.warning("signal %d: leaving", signum)
-    if self._closing.wait(_LEAVE_WITHIN):
+    if self._closing.wait(TIMING.leave_limit):
       return
     session = self.creator.session if self.creator is not None else None
     if session is None:
       return
     if self.saver is not None and not self.creator.is_creating and self._holders_answer():
-      self._signals.extend(_SAVE_LIMIT)
+      self._signals.extend(TIMING.save_limit)
       self._save_aside(session)
     if not self._closing.is_set():
       session.abort(lambda: SystemExit(128 + signum))

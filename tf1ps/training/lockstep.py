@@ -20,15 +20,13 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control
 from tf1ps.training import batch_ahead
 from tf1ps.training import life as life_lib
 from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
-_LEAVE_LIMIT = 30.0  # seconds
-_LEAVE_LIMIT_TOLD = 1.5  # seconds after a signal: whoever sent it does not wait for ever
-_LOOK_EVERY = 0.1
 
 
 class Lockstep(tf.train.SessionRunHook):
@@ -110,7 +108,7 @@ class Lockstep(tf.train.SessionRunHook):
     if self._part is None:
       return
     self._part.is_over = True
-    limit = _LEAVE_LIMIT if has_done_its_part else _LEAVE_LIMIT_TOLD
+    limit = TIMING.step_vote_limit if has_done_its_part else TIMING.step_vote_limit_after_signal
     end = time.monotonic() + limit
     others = {task.name for task in self._part.cluster.replicas} - {self._part.cluster.task.name}
     while time.monotonic() < end:
@@ -122,6 +120,6 @@ class Lockstep(tf.train.SessionRunHook):
                             if member.has_ended or member.step >= self._steps}
       if not waits_for:
         return
-      time.sleep(_LOOK_EVERY)
+      time.sleep(TIMING.fast_poll_interval)
     _log.warning("%s did not tell of the last step within %.1f s", ", ".join(sorted(waits_for)),
                  limit)

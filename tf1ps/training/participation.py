@@ -16,12 +16,12 @@ from typing import Callable, Dict, List, Optional
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import server as server_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import containers, control, membership
 from tf1ps.state import run as run_lib
 from tf1ps.training import container_check, reset_watch, run_records
 
 _log = logging.getLogger("tf1ps")
-_STOP_LIMIT = 1.0  # seconds
 
 
 class ClusterMismatchError(RuntimeError):
@@ -85,7 +85,7 @@ class Participation:
         callback()
 
     try:
-      bounded.call_within(_STOP_LIMIT, "ending the heartbeat", stop)
+      bounded.call_within(TIMING.thread_end_limit, "ending the heartbeat", stop)
     except bounded.LimitExceeded as error:
       _log.info("%s", error)
 
@@ -194,7 +194,7 @@ class Participation:
     self._current = record
     self._write_file(run_lib.FAILED if failed else run_lib.ENDED)
 
-  def report(self, state: str, reason: str, limit: float = 10.0) -> bool:
+  def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
     """Reports this task's end, within a limit of seconds; returns whether it was heard."""
     try:
       return bounded.call_within(

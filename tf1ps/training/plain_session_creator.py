@@ -18,12 +18,11 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import bad_batches
 from tf1ps.training import checkpoints, initialise, rejoining
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.25  # seconds
-_PAUSE = 1.0  # seconds between two tries after a failure
 
 
 class PlainSessionCreator(tf.train.SessionCreator):
@@ -65,10 +64,10 @@ class PlainSessionCreator(tf.train.SessionCreator):
         self.sessions += 1
         return session
       except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
-        if time.monotonic() + _PAUSE > deadline:
+        if time.monotonic() + TIMING.retry_pause > deadline:
           raise initialise.SessionCreationError(
             "no session on %r within %.0f s: %s" % (self._master, limit, error)) from error
-        time.sleep(_PAUSE)
+        time.sleep(TIMING.retry_pause)
       except tf.errors.OutOfRangeError as error:
         raise initialise.SessionCreationError("creating the session: %s" % error) from error
 
@@ -108,4 +107,4 @@ class PlainSessionCreator(tf.train.SessionCreator):
         _log.warning("waiting for the chief to initialise %d variables, such as %s",
                      len(missing), missing[0])
       self._interrupted()
-      time.sleep(_POLL)
+      time.sleep(TIMING.poll_interval)

@@ -15,11 +15,8 @@ from typing import Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.training import global_step
-
-_FIRST = 1.0  # seconds before the first line
-_EVERY = 5.0  # seconds between two plain lines
-_EVERY_ON_TERMINAL = 0.2
 
 
 class ExampleCounter(tf.train.SessionRunHook):
@@ -134,14 +131,14 @@ class Progress(tf.train.SessionRunHook):
   def after_create_session(self, session, coord):
     if self._began is None:
       self._began = (time.monotonic(), self._tracker.value, self._counter.examples)
-      self._next = time.monotonic() + _FIRST
+      self._next = time.monotonic() + TIMING.first_report
 
   def after_run(self, run_context, run_values):
     self.loss = float(run_values.results if self._runs is None else self._runs.losses[-1])
     now = time.monotonic()
     if now >= self._next and self._tracker.asked:
       on_terminal = self._stream.isatty()
-      self._next = now + (_EVERY_ON_TERMINAL if on_terminal else _EVERY)
+      self._next = now + (TIMING.screen_interval if on_terminal else TIMING.report_interval)
       self._say(now, on_terminal)
 
   def end(self, session):

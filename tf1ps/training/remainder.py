@@ -13,9 +13,7 @@ from typing import NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
-
-_LIMIT = 5.0  # seconds
-_GRACE = 0.2  # seconds more until a run that has been told to end is left behind
+from tf1ps.compat.timing import TIMING
 
 
 class Left(NamedTuple):
@@ -52,7 +50,7 @@ class Remainder:
         resource=handle, value=tf.cast(noted, tf.int64))
       self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
 
-  def count(self, session: tf.Session, limit: float = _LIMIT) -> Left:
+  def count(self, session: tf.Session, limit: float = TIMING.last_read_limit) -> Left:
     """Draws what is left, after a step that has learned of the end.
 
     Args:
@@ -67,7 +65,7 @@ class Remainder:
       options = tf.RunOptions(timeout_in_ms=max(1, int(1000 * left)))
       # An input that sits in Python hears of no timeout: its run is left behind.
       return int(bounded.call_within(
-        left + _GRACE, "counting what is left", session.run, fetched, options=options))
+        left + TIMING.call_grace, "counting what is left", session.run, fetched, options=options))
 
     try:
       drawn = run(self._noted)

@@ -17,10 +17,10 @@ from typing import Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control, guard, membership, reset
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.1  # seconds
 
 
 class ResetWatch:
@@ -71,7 +71,7 @@ class ResetWatch:
       self._heartbeat.set(reset=found.token)
       self._heartbeat.beat()
       interrupted()
-      time.sleep(_POLL)
+      time.sleep(TIMING.fast_poll_interval)
       found = self._last()
 
   def explain(self, error: BaseException) -> BaseException:

@@ -11,11 +11,11 @@ import time
 from typing import Dict, List, Optional
 
 from tf1ps.cluster import server as server_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.state import control
 from tf1ps.state import run as run_lib
 
 _log = logging.getLogger("tf1ps")
-_TOLD_WITHIN = 2.0  # seconds that a ps which has just come up gets to write down its cluster
 
 
 class RunRecords:
@@ -61,12 +61,12 @@ class RunRecords:
 
   def clusters(self) -> Dict[object, dict]:
     """What each ps was told of the cluster, as JSON; a server of stock's does not tell."""
-    until = time.monotonic() + _TOLD_WITHIN
+    until = time.monotonic() + TIMING.cluster_record_limit
     told = {}
     for task in self.holders:
       found = self.read(task).get(control.CLUSTER)
       while found is None and task.job == "ps" and time.monotonic() < until:
-        time.sleep(0.1)
+        time.sleep(TIMING.fast_poll_interval)
         found = self.read(task).get(control.CLUSTER)
       if found is not None:
         told[task] = found.value

@@ -30,6 +30,7 @@ from tf1ps.cluster import bounded, canary, device_filters, readiness, session_co
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster import watch as watch_lib
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import bad_batches
 from tf1ps.state import control
 from tf1ps.training import checkpoints, chief_wait, initialise, mirrors, rejoining
@@ -37,8 +38,6 @@ from tf1ps.training import participation as participation_lib
 from tf1ps.training import signature as signature_lib
 
 _log = logging.getLogger("tf1ps")
-_CLOSE_LIMIT = 1.0  # seconds; with a dead ps no session closes, and the next one waits for it
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds between two tries
 _WORTH_A_TRY = (tf.errors.AbortedError, tf.errors.UnavailableError, control.ControlError)
 
 
@@ -90,7 +89,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       self._plan()
     first = self.sessions == 0
     limit = self._start_timeout if first else self._part.lost_after
-    pause, deadline = _FIRST_PAUSE, time.monotonic() + limit
+    pause, deadline = TIMING.retry_pause, time.monotonic() + limit
     self.is_creating = True
     self._drop()  # a hook that fails when it is told of a session leaves that one open
     if self._is_mirrored and not first:
@@ -106,7 +105,7 @@ class RunSessionCreator(tf.train.SessionCreator):
             "no session within %.0f s; the last try ended with: %s" % (limit, error)) from error
         _log.warning("no session yet, next try in %.2f s: %s", pause, error_text.first_line(error))
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, TIMING.longest_retry_pause)
       except tf.errors.OutOfRangeError as error:
         self._drop()
         raise initialise.SessionCreationError("creating the session: %s" % error) from error
@@ -165,8 +164,8 @@ class RunSessionCreator(tf.train.SessionCreator):
       on_lost=lambda one, silence: session.abort(
         lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
     self.session = session = session_lib.BoundedSession(
-      part.record.target, self._graph, self.config, _CLOSE_LIMIT, on_close=watch.stop,
-      explain=self._explain)
+      part.record.target, self._graph, self.config, TIMING.run_session_close_limit,
+      on_close=watch.stop,      explain=self._explain)
     part.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()

@@ -14,11 +14,11 @@ from typing import List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.replication import age_table, staleness
 from tf1ps.training import global_step, progress
 
 TAG = "staleness"
-_LIMIT = 5000  # milliseconds that the last reading may take
 
 
 class StalenessRecorder(tf.train.SessionRunHook):
@@ -99,7 +99,7 @@ class StalenessRecorder(tf.train.SessionRunHook):
 
   def _read_last(self, session):
     try:
-      self._read(session, tf.RunOptions(timeout_in_ms=_LIMIT))
+      self._read(session, tf.RunOptions(timeout_in_ms=int(1000 * TIMING.last_read_limit)))
     except (tf.errors.OpError, RuntimeError):
       pass  # what was read before is what is known
 

@@ -21,9 +21,8 @@ import time
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.timing import TIMING
 from tf1ps.training import in_graph_threads, outcome, step_runs
-
-_PATIENCE = 5.0  # seconds that `quiet` waits for steps to end
 
 
 class StepsInFlight(in_graph_threads.InGraphThreads):
@@ -54,11 +53,11 @@ class StepsInFlight(in_graph_threads.InGraphThreads):
   @contextlib.contextmanager
   def quiet(self):
     """A context in which no step of these threads is in flight; tells whether that is so."""
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + TIMING.steps_end_limit
     with self._calm:
       self._quiet += 1
       while self._in_flight and time.monotonic() < until:
-        self._calm.wait(0.1)
+        self._calm.wait(TIMING.fast_poll_interval)
       is_quiet = not self._in_flight
     try:
       yield is_quiet
@@ -70,7 +69,7 @@ class StepsInFlight(in_graph_threads.InGraphThreads):
   def _step(self, name, session):
     with self._calm:
       if self._quiet:
-        self._calm.wait(0.1)
+        self._calm.wait(TIMING.fast_poll_interval)
         return False
       self._in_flight += 1
     try:

@@ -18,6 +18,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import session as session_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import bad_records, iterators, queue_runners, unfilled_queues
 from tf1ps.pipeline.shard import Shard
 from tf1ps.training import checkpoints, restoring, variable_kind
@@ -27,8 +28,6 @@ from tf1ps.training import program as program_lib
 _log = logging.getLogger("tf1ps")
 
 _VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2"])
-_THREADS_GRACE = 1  # seconds; queue runners leave behind what does not end within 0.4
-_SPEAK_EVERY = 30  # seconds
 
 
 class TrainedModel(NamedTuple):
@@ -115,7 +114,8 @@ def session(graph: tf.Graph, checkpoint: str,
       yield own_session
     finally:
       coordinator.request_stop()
-      coordinator.join(stop_grace_period_secs=_THREADS_GRACE, ignore_live_threads=True)
+      coordinator.join(stop_grace_period_secs=TIMING.runner_threads_end_limit,
+                       ignore_live_threads=True)
 
 
 def batches(own_session: tf.Session, trained: TrainedModel, fetches,
@@ -139,7 +139,7 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
     number += 1
     if trained.one_batch:
       return
-    if time.monotonic() - spoke >= _SPEAK_EVERY:
+    if time.monotonic() - spoke >= TIMING.reminder_interval:
       spoke = time.monotonic()
       _log.info("%d batches after %.0f s, and the input has not ended", number, spoke - began)
 

@@ -23,6 +23,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_text
+from tf1ps.compat.timing import TIMING
 from tf1ps.replication import clocks as clocks_lib
 from tf1ps.replication import lost_replicas
 from tf1ps.state import control
@@ -30,8 +31,6 @@ from tf1ps.training import global_step, session_creator
 from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
-_POLL = 0.25  # seconds between two looks
-_EVERY = 1.0  # seconds between two looks at the heartbeats
 
 
 class WarmUp(tf.train.SessionRunHook):
@@ -93,10 +92,10 @@ class WarmUp(tf.train.SessionRunHook):
       if not said:
         said = True
         _log.info("waits for global step %d to begin (--warm_up_steps)", self._begins_at)
-      if time.monotonic() - looked >= _EVERY:
+      if time.monotonic() - looked >= TIMING.heartbeat_interval:
         looked = time.monotonic()
         gone = self._look_at(lost, before, gone)
-      coord.wait_for_stop(_POLL)
+      coord.wait_for_stop(TIMING.poll_interval)
 
   def _look_at(self, lost, before, gone):
     """Those of the workers before this one who will not come; the chief must."""

@@ -17,6 +17,7 @@ from typing import List, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import server as server_lib
+from tf1ps.compat.timing import TIMING
 from tf1ps.pipeline import bad_records
 from tf1ps.placement import load_table
 from tf1ps.replication import turns
@@ -84,7 +85,8 @@ def train(program: program_lib.Program, server: server_lib.Server,
   except BaseException as error:
     # What happens before the session is there, or after it has gone, is reported here.
     if not isinstance(error, SystemExit) and part.heartbeat.get("state") != membership.FAILED:
-      part.report(membership.FAILED, "%s: %s" % (type(error).__name__, error), limit=3.0)
+      part.report(membership.FAILED, "%s: %s" % (type(error).__name__, error),
+                  limit=TIMING.report_limit_after_failure)
     raise
   finally:
     part.stop()

@@ -1,0 +1,135 @@
+"""Every wait that no flag sets: intervals, pauses and limits, in one value that tests shorten.
+
+`TIMING` is made once per process. The environment variable TF1PS_TIMING, a JSON object such as
+`{"heartbeat_interval": 0.1}`, overrides fields of it, here and in every process that this one
+starts. Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Mapping, NamedTuple
+
+VARIABLE = "TF1PS_TIMING"
+
+
+class TimingError(ValueError):
+  """The environment variable TF1PS_TIMING does not describe a `Timing`."""
+
+
+class Timing(NamedTuple):
+  """Waits in seconds, by what they are for."""
+
+  # Between two looks of a wait.
+  poll_interval: float = 0.25  # at other tasks, through a server
+  fast_poll_interval: float = 0.1  # at an answer that is due at once, or at a signal
+  local_poll_interval: float = 0.05  # at threads and queues of this process
+  queue_poll_interval: float = 0.005  # of a waiting caller at a queue; each costs the ps 0.5 ms
+  first_poll_interval: float = 0.002  # the first one, where the interval doubles
+  call_poll_interval: float = 0.5  # at signals, while a run is in progress
+
+  # Between two tries of what failed and may succeed.
+  retry_pause: float = 0.25  # the first one; it doubles where the ps may need long
+  longest_retry_pause: float = 4.0
+
+  # Heartbeats, and what is done as often.
+  heartbeat_interval: float = 1.0  # between two heartbeats, probes, or looks at heartbeats; at most
+  steady_beats: float = 5.0  # intervals without a disturbance before silence makes a task lost
+  alive_within: float = 5.0  # a task whose last heartbeat is younger is alive, for a second job
+  lost_check_interval: float = 5.0  # between two looks for what lost workers held
+  range_report_interval: float = 1.0  # between two reports of ranges that are done
+
+  # Between two lines about one thing, and before the first.
+  first_report: float = 1.0  # progress
+  report_interval: float = 5.0  # progress, one line each
+  screen_interval: float = 0.2  # progress, on a terminal
+  reminder_interval: float = 10.0  # a wait that goes on
+  long_run: float = 10.0  # a run that lasts so long is explained
+
+  # Between two uses of the network that a running job makes beside its steps.
+  global_step_interval: float = 0.5  # questions for the global step
+  position_interval: float = 5.0  # stores of the input's position, at least
+
+  # The end of a job.
+  linger: float = 1.5  # from the release of a ps to its end, so that nobody's last call breaks
+  leave_limit: float = 2.0  # that a loop has to end by itself after a signal
+  force_exit_limit: float = 4.5  # from a signal to the end of the process by force
+  save_limit: float = 60.0  # more than that for a chief that saves
+  step_vote_limit: float = 30.0  # for the others to make the last step too
+  step_vote_limit_after_signal: float = 1.5
+  steps_end_limit: float = 5.0  # for steps under way, before the session closes
+  replica_end_limit: float = 10.0  # for the last step of a thread of this process
+  last_read_limit: float = 5.0  # for what is read at the end for a report alone
+  report_limit: float = 10.0  # to tell others how this task ended
+  report_limit_after_failure: float = 3.0
+  report_limit_after_signal: float = 1.0
+  report_limit_after_loss: float = 0.3  # whoever would hear it may be what is lost
+  unheard_report_limit: float = 0.5  # where the ps has never answered
+  thread_end_limit: float = 1.0  # for a thread that was asked to end
+  session_close_limit: float = 3.0  # a session that does not close is left behind
+  run_session_close_limit: float = 1.0  # of a job: with a dead ps none closes, the next one waits
+  aborted_close_limit: float = 0.2
+  call_grace: float = 0.2  # after TensorFlow's own limit of a run, until the run is left behind
+  generator_end_limit: float = 0.3  # for an input function in Python to return
+  runner_end_limit: float = 0.4  # for a queue runner's thread; above the one before
+  runner_threads_end_limit: float = 0.7  # for all of them; above the one before
+  runner_others_limit: float = 5.0  # for other threads' records, when one thread fails
+
+  # Calls to a server.
+  probe_limit: float = 2.0  # for a server to answer a probe; a live one takes milliseconds
+  watch_probe_limit: float = 1.0  # the same, of a server that has answered before
+  round_trip_limit: float = 5.0  # for one try of the path worker, ps, worker; it may connect
+  cluster_record_limit: float = 2.0  # for a ps that has just started to write its cluster down
+  lock_limit: float = 10.0  # for a run that waits for a lock on a ps
+  reset_lock_limit: float = 2.0  # the same in a reset: a longer step is not waited for
+  session_stop_limit: float = 5.0  # for the sessions of a job whose container is reset
+  queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
+  file_check_limit: float = 20.0  # to find the damaged file after an error
+
+  # The launcher of local tasks.
+  workers_end_limit: float = 4.0  # for workers after SIGTERM, once a task has failed
+  workers_end_limit_after_signal: float = 15.0  # the same, when the launcher was signalled
+  others_end_limit: float = 2.0  # for the other tasks after SIGTERM
+  killed_limit: float = 1.0  # for tasks after SIGKILL
+  output_limit: float = 0.5  # for the last output of tasks that have ended
+  cause_limit: float = 15.0  # for the task that failed first, where one says that another did
+  evaluator_limit: float = 3600.0  # for the evaluator after the last ps
+  fork_limit: float = 30.0  # for a process to be forked
+  fork_server_end_limit: float = 8.0  # for the fork server to end its tasks and itself
+  fork_server_kill_limit: float = 5.0  # of that, for the tasks that it kills
+  import_limit: float = 600.0  # for the imports before the first fork
+  nvidia_smi_limit: float = 20.0  # nvidia-smi may have to wake drivers
+
+
+def read(environment: Mapping[str, str]) -> Timing:
+  """Reads the timing of a process from its environment.
+
+  Args:
+    environment: may hold TF1PS_TIMING, a JSON object {field of `Timing`: seconds}.
+
+  Returns:
+    The `Timing`: the defaults where the variable does not say otherwise.
+
+  Raises:
+    TimingError: it is no JSON object, names an unknown field, or a value is no number from 0 on.
+  """
+  text = environment.get(VARIABLE) or "{}"
+  try:
+    values = json.loads(text)
+  except ValueError as error:
+    raise TimingError("%s is no JSON object (%s): %s" % (VARIABLE, error, text)) from error
+  if not isinstance(values, dict):
+    raise TimingError('%s must be a JSON object such as {"linger": 0.1}, got %s' % (VARIABLE, text))
+  for name, value in values.items():
+    if name not in Timing._fields:
+      raise TimingError("%s has no field %r. The fields are %s." % (
+        VARIABLE, name, ", ".join(sorted(Timing._fields))))
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value < float("inf"):
+      raise TimingError("%s: %s must be a number of seconds from 0 on, got %r" % (
+        VARIABLE, name, value))
+  return Timing(**values)
+
+
+TIMING = read(os.environ)
