@@ -31,8 +31,14 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 from benchmarks import rows as rows_lib  # noqa: E402
-from tf1ps.pipeline import datasets, feeding, iterators, preloaded, readers  # noqa: E402
-from tf1ps.pipeline import shard as shard_lib  # noqa: E402
+from tf1ps.pipeline import (
+  Shard,
+  feed,
+  iterator_initializers,
+  preloaded_batches,
+  text_line_dataset,
+  text_line_reader,
+)
 
 flags.DEFINE_integer("rounds", 5, "Rounds of each kind.")
 flags.DEFINE_float("seconds", 2.0, "Seconds of each round.")
@@ -75,14 +81,14 @@ def classic(names, threads):
 
 def by_readers(names, decoders):
   """Ours, by queues."""
-  return readers.text_lines(shard_lib.Shard(batch_size=FLAGS.batch_size), names, decode,
+  return text_line_reader(Shard(batch_size=FLAGS.batch_size), names, decode,
                             shuffle=FLAGS.shuffle, num_decoders=decoders)
 
 
 def by_datasets(names):
   """Ours, by tf.data."""
-  return datasets.text_lines(
-    shard_lib.Shard(batch_size=FLAGS.batch_size), names, decode, shuffle=FLAGS.shuffle)
+  return text_line_dataset(
+    Shard(batch_size=FLAGS.batch_size), names, decode, shuffle=FLAGS.shuffle)
 
 
 def by_data(names, batch_first):
@@ -114,13 +120,13 @@ def read_in_python(names):
 
 def by_feeding(names):
   """Ours, from a Python generator."""
-  return feeding.feed(lambda: read_in_python(names), tf.float32, [COLUMNS], FLAGS.batch_size)
+  return feed(lambda: read_in_python(names), tf.float32, [COLUMNS], FLAGS.batch_size)
 
 
 def by_preloading(names):
   """Ours, from memory: what reading and decoding cost in the others."""
   values = np.concatenate([np.loadtxt(name, np.float32, delimiter=",") for name in names])
-  return preloaded.batches(shard_lib.Shard(batch_size=FLAGS.batch_size), values)
+  return preloaded_batches(Shard(batch_size=FLAGS.batch_size), values)
 
 
 def kinds():
@@ -150,7 +156,7 @@ class Source:
       # Two sessions of one process share their threads unless they are told not to.
       self._session = tf.Session(config=tf.ConfigProto(use_per_session_threads=True))
       self._session.run(initialise)
-      self._session.run(iterators.initializers(self._session.graph))
+      self._session.run(iterator_initializers(self._session.graph))
       self._coordinator = tf.train.Coordinator()
       self._threads = tf.train.start_queue_runners(self._session, self._coordinator)
     self._next = self._session.make_callable(batch)
@@ -214,7 +220,7 @@ def train(by_thread, steps, load_ms):
   with tf.Graph().as_default():
     dtypes, shapes = (tf.float32, tf.float32), ([None, COLUMNS], [None, 1])
     if by_thread:
-      x, y = feeding.feed(lambda: loaded_batches(steps, load_ms), dtypes, shapes)
+      x, y = feed(lambda: loaded_batches(steps, load_ms), dtypes, shapes)
     else:
       x, y = [tf.placeholder(dtype, shape) for dtype, shape in zip(dtypes, shapes)]
     hidden = x

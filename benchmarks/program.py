@@ -12,8 +12,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import flags  # noqa: E402
 
+import tf1ps  # noqa: E402
 from benchmarks import models  # noqa: E402
-from tf1ps import training  # noqa: E402
 
 flags.DEFINE_string("bench_model", "S", "The model, see benchmarks/models.py.")
 flags.DEFINE_integer("bench_seed", 0, "Of the order of data, and of initial values.")
@@ -50,11 +50,11 @@ def _sleep():
 
 def look_up(table, ids):
   """The sum of each bag, [batch, width]."""
-  from tf1ps.transfer import embedding
+  from tf1ps.transfer import embedding_lookup, embedding_lookup_sparse
 
   if FLAGS.bench_look_up == "bags":
-    return embedding.embedding_lookup_sparse(table, ids, combiner="sum")
-  return tf.reduce_sum(embedding.embedding_lookup(table, ids, unique=True), axis=1)
+    return embedding_lookup_sparse(table, ids, combiner="sum")
+  return tf.reduce_sum(embedding_lookup(table, ids, unique=True), axis=1)
 
 
 def model_fn(features, labels, mode):
@@ -65,4 +65,4 @@ def model_fn(features, labels, mode):
     loss = models.loss(tf, model, features, labels, variables,
                        None if FLAGS.bench_look_up == "rows" else look_up)
   metrics = {MICRO: tf.metrics.mean(1e6 * loss)} if mode == "eval" else None
-  return training.ModelSpec(loss=loss, metrics=metrics)
+  return tf1ps.ModelSpec(loss=loss, metrics=metrics)

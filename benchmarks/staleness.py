@@ -26,8 +26,8 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 from benchmarks import rows, workers  # noqa: E402
-from tf1ps.launch import ports  # noqa: E402
-from tf1ps.replication import age_table, staleness  # noqa: E402
+from tf1ps.launch import find_free_ports  # noqa: E402
+from tf1ps.replication import AgeTable, begin_gradient_age, gradient_age, read_ages  # noqa: E402
 
 flags.DEFINE_integer("blocks", 40, "Blocks of each kind.")
 flags.DEFINE_integer("steps", 100, "Steps of each worker in a block.")
@@ -55,9 +55,9 @@ def build(kind, features, labels, worker):
       losses.append(tf.losses.sparse_softmax_cross_entropy(y, logits))
     train_op = tf.train.GradientDescentOptimizer(0.05).minimize(losses[0], step)
     fetches = [train_op, losses[0]]
-    table = age_table.AgeTable(step, worker)
+    table = AgeTable(step, worker)
     if kind == "measured":
-      fetches.append(table.count(staleness.age(step, staleness.begin(step), train_op)))
+      fetches.append(table.count(gradient_age(step, begin_gradient_age(step), train_op)))
   return fetches, losses[1], table
 
 
@@ -83,7 +83,7 @@ def work(index):
         print("%.4f" % session.run(models[kind][1]), flush=True)
         continue
       elif what == "ages":
-        print(age_table.ages_of([session.run(models["measured"][2].read)]), flush=True)
+        print(read_ages([session.run(models["measured"][2].read)]), flush=True)
         continue
       else:
         fetches = models[kind][0]
@@ -130,7 +130,7 @@ def main(argv):
   if FLAGS.task > 0:
     work(FLAGS.task - 1)
     return
-  addresses = ",".join("127.0.0.1:%d" % port for port in ports.choose_ports(1 + WORKERS))
+  addresses = ",".join("127.0.0.1:%d" % port for port in find_free_ports(1 + WORKERS))
   processes = []
   try:
     for task in range(1 + WORKERS):

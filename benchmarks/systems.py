@@ -11,7 +11,7 @@ import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks import models
-from tf1ps.launch import ports
+from tf1ps.launch import find_free_ports
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONTAINER = "bench"  # of tf1ps's jobs
@@ -84,7 +84,7 @@ def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]
   """The processes of a system, ps first, and the addresses of its jobs."""
   run = run._replace(minibatches=run.minibatches or models.timed_pool(models.get(run.model)))
   count = system.ps + system.workers + 1
-  free = ["%d" % port for port in ports.choose_ports(count)]
+  free = ["%d" % port for port in find_free_ports(count)]
   hosts = run.link.hosts
   addresses = {
     "ps": ["%s:%s" % (hosts["ps"], port) for port in free[:system.ps]],

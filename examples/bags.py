@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps import training
-from tf1ps.transfer import embedding
+import tf1ps
+from tf1ps.transfer import embedding_lookup_sparse
 
 WORDS, WIDTH, LONGEST, NONE = 2000, 8, 10, -1
 REVIEWS = {"train": 8000, "eval": 1000, "predict": 1000}
@@ -43,11 +43,11 @@ def model_fn(features, labels, mode):
   """Logistic regression on the mean of the words' rows."""
   table = tf.get_variable("table", [WORDS, WIDTH], initializer=tf.random_normal_initializer(0, 0.1))
   weights = tf.get_variable("weights", [WIDTH, 1])
-  bags = embedding.embedding_lookup_sparse(table, features, combiner="mean", padding_id=NONE)
+  bags = embedding_lookup_sparse(table, features, combiner="mean", padding_id=NONE)
   score = tf.matmul(bags, weights)[:, 0]
   if mode == "predict":
-    return training.ModelSpec(predictions={"kind": tf.sigmoid(score)})
+    return tf1ps.ModelSpec(predictions={"kind": tf.sigmoid(score)})
   loss = tf.losses.sigmoid_cross_entropy(labels, score)
   accuracy = tf.metrics.accuracy(labels, tf.cast(score > 0, tf.float32))
-  return training.ModelSpec(loss=loss, predictions={"kind": tf.sigmoid(score)},
+  return tf1ps.ModelSpec(loss=loss, predictions={"kind": tf.sigmoid(score)},
                             metrics={"accuracy": accuracy})

@@ -23,7 +23,7 @@ import time
 import uuid
 from typing import Dict, NamedTuple
 
-from tf1ps.launch import ports
+from tf1ps.launch import find_free_ports
 
 from .docstrings import ROOT, Example, Shell, difference, drop_blank_end, matches
 
@@ -42,7 +42,7 @@ class Result(NamedTuple):
   skipped: str  # the TensorFlow that it needs, where that is another one; else ""
 
 
-def check(example: Example, limit=LIMIT, root=ROOT, choose_ports=ports.choose_ports) -> Result:
+def check(example: Example, limit=LIMIT, root=ROOT, choose_ports=find_free_ports) -> Result:
   """Runs an example's commands.
 
   Args:

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 
 flags.DEFINE_string("data_dir", None, "Folder with MNIST's four IDX files, plain or .gz. "
                     "Without it: the 8x8 digits that come with the program.")
@@ -117,7 +117,7 @@ def model_fn(features, labels, mode):
   digit = tf.argmax(logits, axis=1, output_type=tf.int32)
   predictions = {"digit": digit, "probability": tf.reduce_max(tf.nn.softmax(logits), axis=1)}
   if mode == "predict":  # there may be no labels
-    return training.ModelSpec(predictions=predictions)
+    return tf1ps.ModelSpec(predictions=predictions)
   loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
   metrics = {"accuracy": tf.metrics.accuracy(labels, digit)}
-  return training.ModelSpec(loss=loss, predictions=predictions, metrics=metrics)
+  return tf1ps.ModelSpec(loss=loss, predictions=predictions, metrics=metrics)

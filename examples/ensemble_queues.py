@@ -38,8 +38,8 @@ import argparse
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import aggregator, queue_ensemble
-from tf1ps.state import barrier, done_queues
+from tf1ps.replication import Aggregator, Feeder, Network, QueueEnsemble
+from tf1ps.state import Barrier, DoneQueues
 
 PS = "/job:ps/task:0"
 
@@ -90,22 +90,22 @@ def main():
   parser.add_argument("--quorum", type=int, default=2, help="networks that must answer")
   flags = parser.parse_args()
   tf.disable_v2_behavior()
-  done = done_queues.DoneQueues(1, ["the aggregator"], places=[PS], container="")
+  done = DoneQueues(1, ["the aggregator"], places=[PS], container="")
   if flags.role == "ps":
     server = tf1ps.Server({"ps": [flags.ps]}, "ps", 0, standing=True)
     with tf.Session(server.target) as session:
       done.wait(session, timeout=3600.0)
     return
-  ensemble = queue_ensemble.QueueEnsemble("example", flags.networks, device=PS)
+  ensemble = QueueEnsemble("example", flags.networks, device=PS)
   if flags.together:
     member = {"feeder": 0, "aggregator": 1, "net": 2 + flags.index}[flags.role]
-    together = barrier.Barrier("ready", flags.together, member, device=PS)
+    together = Barrier("ready", flags.together, member, device=PS)
   if flags.role == "net":
-    network = queue_ensemble.Network(ensemble, flags.index)
+    network = Network(ensemble, flags.index)
   elif flags.role == "feeder":
-    feeder = queue_ensemble.Feeder(ensemble)
+    feeder = Feeder(ensemble)
   else:
-    one = aggregator.Aggregator(ensemble, flags.timeout, flags.quorum)
+    one = Aggregator(ensemble, flags.timeout, flags.quorum)
 
   with tf.Session("grpc://" + flags.ps) as session:
     def meet():

@@ -23,8 +23,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.pipeline import feeding
-from tf1ps.state import queue_errors
+from tf1ps.pipeline import feed
+from tf1ps.state import QueueEnded
 
 BATCH = 20
 
@@ -57,7 +57,7 @@ def taken(master, config):
       try:
         while True:
           yield queue.get(session, BATCH, up_to=True)
-      except queue_errors.QueueEnded:
+      except QueueEnded:
         pass
 
 
@@ -66,7 +66,7 @@ def train(server, cluster, index):
   device = "/job:worker/task:%d" % index
   config = tf.ConfigProto(device_filters=["/job:ps", device])
   with tf.device(tf1ps.replica_device_setter(cluster=cluster, worker_device=device)):
-    batch = feeding.feed(lambda: taken(server.target, config), {"x": tf.float32, "y": tf.float32},
+    batch = feed(lambda: taken(server.target, config), {"x": tf.float32, "y": tf.float32},
                          {"x": [None, 2], "y": [None]})
     w = tf.get_variable("w", [2, 1], initializer=tf.zeros_initializer())
     b = tf.get_variable("b", [], initializer=tf.zeros_initializer())

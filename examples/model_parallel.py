@@ -34,9 +34,17 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.compat import recurrent_cells
-from tf1ps.replication import model_parallel, recurrent, split_cost
-from tf1ps.state import containers
+from tf1ps.compat import LSTMCell
+from tf1ps.replication import (
+  compare_split,
+  crossings,
+  layers_on_devices,
+  split_dense,
+  split_table,
+  total_crossings,
+  unrolled_recurrent,
+)
+from tf1ps.state import container_scope
 
 TIMES, BATCH, DEPTH, UNITS = 10, 32, 64, 128
 X = np.random.RandomState(0).rand(TIMES, BATCH, DEPTH)
@@ -54,18 +62,18 @@ def dense(name):
 
 def two_layers(x, devices):
   """A dense layer on each device"""
-  return model_parallel.layers_on_devices(x[0], [dense("first"), dense("second")], devices)
+  return layers_on_devices(x[0], [dense("first"), dense("second")], devices)
 
 
 def two_halves(x, devices):
   """Half of a dense layer's columns on each device"""
-  return model_parallel.split_dense(x[0], UNITS, devices, tf.tanh).outputs
+  return split_dense(x[0], UNITS, devices, tf.tanh).outputs
 
 
 def recurrent_layers(x, devices):
   """A recurrent layer on each device"""
-  cells = [recurrent_cells.LSTMCell(UNITS, name) for name in ("first", "second")]
-  return recurrent.unrolled(x, cells, devices).outputs
+  cells = [LSTMCell(UNITS, name) for name in ("first", "second")]
+  return unrolled_recurrent(x, cells, devices).outputs
 
 
 def initial_values(shape, dtype=tf.float32, partition_info=None):
@@ -84,7 +92,7 @@ def make_network(container, build, devices, target, config):
   Unsplit and split networks have variables of the same names on the same task: so each lives in a
   container of its own.
   """
-  with tf.Graph().as_default() as graph, containers.container(container):
+  with tf.Graph().as_default() as graph, container_scope(container):
     with tf.device(devices[0]), tf.variable_scope("", initializer=initial_values):
       x = tf.placeholder(tf.float32, X.shape)
       loss = tf.reduce_mean(tf.square(build(x, devices) - 0.5))
@@ -92,7 +100,7 @@ def make_network(container, build, devices, target, config):
         loss, colocate_gradients_with_ops=True)
     session = tf.Session(target, graph, config)
     session.run(tf.global_variables_initializer())
-    sent = split_cost.total(split_cost.crossings([step], default_device=devices[0]))
+    sent = total_crossings(crossings([step], default_device=devices[0]))
   return lambda: session.run([loss, step], {x: X})[0], sent
 
 
@@ -114,10 +122,10 @@ def main():
   for build in (two_layers, two_halves, recurrent_layers):
     unsplit, _ = make_network("unsplit", build, devices[:1] * 2, target, config)
     split, sent = make_network("split", build, devices, target, config)
-    times = split_cost.compare(unsplit, split, flags.steps)
+    times = compare_split(unsplit, split, flags.steps)
     print("%s: after %d steps the loss is %.6f, and split %.6f" % (
       build.__doc__, flags.steps + 3, unsplit(), split()))
-    print(split_cost.table(times, sent) + "\n", flush=True)
+    print(split_table(times, sent) + "\n", flush=True)
 
 
 if __name__ == "__main__":

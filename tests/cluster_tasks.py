@@ -73,16 +73,20 @@ def prove_paths(jobs, timeout):
 def watch(address, lost_after):
   """Watches ps 0, as a process that can be stopped; says what it sees."""
   watch_lib.TIMING = watch_lib.TIMING._replace(heartbeat_interval=0.1)
-  probe_all = readiness.probe_all
+  probe_all = readiness.probe_tasks
 
   def say_and_probe(tasks, timeout):
     say("round")
     return probe_all(tasks, timeout)
 
-  readiness.probe_all = say_and_probe
+  readiness.probe_tasks = say_and_probe
   task = Task("ps", 0, address)
-  one = watch_lib.TaskWatch([probe.probe(task)], lost_after, on_gone=lambda seen: say("gone", seen),
-                            on_lost=lambda seen, silence: say("lost", seen))
+  one = watch_lib.TaskWatch(
+    [probe.probe_task(task)],
+    lost_after,
+    on_gone=lambda seen: say("gone", seen),
+    on_lost=lambda seen, silence: say("lost", seen),
+  )
   one.start()
   stay()
 

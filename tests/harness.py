@@ -171,7 +171,7 @@ def wait_until(condition, limit=LIMIT, what="the condition"):
 
 def addresses(count):
   """Returns so many free addresses of this machine, each of them once, and to one process."""
-  return ["127.0.0.1:%d" % port for port in ports.choose_ports(count, _ports)]
+  return ["127.0.0.1:%d" % port for port in ports.find_free_ports(count, _ports)]
 
 
 def _ports_of_this_process():

@@ -9,7 +9,8 @@ import pytest
 import tf1ps
 from tf1ps import version
 
-NAMES = ["Coordinator", "FIFOQueue", "GreedyLoadBalancingStrategy", "MonitoredTrainingSession",
+NAMES = ["Coordinator", "Error", "FIFOQueue", "GreedyLoadBalancingStrategy", "ModelSpec",
+         "MonitoredTrainingSession",
          "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
          "SyncReplicasOptimizer", "byte_size_load_fn", "replica_device_setter",
          "start_queue_runners"]

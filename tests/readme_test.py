@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
-from tf1ps.training import program as program_lib
+from tf1ps.program import loader as program_lib
 
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 
@@ -24,7 +24,7 @@ def test_the_program_in_the_readme_is_short_and_learns():
     step = tf.train.AdamOptimizer(0.1).minimize(spec.loss)
     with tf.Session() as session:
       session.run([tf.global_variables_initializer(), tf.tables_initializer()])
-      session.run(iterators.initializers(session.graph))
+      session.run(iterators.iterator_initializers(session.graph))
       for _ in range(300):
         _, loss = session.run([step, spec.loss])
   assert loss < 1e-3

@@ -1,42 +1,41 @@
 """TensorFlow-1 parameter-server training on the TensorFlow of today.
 
-The drop-ins live here under the names that TensorFlow has for them: a legacy trainer changes its
-imports. Nothing heavy is imported until a name is used.
+It holds what a program needs, and the drop-ins under TensorFlow's names: a legacy trainer changes
+its imports. `import tf1ps` imports nothing heavy: a name is imported when it is first used.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 
 from tf1ps.version import __version__
 
-# Name -> the module that defines it, and modules that must be there for it to work.
+# The public names by the room that exports them.
 _NAMES = {
-  "Server": ("tf1ps.cluster.server", "tf1ps.state.ending"),
-  "replica_device_setter": ("tf1ps.placement.device_setter",),
-  "GreedyLoadBalancingStrategy": ("tf1ps.placement.load_balancing",),
-  "byte_size_load_fn": ("tf1ps.placement.load_balancing",),
-  "Coordinator": ("tf1ps.pipeline.coordinator",),
-  "start_queue_runners": ("tf1ps.pipeline.queue_runners",),
-  "FIFOQueue": ("tf1ps.state.queues",),
-  "PaddingFIFOQueue": ("tf1ps.state.queues",),
-  "PriorityQueue": ("tf1ps.state.queues",),
-  "RandomShuffleQueue": ("tf1ps.state.queues",),
-  "SyncReplicasOptimizer": ("tf1ps.replication.sync_replicas_optimizer",),
-  "MonitoredTrainingSession": ("tf1ps.training.monitored_session",),
+  "cluster": ["Server"],
+  "compat": ["Error"],
+  "pipeline": ["Coordinator", "start_queue_runners"],
+  "placement": ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"],
+  "program": ["ModelSpec"],
+  "replication": ["SyncReplicasOptimizer"],
+  "session": ["MonitoredTrainingSession"],
+  "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
 }
+_ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
 
-__all__ = ["__version__"] + sorted(_NAMES)
+__all__ = ["__version__"] + sorted(_ROOM_OF)
 
 
 def __getattr__(name):
-  if name not in _NAMES:
+  if name not in _ROOM_OF:
     raise AttributeError("module 'tf1ps' has no attribute %r" % name)
-  modules = [importlib.import_module(module) for module in _NAMES[name]]
-  value = getattr(modules[0], name)
-  globals()[name] = value
+  if name == "Server":
+    importlib.import_module("tf1ps.state.ending")  # has Server.join wait for the end of the job
+  value = getattr(importlib.import_module("tf1ps." + _ROOM_OF[name]), name)
+  setattr(sys.modules[__name__], name, value)
   return value
 
 
 def __dir__():
-  return sorted(set(globals()) | set(_NAMES))
+  return sorted(set(globals()) | set(_ROOM_OF))

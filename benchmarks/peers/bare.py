@@ -13,24 +13,23 @@ import tensorflow.compat.v1 as tf  # noqa: E402  isort: skip
 from absl import flags  # noqa: E402
 
 from benchmarks import counters, models  # noqa: E402
-from tf1ps.cluster import description  # noqa: E402
-from tf1ps.training import options as options_lib  # noqa: E402
-from tf1ps.training import program as program_lib  # noqa: E402
-from tf1ps.training import replicas  # noqa: E402
+from tf1ps.cluster import resolve_cluster  # noqa: E402
+from tf1ps.program import load_program  # noqa: E402
+from tf1ps.training import Options, build_replica, shard_of
 
 
 def build(args):
   """Builds the graph as `tf1ps-worker` does without options; returns the replica."""
-  loaded = program_lib.load_program("benchmarks.program")  # which defines its flags
+  loaded = load_program("benchmarks.program")  # which defines its flags
   flags.FLAGS(sys.argv[:1] + ["--bench_model=" + args.model, "--bench_seed=%d" % args.seed,
                               "--bench_minibatches=%d" % args.minibatches])
   model = models.get(args.model)
-  cluster = description.resolve(
+  cluster = resolve_cluster(
     args.ps_hosts, args.worker_hosts, None, None, "worker", args.task_index, None, None, "worker")
-  options = options_lib.Options(
+  options = Options(
     steps=10 ** 9, optimizer="sgd", learning_rate=model.learning_rate)
-  shard = options_lib.shard_of(options, cluster.replica_index, cluster.num_replicas)
-  return replicas.build_replica(loaded, cluster, shard, options)
+  shard = shard_of(options, cluster.replica_index, cluster.num_replicas)
+  return build_replica(loaded, cluster, shard, options)
 
 
 def main():

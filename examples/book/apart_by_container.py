@@ -30,8 +30,8 @@ import argparse
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import spec
-from tf1ps.state import containers, reset
+from tf1ps.cluster import from_cluster_spec
+from tf1ps.state import ContainerError, check_container_name, container_scope, reset_containers
 
 PS = "/job:ps/task:0"
 NAME = "my-problem-1"
@@ -72,7 +72,7 @@ def refused(function, *arguments):
   """Calls what has to fail; returns the error."""
   try:
     function(*arguments)
-  except (tf.errors.OpError, ValueError, containers.ContainerError) as error:
+  except (tf.errors.OpError, ValueError, ContainerError) as error:
     return error
   raise AssertionError("not refused")
 
@@ -81,7 +81,7 @@ def make_two():
   """Makes x in the default container, and x in the other one."""
   with tf.device(PS):
     x = tf.Variable(1.0, name="x")
-    with containers.container(NAME):  # or tf.container
+    with container_scope(NAME):  # or tf.container
       inner = tf.Variable(5.0, name="x")
   return x, inner
 
@@ -99,9 +99,9 @@ def main():
   print("tf.container round session.run: counts in the x of all,",
         round_session_run(target, tf.container))
   print("tf1ps' round session.run:",
-        type(refused(round_session_run, target, containers.container)).__name__)
+        type(refused(round_session_run, target, container_scope)).__name__)
   print("tf.container('my_problem_1'):", type(refused(illegal_name, target)).__name__)
-  print("tf1ps' 'my_problem_1': ValueError,", refused(containers.check_name, "my_problem_1"))
+  print("tf1ps' 'my_problem_1': ValueError,", refused(check_container_name, "my_problem_1"))
 
   x, inner = make_two()
   session = tf.Session(target)
@@ -112,7 +112,7 @@ def main():
   with tf.Session(target) as session:
     print("a new session after Session.reset:", values(session, x, inner))
     session.run(inner.initializer)
-    reset.reset(spec.from_cluster_spec(cluster, "ps", 0), [NAME])
+    reset_containers(from_cluster_spec(cluster, "ps", 0), [NAME])
     print("the same session after tf1ps' reset:", values(session, x, inner))
 
 

@@ -36,7 +36,7 @@ import time
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.state import queue_errors
+from tf1ps.state import QueueError
 
 
 def attempt(function, *arguments, **keywords):
@@ -44,7 +44,7 @@ def attempt(function, *arguments, **keywords):
   try:
     result = function(*arguments, **keywords)
     return result.tolist() if hasattr(result, "tolist") else result
-  except (tf.errors.OpError, queue_errors.QueueError) as error:
+  except (tf.errors.OpError, QueueError) as error:
     return type(error).__name__
 
 

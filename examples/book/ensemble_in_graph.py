@@ -18,7 +18,7 @@ Toolkit: tf1ps.replication.ensemble (docs/ensembles.md).
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import ensemble
+from tf1ps.replication import in_graph_ensemble
 
 DEVICES = ["/device:CPU:1", "/device:CPU:2", "/device:CPU:3"]
 
@@ -34,7 +34,7 @@ def main():
   tf.disable_v2_behavior()
   images = tf.placeholder(tf.float32, [None, 64])
   with tf.device("/device:CPU:0"):
-    one = ensemble.in_graph(images, [network] * 3, DEVICES)
+    one = in_graph_ensemble(images, [network] * 3, DEVICES)
   with tf.Session(config=tf.ConfigProto(device_count={"CPU": 4})) as session:
     session.run(tf.global_variables_initializer())
     batch = np.random.RandomState(0).rand(32, 64)

@@ -20,7 +20,7 @@ import argparse
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import in_graph, replica_threads
+from tf1ps.replication import ReplicaThreads, build_in_graph_asynchronous
 
 WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
 
@@ -42,7 +42,7 @@ def main():
   config = tf.ConfigProto(inter_op_parallelism_threads=4)  # three servers share this process
   servers = [tf.train.Server(cluster, job, index, config=config)
              for job, index in [("worker", 0), ("worker", 1), ("ps", 0)]]
-  replicas = in_graph.build_asynchronous(
+  replicas = build_in_graph_asynchronous(
     tower_loss, WORKERS, lambda: tf.train.GradientDescentOptimizer(0.5, use_locking=True),
     variables_device="/job:ps/task:0")
   w, = tf.trainable_variables()
@@ -50,7 +50,7 @@ def main():
     session.run(tf.global_variables_initializer())
     steps = {replica.tower.device: lambda op=replica.train_op: session.run(op)
              for replica in replicas}
-    with replica_threads.ReplicaThreads(steps, num_steps=100) as threads:
+    with ReplicaThreads(steps, num_steps=100) as threads:
       threads.wait(timeout=60.0)
     for device in WORKERS:
       print("%s made %d steps" % (device, threads.steps[device]))

@@ -23,7 +23,7 @@ import argparse
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import in_graph
+from tf1ps.replication import build_in_graph_synchronous
 
 TARGETS = [1.0, 3.0]
 WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
@@ -52,7 +52,7 @@ def build_by_hand(optimizer):
 
 def build_with_tf1ps(optimizer):
   """The same in one call."""
-  return in_graph.build_synchronous(
+  return build_in_graph_synchronous(
     tower_loss, WORKERS, optimizer, variables_device="/job:ps/task:0").train_op
 
 

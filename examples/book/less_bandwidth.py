@@ -56,7 +56,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from replicas_on_hosts import BATCH, Job, Model
 
-from tf1ps.transfer import traffic
+from tf1ps.transfer import report_traffic
 
 JOBS = [
   Job("4 hosts, 1 ps, float32"),
@@ -118,7 +118,7 @@ def main():
   for number, job in enumerate(JOBS):
     with tf.Graph().as_default(), tf.container("job%d" % number):
       model = Model(job)
-      report = traffic.report(model.step, worker="/job:worker/task:0", batch=BATCH)
+      report = report_traffic(model.step, worker="/job:worker/task:0", batch=BATCH)
       ps = [down.bytes + up.bytes for down, up in report.by_ps.values()]
       sizes[job.name], results[job.name] = (sum(ps), max(ps)), []
       with tf.Session(servers[0].target) as session:

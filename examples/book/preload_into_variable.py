@@ -23,7 +23,7 @@ Toolkit: both forms. docs/pipelines.md, "Preloaded data"
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import preloaded
+from tf1ps.pipeline import preloaded_variables
 
 DATA = np.arange(20000, dtype=np.float32).reshape(10000, 2)
 
@@ -55,7 +55,7 @@ def by_hand():
 
 def by_tf1ps():
   """Loads the data in one call; returns a batch."""
-  data = preloaded.variables(DATA)
+  data = preloaded_variables(DATA)
   batch = tf.gather(data, [3, 0])
   with tf.Session() as session:
     session.run(tf.tables_initializer())

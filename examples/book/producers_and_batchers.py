@@ -25,7 +25,7 @@ the worker (docs/pipelines.md); stock's stand beside them here only to show that
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.pipeline import producers as tf1ps_producers
+from tf1ps import pipeline as tf1ps_pipeline
 
 
 def strings(p):
@@ -106,11 +106,11 @@ def main():
   exact = {"string_input_producer": strings, "input_producer": inputs,
            "range_input_producer": numbers, "slice_input_producer": slices, "batch": batch}
   for name, build in exact.items():
-    found = results(build, tf1ps_producers)
+    found = results(build, tf1ps_pipeline)
     assert found == results(build, tf.train), name
     print("%s: %s" % (name, found))
   for build in (shuffle_batch, batch_join, shuffle_batch_join):
-    found = results(build, tf1ps_producers)
+    found = results(build, tf1ps_pipeline)
     print("%s: sizes %s, together %s" % (
       build.__name__, [len(batch) for batch in found], sorted(sum(found, []))))
 

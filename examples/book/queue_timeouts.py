@@ -30,7 +30,7 @@ import time
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.state import queue_errors
+from tf1ps.state import QueueEmpty
 
 
 def timed_out(function, *arguments, **keywords):
@@ -38,7 +38,7 @@ def timed_out(function, *arguments, **keywords):
   begin = time.time()
   try:
     function(*arguments, **keywords)
-  except (tf.errors.DeadlineExceededError, queue_errors.QueueEmpty) as error:
+  except (tf.errors.DeadlineExceededError, QueueEmpty) as error:
     return type(error).__name__, time.time() - begin
   raise AssertionError("there was no limit")
 

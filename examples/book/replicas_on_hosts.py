@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import clones, gradients
-from tf1ps.transfer import constants, packing, pulls
+from tf1ps.replication import build_clones, reduce_gradients, split_batch
+from tf1ps.transfer import fetch_variables, keep_constants_local, pack_gradients
 
 REPLICAS, BATCH = 4, 32  # the batch of each
 
@@ -47,21 +47,21 @@ class Model:
       with tf.device(tf.train.replica_device_setter(job.ps, worker_device=worker)), \
           tf.variable_scope("", reuse=host > 0):
         images, digits = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
-        parts = clones.split_batch((images, digits), REPLICAS // job.hosts)
+        parts = split_batch((images, digits), REPLICAS // job.hosts)
         # What is pulled comes once to a host, and one gradient leaves it: the mean of its clones'.
-        built = clones.build_clones(lambda i, parts=parts: tf.losses.sparse_softmax_cross_entropy(
+        built = build_clones(lambda i, parts=parts: tf.losses.sparse_softmax_cross_entropy(
           parts[i][1], network(parts[i][0], self.seed, job.parameters)),
           ["/device:CPU:0"] * len(parts), optimizer)
       self.inputs.append((images, digits))
-      sent.append(packing.pack_gradients(built.grads_and_vars, 0, job.wire))
+      sent.append(pack_gradients(built.grads_and_vars, 0, job.wire))
     with tf.device("/job:ps/task:0"):  # beside their variables, if these are elsewhere
-      self.step = optimizer.apply_gradients(gradients.reduce_gradients(sent, beside_variables=True))
+      self.step = optimizer.apply_gradients(reduce_gradients(sent, beside_variables=True))
     with tf.device(worker), tf.variable_scope("", reuse=True):
       logits = network(images, self.seed, job.parameters)
       self.loss = tf.losses.sparse_softmax_cross_entropy(digits, logits)
       self.accuracy = tf.reduce_mean(tf.cast(tf.nn.in_top_k(logits, digits, 1), tf.float32))
-    pulls.pull(0, job.wire)
-    constants.keep_at_home()  # the optimizer's learning rate, on each ps
+    fetch_variables(0, job.wire)
+    keep_constants_local()  # the optimizer's learning rate, on each ps
     self.weights, self.init = tf.trainable_variables(), tf.global_variables_initializer()
 
   def train(self, session, seed, data, steps):

@@ -33,8 +33,8 @@ import traceback
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.cluster import spec
-from tf1ps.state import queue_errors, reset
+from tf1ps.cluster import from_cluster_spec
+from tf1ps.state import QueueError, reset_containers
 
 CONTAINER = "jobs/one"
 
@@ -52,7 +52,7 @@ class Waiting(threading.Thread):
     """Makes the call."""
     try:
       self.call()
-    except (tf.errors.OpError, queue_errors.QueueError) as error:
+    except (tf.errors.OpError, QueueError) as error:
       self.error = type(error).__name__
 
 
@@ -102,7 +102,7 @@ def stock_reset(host, process):
 def our_reset(host, process):
   """tf1ps' reset, under two clients."""
   ours, stock = waiting_client("grpc://" + host), blocked_client("grpc://" + host)
-  reset.reset(spec.from_cluster_spec({"ps": [host]}, "ps", 0), [CONTAINER], queues=["stock"])
+  reset_containers(from_cluster_spec({"ps": [host]}, "ps", 0), [CONTAINER], queues=["stock"])
   for waiting in (ours, stock):
     waiting.join(30)
   print("tf1ps' reset: who waits in get:", ours.error)

@@ -25,7 +25,7 @@ Toolkit: both forms. docs/queues.md
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.state import queue_errors
+from tf1ps.state import QueueEmpty, QueueEnded
 
 COUNT, BATCH, SECONDS = 22, 5, 0.5
 
@@ -41,14 +41,14 @@ def show(session, queue, take, take_rest):
   print("  sizes", ", ".join("%d" % n for n in sizes))
   try:
     take()
-  except (tf.errors.DeadlineExceededError, queue_errors.QueueEmpty) as error:
+  except (tf.errors.DeadlineExceededError, QueueEmpty) as error:
     print("  third batch: %s, and %d elements left" % (type(error).__name__, session.run(size)))
   session.run(queue.close())
   rest = []
   try:
     while True:
       rest.append(take_rest())
-  except (tf.errors.OutOfRangeError, queue_errors.QueueEnded):
+  except (tf.errors.OutOfRangeError, QueueEnded):
     pass
   print("  after close: batches of", " and ".join("%d" % len(batch) for batch in rest))
   taken += sum(rest, [])

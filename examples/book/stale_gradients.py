@@ -66,7 +66,7 @@ import stale_updates
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import clocks as clocks_lib
+from tf1ps.replication import view_clocks
 
 BATCH, RATE = 32, 0.08
 
@@ -101,7 +101,7 @@ def train(session, model, index, remedy, seed, pause, data, last):
     ticket, clocks, _ = session.run(model.steps[remedy.update], {
       model.images: data[0][rows], model.digits: data[1][rows], model.rate: remedy.rate,
       model.pause: pause})
-    view = clocks_lib.view(clocks)
+    view = view_clocks(clocks)
     while remedy.max_lead and view.lead(index) >= remedy.max_lead and (
         session.run(model.tickets) <= last):
       view = model.clocks.look(session)

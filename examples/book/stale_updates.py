@@ -10,9 +10,14 @@ import time
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import stale_gradients, staleness
-from tf1ps.state import barrier as barrier_lib
+from tf1ps.replication import (
+  Clocks,
+  age_at_push,
+  apply_unless_older,
+  begin_gradient_age,
+  damped_learning_rate,
+)
+from tf1ps.state import Barrier
 
 MAX_STALENESS = 2  # of a gradient that is not dropped
 
@@ -35,7 +40,7 @@ class Model:
     self.tickets, self.ages = [tf.get_variable(
       name, [], tf.int64, tf.zeros_initializer(), trainable=False) for name in ("tickets", "ages")]
 
-    begun = staleness.begin(self.step)  # and the variables are read meanwhile
+    begun = begin_gradient_age(self.step)  # and the variables are read meanwhile
     images = tf.numpy_function(lambda images, pause: (time.sleep(float(pause)), images)[1],
                                [self.images, self.pause], tf.float32)
     images.set_shape([None, 64])
@@ -43,18 +48,18 @@ class Model:
     self.loss = tf.losses.sparse_softmax_cross_entropy(
       self.digits, tf.matmul(hidden, weights("logits", [50, 10], self.seed)))
     pairs = tf.train.GradientDescentOptimizer(0.0).compute_gradients(self.loss)
-    age = stale_gradients.age_at_push(self.step, begun, [gradient for gradient, _ in pairs])
+    age = age_at_push(self.step, begun, [gradient for gradient, _ in pairs])
     plain, drop, damp = [tf.train.MomentumOptimizer(rate, 0.9, name=name) for name, rate in (
-      ("plain", self.rate), ("drop", self.rate), ("damp", stale_gradients.damped(self.rate, age)))]
+      ("plain", self.rate), ("drop", self.rate), ("damp", damped_learning_rate(self.rate, age)))]
     with tf.control_dependencies([age]):  # or the update itself might count
       updates = {"plain": plain.apply_gradients(pairs, self.step),
                  "damp": damp.apply_gradients(pairs, self.step)}
-    updates["drop"] = stale_gradients.apply_unless_older(
+    updates["drop"] = apply_unless_older(
       drop, pairs, self.step, age, MAX_STALENESS).train_op
     # A step also raises its worker's clock, and takes the ticket for the worker's next minibatch.
-    self.clocks = clocks_lib.Clocks(self.step, workers, index)
+    self.clocks = Clocks(self.step, workers, index)
     self.take, count = tf.assign_add(self.tickets, 1), tf.assign_add(self.ages, age)
     self.steps = {kind: [self.take, self.clocks.advance(update), count]
                   for kind, update in updates.items()}
     self.init = [tf.global_variables_initializer(), self.clocks.wipe]
-    self.barrier = barrier_lib.Barrier("trial", workers, index)
+    self.barrier = Barrier("trial", workers, index)

@@ -36,8 +36,8 @@ import one_network
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import ensemble
-from tf1ps.state import done_queues
+from tf1ps.replication import in_graph_ensemble
+from tf1ps.state import DoneQueues
 
 FIRST = "/job:worker/task:0"
 
@@ -50,7 +50,7 @@ def build(chosen, other=""):
   images = tf.placeholder(tf.float32, [None, 64])
   names = [one["container"] for one in chosen]
   with tf.device(FIRST):
-    one = ensemble.in_graph(
+    one = in_graph_ensemble(
       images, [functools.partial(probabilities, hidden=one["hidden"]) for one in chosen],
       [one["device"] for one in chosen], names=names, containers=[other + name for name in names])
   return images, one
@@ -78,7 +78,7 @@ def main():
   server = parser.parse_args().server
   tf.disable_v2_behavior()
   queue = tf1ps.FIFOQueue(1, [tf.string], [[]], shared_name="top three", device=FIRST)
-  done = done_queues.DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
+  done = DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
   with tf.Session(server) as session:
     chosen = json.loads(queue.get(session, timeout=600.0).decode())
     try:

@@ -36,7 +36,7 @@ import task_processes
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.state import done_queues
+from tf1ps.state import DoneQueues
 
 SETS = [(hidden, rate) for hidden in (16, 32, 48, 64) for rate in (0.1, 0.2)]
 FIRST = "/job:worker/task:0"
@@ -65,7 +65,7 @@ def search(forks, hosts, seed):
 def hand_over(target, chosen):
   """Puts the chosen into a queue, and waits until whoever takes them is done."""
   queue = tf1ps.FIFOQueue(1, [tf.string], [[]], shared_name="top three", device=FIRST)
-  done = done_queues.DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
+  done = DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
   with tf.Session(target) as session:
     queue.put(session, json.dumps(chosen), timeout=60.0)
     done.wait(session, timeout=600.0, linger=1.5)

@@ -18,7 +18,7 @@ from collections import namedtuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import containers
+from tf1ps.state import container_scope
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
 BATCH = 5
@@ -64,7 +64,7 @@ def main(arguments=None):
   flags = parser.parse_args(arguments)
   tf.disable_v2_behavior()
   train, validate, _ = read_digits()
-  with containers.container(flags.container), tf.device(flags.device), \
+  with container_scope(flags.container), tf.device(flags.device), \
       tf.variable_scope(flags.container):
     images, labels = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
     logits = network(images, flags.hidden, flags.seed)

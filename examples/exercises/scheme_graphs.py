@@ -6,7 +6,7 @@ By asynchronous updates, by synchronous ones, or with its hidden layer divided b
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import model_parallel
+from tf1ps.replication import split_dense
 
 PS, WORKERS = "/job:ps/task:0", ["/job:worker/task:0", "/job:worker/task:1"]
 HIDDEN, RATE = 128, 0.2
@@ -35,7 +35,7 @@ class Model:
       reached = tf.get_variable("reached", [], tf.int32, tf.zeros_initializer(), trainable=False)
       self.images = tf.placeholder(tf.float32, [None, 64])
       self.digits = tf.placeholder(tf.int32, [None])
-      hidden = (model_parallel.split_dense(self.images, HIDDEN, WORKERS, tf.nn.relu).outputs
+      hidden = (split_dense(self.images, HIDDEN, WORKERS, tf.nn.relu).outputs
                 if is_split else tf.nn.relu(dense("hidden", self.images, HIDDEN)))
       logits = dense("logits", hidden, 10)
       loss = tf.losses.sparse_softmax_cross_entropy(self.digits, logits)

@@ -10,17 +10,17 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.launch import fork_server, tasks
+from tf1ps.launch import ForkServer, LocalTask
 
 
 def forks_of(*modules):
   """Returns what starts processes: a context, at the end of which it kills what still runs."""
-  return fork_server.ForkServer(["tensorflow.compat.v1"] + list(modules))
+  return ForkServer(["tensorflow.compat.v1"] + list(modules))
 
 
 def start(forks, name, function, *args):
   """Starts a function of a module as a process; returns its `TaskProcess`."""
-  return forks.start_task(tasks.LocalTask(name, function, args))
+  return forks.start_task(LocalTask(name, function, args))
 
 
 def start_servers(forks, hosts):

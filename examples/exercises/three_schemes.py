@@ -43,7 +43,7 @@ import tensorflow.compat.v1 as tf
 from scheme_graphs import PS, WORKERS, Model
 
 import tf1ps
-from tf1ps.state import barrier, containers, done_queues
+from tf1ps.state import Barrier, DoneQueues, container_scope
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
 BATCH, TARGET, LIMIT = 50, 0.93, 20000
@@ -86,7 +86,7 @@ def seeing(tasks):
 def run(scheme, repeat, server, index, cluster, together):
   """Trains with a scheme once; returns (seconds, global steps, digits used, accuracy)."""
   batch = 2 * BATCH if scheme == "vertical" else BATCH
-  with tf.Graph().as_default() as graph, containers.container("%s-%d" % (scheme, repeat)):
+  with tf.Graph().as_default() as graph, container_scope("%s-%d" % (scheme, repeat)):
     tf.set_random_seed(repeat)
     model = Model(scheme, index, cluster)
     others = WORKERS if scheme == "vertical" else [PS, WORKERS[index]]
@@ -120,13 +120,13 @@ def main():
   tf.disable_v2_behavior()
   cluster = {"ps": flags.hosts[:1], "worker": flags.hosts[1:]}
   server = tf1ps.Server(cluster, flags.job, flags.index)
-  done = done_queues.DoneQueues(2, places=[PS], container="")
+  done = DoneQueues(2, places=[PS], container="")
   task = "/job:%s/task:%d" % (flags.job, flags.index)
   with tf.Session(server.target, config=seeing([PS, task])) as session:
     if flags.job == "ps":
       done.wait(session, timeout=3600.0, linger=4.0)
       return
-    barrier_of_two = barrier.Barrier("schemes", 2, flags.index, device=PS)
+    barrier_of_two = Barrier("schemes", 2, flags.index, device=PS)
 
     def together():
       barrier_of_two.wait(session, timeout=300.0)

@@ -19,7 +19,7 @@ import sys
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import done_queues
+from tf1ps.state import DoneQueues
 
 
 def main():
@@ -28,7 +28,7 @@ def main():
   tf.disable_v2_behavior()
   cluster = tf.train.ClusterSpec({"local": hosts})
   server = tf.train.Server(cluster, job_name="local", task_index=index)
-  done = done_queues.DoneQueues(1, ["task 0"], places=["/job:local/task:1"], container="")
+  done = DoneQueues(1, ["task 0"], places=["/job:local/task:1"], container="")
   if index == 1:
     own = tf.ConfigProto(device_filters=["/job:local/task:1"])
     with tf.Session(server.target, config=own) as session:

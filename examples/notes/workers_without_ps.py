@@ -23,9 +23,8 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster.session import BoundedSession
-from tf1ps.cluster.view import Task
-from tf1ps.replication import all_reduce, collectives, peers
+from tf1ps.cluster import BoundedSession, Task
+from tf1ps.replication import build_mirrored, group_config, watch_peers
 
 TARGETS = [1.0, 3.0]
 STEPS = 4
@@ -57,15 +56,15 @@ def main():
   tf.disable_v2_behavior()
   own = "/job:worker/task:%d" % index
   # The server first: the first session or server of a process fixes its devices and threads.
-  config = collectives.group_config("/job:worker/task:0", tf.ConfigProto(device_filters=[own]))
+  config = group_config("/job:worker/task:0", tf.ConfigProto(device_filters=[own]))
   server = tf.train.Server({"worker": hosts}, "worker", index, config=config)
-  model = all_reduce.build_mirrored(
+  model = build_mirrored(
     lambda device: loss_of(TARGETS[index:index + 1]), [own],
     lambda: tf.train.GradientDescentOptimizer(0.5), task_index=index, num_tasks=2)
   w, = tf.trainable_variables()
   other = Task("worker", 1 - index, hosts[1 - index])
   with BoundedSession(server.target, config=config) as session:
-    with peers.watch_peers(session, [other], timeout=60):
+    with watch_peers(session, [other], timeout=60):
       session.run(model.check_op)  # have both built the same?
       session.run(tf.global_variables_initializer())
       session.run(model.start_op)  # both take worker 0's values

@@ -33,8 +33,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.state import barrier as barrier_lib
-from tf1ps.state import done_queues
+from tf1ps.state import Barrier, BarrierTimeout, DoneQueues
 
 
 def main():
@@ -44,7 +43,7 @@ def main():
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}
   tasks = len(cluster["worker"])
   server = tf1ps.Server(cluster, job, index)
-  done = done_queues.DoneQueues(tasks)
+  done = DoneQueues(tasks)
   # Without filters a session would wait for all tasks by itself, and not say for whom.
   config = tf.ConfigProto(device_filters=["/job:ps", "/job:%s/task:%d" % (job, index)])
   if job == "ps":
@@ -52,7 +51,7 @@ def main():
       done.wait(session, timeout=100.0)
     return
 
-  barrier = barrier_lib.Barrier("epoch", num_tasks=tasks, task_index=index)
+  barrier = Barrier("epoch", num_tasks=tasks, task_index=index)
   with tf.device("/job:ps/task:0"):  # where each leaves the order that it has learnt
     orders = [tf.get_variable("order_%d" % i, [tasks], tf.int32) for i in range(tasks)]
   order_in = tf.placeholder(tf.int32, [tasks])
@@ -67,7 +66,7 @@ def main():
     if index < tasks - 1:
       try:
         barrier.wait(session, timeout=4.0)
-      except barrier_lib.BarrierTimeout as error:
+      except BarrierTimeout as error:
         print(error)
     done.report(session, index)
 

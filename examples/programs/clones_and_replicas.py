@@ -36,7 +36,7 @@ from typing import NamedTuple
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import clones
+from tf1ps.replication import build_clones, local_devices, split_batch
 
 
 class Deployment(NamedTuple):
@@ -64,7 +64,7 @@ class Deployment(NamedTuple):
   def clone_devices(self):
     """Of the clones."""
     return ["/job:worker/task:%d%s" % (self.worker_index, device)
-            for device in clones.local_devices(self.num_clones, "GPU")]
+            for device in local_devices(self.num_clones, "GPU")]
 
 
 def build(deployment):
@@ -72,7 +72,7 @@ def build(deployment):
   with tf.device(deployment.variables_device()):
     global_step = tf.train.get_or_create_global_step()
     x = tf.random.stateless_uniform([32, 4], [0, deployment.worker_index], name="inputs")
-    parts = clones.split_batch(x, deployment.num_clones)
+    parts = split_batch(x, deployment.num_clones)
 
     def tower(index):
       w = tf.get_variable("w", [4, 1])
@@ -80,7 +80,7 @@ def build(deployment):
       return tf.reduce_mean(tf.square(tf.matmul(parts[index], w) + b), name="loss")
 
     optimizer = tf.train.GradientDescentOptimizer(0.1)
-    built = clones.build_clones(tower, deployment.clone_devices(), optimizer)
+    built = build_clones(tower, deployment.clone_devices(), optimizer)
     optimizer.apply_gradients(built.grads_and_vars, global_step)
   found = {"variable " + variable.op.name: variable.device for variable in tf.global_variables()}
   found["inputs"] = x.device

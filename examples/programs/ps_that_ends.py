@@ -25,7 +25,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.state import done_queues
+from tf1ps.state import DoneQueues
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
   job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
   tf.disable_v2_behavior()
   server = tf1ps.Server({"ps": hosts[:1], "worker": hosts[1:]}, job, index)
-  done = done_queues.DoneQueues(num_workers=2)
+  done = DoneQueues(num_workers=2)
   # A session without filters waits until all tasks of the cluster are there.
   filters = ["/job:ps", "/job:%s/task:%d" % (job, index)]
   config = tf.ConfigProto(device_filters=filters)

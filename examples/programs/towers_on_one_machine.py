@@ -27,7 +27,7 @@ itself and refuses case 2 (docs/in_graph.md).
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import in_graph
+from tf1ps.replication import build_in_graph_synchronous
 
 DEVICES = ["/device:CPU:1", "/device:CPU:2"]
 DATA = np.random.RandomState(0).rand(8, 3).astype(np.float32)
@@ -73,7 +73,7 @@ def towers(optimizer, combine):
 
 def with_tf1ps(optimizer):
   """The same in one call."""
-  model = in_graph.build_synchronous(lambda index: loss_of(half(index)), DEVICES, optimizer,
+  model = build_in_graph_synchronous(lambda index: loss_of(half(index)), DEVICES, optimizer,
                                      variables_device="/device:CPU:0")
   return model.train_op, model.grads_and_vars[0][0]
 
@@ -132,7 +132,7 @@ def main():
     _ = [loss_of(half(index), own_w) for index in range(2)]
     print("2. tf.Variable: trainable variables", [w.op.name for w in tf.trainable_variables()])
   print("2. tf1ps:", error_of(
-    in_graph.build_synchronous, lambda index: loss_of(half(index), own_w), DEVICES,
+    build_in_graph_synchronous, lambda index: loss_of(half(index), own_w), DEVICES,
     tf.train.GradientDescentOptimizer(0.5))[:len("ValueError")])
   print("3. a reuse that leaks:", error_of(leaking))
 

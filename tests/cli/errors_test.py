@@ -7,7 +7,7 @@ import types
 import pytest
 
 from tf1ps.cli import errors
-from tf1ps.training import program
+from tf1ps.program import loader as program
 
 USERS = """
 import json

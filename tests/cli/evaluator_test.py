@@ -17,7 +17,7 @@ PROGRAM = "--program=tests.training.line_program"
 def ended(tmp_path):
   """The checkpoint directory of a run that has ended: y is 2 x, where 2 x + 1 is right."""
   line_program.save(tmp_path, 3, 2.0, 0.0)
-  run.RunFile(str(tmp_path)).write("old", run.ENDED, 3)
+  run.RunFile(str(tmp_path)).write("old", run.RUN_ENDED, 3)
   return tmp_path
 
 

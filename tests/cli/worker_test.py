@@ -26,7 +26,7 @@ FAILURES = {
   "RuntimeError": ('raise RuntimeError("no model today")', "RuntimeError: no model today"),
   "KeyError": ('{}["w"]', "KeyError: 'w'"),
   "of TensorFlow": ("tf.ones([2, 3]) + tf.ones([2, 4])", None),
-  "of tf1ps": ('training.ModelSpec(loss=1.0, accuracy=2.0)', None),
+  "of tf1ps": ('tf1ps.ModelSpec(loss=1.0, accuracy=2.0)', None),
   "sys.exit": ('sys.exit("nothing to do")', "the program ended Python with 'nothing to do'"),
   "sys.exit(0)": ("sys.exit(0)", "the program ended Python with 0"),
 }

@@ -11,7 +11,7 @@ JOBS = {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1", 2: "e:1"}}
 
 def refusal(cluster, **kwargs):
   with pytest.raises(ClusterError) as error:
-    checks.check(cluster, **kwargs)
+    checks.check_cluster(cluster, **kwargs)
   return str(error.value)
 
 
@@ -31,7 +31,7 @@ def refusal(cluster, **kwargs):
     Cluster({"worker": {0: "[::1]:1", 1: "[::1]:2"}}, "worker", 0),
 ])
 def test_accepts(cluster):
-  checks.check(cluster)
+  checks.check_cluster(cluster)
 
 
 @pytest.mark.parametrize("name, right", [
@@ -148,9 +148,9 @@ def test_refuses_job_workers(jobs, index, job_workers, message):
 
 def test_needs_a_ps():
   cluster = Cluster({"worker": {0: "a:1"}}, "worker", 0)
-  checks.check(cluster)
+  checks.check_cluster(cluster)
   assert refusal(cluster, needs_ps="between_graph") == (
       "between_graph needs at least one ps: give --ps_hosts")
   assert refusal(cluster._replace(source="TF_CONFIG"), needs_ps=True) == (
       "this replication needs at least one ps: give TF_CONFIG cluster.ps")
-  checks.check(Cluster(JOBS, "worker", 0), needs_ps=True)
+  checks.check_cluster(Cluster(JOBS, "worker", 0), needs_ps=True)

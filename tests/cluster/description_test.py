@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tf1ps.cluster.address import ClusterError
-from tf1ps.cluster.description import resolve
+from tf1ps.cluster.description import resolve_cluster
 
 JOBS = {"ps": {0: "a:1"}, "worker": {0: "b:1", 1: "c:1"}}
 FLAGS = {"ps_hosts": "a:1", "worker_hosts": "b:1,c:1"}
@@ -21,12 +21,12 @@ def tf_config(job, index, **more):
 
 def refusal(**kwargs):
   with pytest.raises(ClusterError) as error:
-    resolve(**kwargs)
+    resolve_cluster(**kwargs)
   return str(error.value)
 
 
 def test_flags_alone():
-  cluster = resolve(job_name="worker", task_index=1, **FLAGS)
+  cluster = resolve_cluster(job_name="worker", task_index=1, **FLAGS)
   assert cluster.jobs == JOBS
   assert cluster.task.name == "/job:worker/task:1"
   assert cluster.source == "flags"
@@ -34,28 +34,36 @@ def test_flags_alone():
 
 @pytest.mark.parametrize("flags", [{}, {"ps_hosts": "", "worker_hosts": [], "job_name": ""}])
 def test_tf_config_alone(flags):
-  cluster = resolve(tf_config=tf_config("worker", 1), **flags)
+  cluster = resolve_cluster(tf_config=tf_config("worker", 1), **flags)
   assert cluster.jobs == JOBS
   assert cluster.task.name == "/job:worker/task:1"
   assert cluster.source == "TF_CONFIG"
 
 
 def test_both_where_they_agree():
-  cluster = resolve(job_name="master", task_index=0, chief_hosts=["d:1"], evaluator_hosts="e:1",
-                    tf_config=tf_config("chief", "0", master=["d:1"], evaluator=["e:1"]), **FLAGS)
+  cluster = resolve_cluster(
+    job_name="master",
+    task_index=0,
+    chief_hosts=["d:1"],
+    evaluator_hosts="e:1",
+    tf_config=tf_config("chief", "0", master=["d:1"], evaluator=["e:1"]),
+    **FLAGS,
+  )
   assert cluster.jobs == dict(JOBS, chief={0: "d:1"})
   assert cluster.source == "flags and TF_CONFIG"
 
 
 def test_the_workers_of_this_job_come_from_the_flag():
-  assert resolve(tf_config=tf_config("worker", 1), job_workers="1").job_workers == (1,)
-  assert resolve(job_name="worker", task_index=1, job_workers="1", **FLAGS).job_workers == (1,)
+  assert resolve_cluster(tf_config=tf_config("worker", 1), job_workers="1").job_workers == (1,)
+  assert resolve_cluster(job_name="worker", task_index=1, job_workers="1", **FLAGS).job_workers == (
+    1,
+  )
 
 
 @pytest.mark.parametrize("flags", [
     {"ps_hosts": "a:1"}, {"job_name": "worker"}, {"task_index": 1}])
 def test_tells_that_flags_were_given_too(flags):
-  cluster = resolve(tf_config=tf_config("worker", 1), **flags)
+  cluster = resolve_cluster(tf_config=tf_config("worker", 1), **flags)
   assert cluster.source == "flags and TF_CONFIG"
 
 
@@ -99,7 +107,7 @@ def test_refuses_no_description(given):
      "/job:chief/task:0"),
 ])
 def test_what_a_program_implies(flags, name):
-  assert resolve(**flags).task.name == name
+  assert resolve_cluster(**flags).task.name == name
 
 
 @pytest.mark.parametrize("flags, message", [

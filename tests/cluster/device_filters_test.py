@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.address import ClusterError
-from tf1ps.cluster.device_filters import device_filters, show
+from tf1ps.cluster.device_filters import filters_show_task, make_device_filters
 from tf1ps.cluster.view import Cluster, Task
 
 JOBS = {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1", 10: "e:1"}}
@@ -35,12 +35,12 @@ def graph_on(*devices):
     (["/task:0"], ["/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"]),
 ])
 def test_the_tasks_that_the_graph_names(devices, filters):
-  assert device_filters(graph_on(*devices), WORKER_1) == filters
+  assert make_device_filters(graph_on(*devices), WORKER_1) == filters
 
 
 def test_the_chief_where_there_is_no_ps():
   cluster = Cluster({"worker": {0: "a:1", 1: "b:1"}}, "worker", 1)
-  assert device_filters(graph_on(), cluster) == ["/job:worker/task:0", "/job:worker/task:1"]
+  assert make_device_filters(graph_on(), cluster) == ["/job:worker/task:0", "/job:worker/task:1"]
 
 
 def test_devices_inside_functions():
@@ -52,7 +52,7 @@ def test_devices_inside_functions():
         return tf.random.uniform([])
     on_ps()
   assert {op.device for op in graph.get_operations()} == {""}
-  assert device_filters(graph, WORKER_1) == [
+  assert make_device_filters(graph, WORKER_1) == [
       "/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:1"]
 
 
@@ -67,7 +67,7 @@ def test_refuses_a_task_that_is_not_there(device, said):
     tf.constant(1.0, name="lost")
     tf.constant(1.0, name="lost_too")
   with pytest.raises(ClusterError) as error:
-    device_filters(graph, WORKER_1)
+    make_device_filters(graph, WORKER_1)
   assert str(error.value).startswith(f'the op "lost" is placed on "{device}", but {said}')
 
 
@@ -77,7 +77,7 @@ def test_is_quick_on_a_large_graph():
     for _ in range(5000):
       tf.no_op()
   began = time.process_time()
-  filters = device_filters(graph, WORKER_1)
+  filters = make_device_filters(graph, WORKER_1)
   assert time.process_time() - began < 1.0
   assert filters == ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:1"]
 
@@ -88,4 +88,4 @@ def test_is_quick_on_a_large_graph():
 def test_what_filters_show(filters, expected):
   tasks = [Task(job, index, "a:1") for job in ("ps", "worker") for index in (0, 1)]
   assert ["%s %d" % (task.job, task.index) for task in tasks
-          if show(filters, task)] == expected
+          if filters_show_task(filters, task)] == expected

@@ -24,23 +24,23 @@ def ps(forks):
 
 def look(address, timeout=20.0):
   """Returns (state, detail) of a probe for /job:ps/task:0."""
-  seen = probe.probe(Task("ps", 0, address), timeout)
+  seen = probe.probe_task(Task("ps", 0, address), timeout)
   assert not seen.is_up and seen.incarnation == 0
   return seen.state, seen.detail
 
 
 def test_a_server_that_is_up(ps):
-  seen = probe.probe(ps[0], 20.0)
+  seen = probe.probe_task(ps[0], 20.0)
   assert (seen.task, seen.state, seen.detail, seen.is_up) == (ps[0], "up", "up", True)
   assert str(seen) == "/job:ps/task:0 at %s: up" % ps[0].address
-  assert probe.probe(ps[0], 20.0) == seen
-  assert probe.probe(ps[1], 20.0).incarnation != seen.incarnation != 0
+  assert probe.probe_task(ps[0], 20.0) == seen
+  assert probe.probe_task(ps[1], 20.0).incarnation != seen.incarnation != 0
 
 
 def test_a_server_of_another_task(ps):
   assert look(ps[1].address) == (
       "another task", "another task answers there: /job:ps/task:1")
-  seen = probe.probe(Task("worker", 0, ps[0].address), 20.0)
+  seen = probe.probe_task(Task("worker", 0, ps[0].address), 20.0)
   assert (seen.state, seen.is_up) == ("another task", False)
   assert str(seen) == "/job:worker/task:0 at %s: another task answers there: /job:ps/task:0" % (
       ps[0].address)
@@ -67,11 +67,11 @@ def test_a_server_that_stands_still_and_goes_on(start):
   server = start("ps", cluster_tasks.serve, jobs, "ps", 0)
   server.wait_for("up")
   task = Task("ps", 0, jobs["ps"][0])
-  before = probe.probe(task, 20.0)
+  before = probe.probe_task(task, 20.0)
   server.signal(signal.SIGSTOP)
   assert look(task.address, 0.4) == ("silent", "silent (no answer within 0.4 s)")
   server.signal(signal.SIGCONT)
-  assert probe.probe(task, 20.0) == before
+  assert probe.probe_task(task, 20.0) == before
 
 
 def test_a_server_that_was_restarted(start):
@@ -80,7 +80,7 @@ def test_a_server_that_was_restarted(start):
   for _ in range(2):
     server = start("ps", cluster_tasks.serve, jobs, "ps", 0)
     server.wait_for("up")
-    seen.append(probe.probe(task, 20.0))
+    seen.append(probe.probe_task(task, 20.0))
     server.kill()
   assert [one.state for one in seen] == ["up", "up"]
   assert seen[0].incarnation != seen[1].incarnation
@@ -124,4 +124,4 @@ def test_somebody_who_imitates_the_service(answer, state, detail):
 @pytest.mark.parametrize("name", ["http_proxy", "grpc_proxy", "https_proxy"])
 def test_no_proxy_is_asked(ps, monkeypatch, name):
   monkeypatch.setenv(name, "http://127.0.0.1:9")
-  assert probe.probe(ps[0], 20.0).state == "up"
+  assert probe.probe_task(ps[0], 20.0).state == "up"

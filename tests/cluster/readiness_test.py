@@ -37,9 +37,9 @@ def test_nothing_to_wait_for():
 def test_probes_in_the_tasks_order(ps):
   refused = [Task("ps", i, address) for i, address in enumerate(harness.addresses(3))]
   tasks = [refused[2], ps, refused[1]]
-  assert [(one.task, one.state) for one in readiness.probe_all(tasks, 20.0)] == [
+  assert [(one.task, one.state) for one in readiness.probe_tasks(tasks, 20.0)] == [
       (refused[2], "refused"), (ps, "up"), (refused[1], "refused")]
-  assert readiness.probe_all([]) == []
+  assert readiness.probe_tasks([]) == []
 
 
 def test_names_all_that_are_missing_with_address_and_reason(ps):

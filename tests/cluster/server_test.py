@@ -126,7 +126,7 @@ def mark_run(jobs, container="", **fields):
   """Does on ps 0 what a chief does with its run."""
   task = Task("ps", 0, jobs["ps"][0])
   table = control.ControlTable("grpc://" + task.address, task, task)
-  run.write(table, container, run.RunRecord(
+  run.write_run(table, container, run.RunRecord(
       id="r", initialised=True, ended=False, failed=False, jobs={}, signature=[],
       writes=1)._replace(**fields))
   table.close()

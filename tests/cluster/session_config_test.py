@@ -7,7 +7,7 @@ from tf1ps.cluster import session_config as config_lib
 
 
 def test_sets_every_field():
-  config = config_lib.session_config(
+  config = config_lib.make_session_config(
       gpu_memory_fraction=0.5, gpu_growth=True, inter_op_threads=3, intra_op_threads=2,
       soft_placement=False, log_device_placement=True, operation_timeout_secs=1.5,
       device_filters=["/job:ps/task:0"])
@@ -18,14 +18,14 @@ def test_sets_every_field():
 
 
 def test_places_softly_unless_told():
-  assert config_lib.session_config() == tf.ConfigProto(allow_soft_placement=True)
+  assert config_lib.make_session_config() == tf.ConfigProto(allow_soft_placement=True)
 
 
 def test_what_the_base_says_stays():
   base = tf.ConfigProto(
       allow_soft_placement=False, log_device_placement=True, inter_op_parallelism_threads=5,
       operation_timeout_in_ms=7, device_filters=["/job:ps"], isolate_session_state=True)
-  config = config_lib.session_config(base=base)
+  config = config_lib.make_session_config(base=base)
   assert config == base
   assert config is not base
 
@@ -34,7 +34,7 @@ def test_an_argument_overrides_the_base_and_leaves_it_alone():
   base = tf.ConfigProto(log_device_placement=True, inter_op_parallelism_threads=5,
                         device_filters=["/job:ps"], isolate_session_state=True)
   before = base.SerializeToString()
-  config = config_lib.session_config(
+  config = config_lib.make_session_config(
       inter_op_threads=2, log_device_placement=False, soft_placement=True, device_filters=[],
       gpu_growth=False, base=base)
   assert config == tf.ConfigProto(
@@ -57,13 +57,13 @@ def test_an_argument_overrides_the_base_and_leaves_it_alone():
 ])
 def test_refuses(kwargs, message):
   with pytest.raises(ValueError) as error:
-    config_lib.session_config(**kwargs)
+    config_lib.make_session_config(**kwargs)
   assert str(error.value) == message
 
 
 def test_an_argument_replaces_the_bad_value_of_a_base():
   base = tf.ConfigProto(inter_op_parallelism_threads=-1)
-  config = config_lib.session_config(inter_op_threads=1, base=base)
+  config = config_lib.make_session_config(inter_op_threads=1, base=base)
   assert config.inter_op_parallelism_threads == 1
 
 

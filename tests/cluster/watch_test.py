@@ -17,14 +17,14 @@ class Rounds:
   def __init__(self, monkeypatch, seen, lost_after):
     monkeypatch.setattr(watch, "TIMING", watch.TIMING._replace(heartbeat_interval=0.1))
     self.states, self.calls, self.called = [], [], threading.Event()
-    probe_all = readiness.probe_all
+    probe_all = readiness.probe_tasks
 
     def probe_all_and_note(tasks, timeout):
       found = probe_all(tasks, timeout)
       self.states.append([one.state for one in found])
       return found
 
-    monkeypatch.setattr(readiness, "probe_all", probe_all_and_note)
+    monkeypatch.setattr(readiness, "probe_tasks", probe_all_and_note)
     self.watch = watch.TaskWatch(
         seen, lost_after, on_gone=lambda one: self._call("gone", one),
         on_lost=lambda one, silence: self._call("lost", one, silence))
@@ -55,7 +55,7 @@ def ps(start):
 
 
 def test_a_task_that_was_restarted_is_gone(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)], 60.0)
   ps.process.kill()
   ps.again()
   rounds.watch.start()
@@ -67,7 +67,7 @@ def test_a_task_that_was_restarted_is_gone(ps, monkeypatch):
 
 
 def test_a_task_that_refuses_is_gone(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)], 60.0)
   rounds.watch.start()
   rounds.wait_for(["up"], 2)
   assert not rounds.calls
@@ -81,7 +81,7 @@ def test_a_task_that_refuses_is_gone(ps, monkeypatch):
 
 
 def test_one_refusal_does_not_count(ps, monkeypatch):
-  up = probe.probe(ps.task, 20.0)
+  up = probe.probe_task(ps.task, 20.0)
   refused = up._replace(state="refused")
   rounds = Rounds(monkeypatch, [up], 60.0)
   assert [rounds.watch._judge(one) for one in (refused, up, refused, refused)] == [
@@ -90,7 +90,7 @@ def test_one_refusal_does_not_count(ps, monkeypatch):
 
 
 def test_a_silent_task_is_lost_after_the_limit(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 1.5)
+  rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)], 1.5)
   rounds.watch.start()
   rounds.wait_for(["up"])
   ps.process.signal(signal.SIGSTOP)
@@ -104,7 +104,7 @@ def test_a_silent_task_is_lost_after_the_limit(ps, monkeypatch):
 
 
 def test_a_silent_task_that_comes_back_is_not_lost(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 3.0)
+  rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)], 3.0)
   rounds.watch.start()
   rounds.wait_for(["up"])
   for _ in range(3):  # together longer than the limit
@@ -122,7 +122,7 @@ def test_one_call_for_several_tasks(start, monkeypatch):
   for process in processes:
     process.wait_for("up")
   tasks = [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
-  rounds = Rounds(monkeypatch, readiness.probe_all(tasks, 20.0), 60.0)
+  rounds = Rounds(monkeypatch, readiness.probe_tasks(tasks, 20.0), 60.0)
   rounds.watch.start()
   rounds.wait_for(["up", "up"])
   for process in processes:
@@ -133,7 +133,7 @@ def test_one_call_for_several_tasks(start, monkeypatch):
 
 
 def test_nothing_is_said_after_stop(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)], 60.0)
   rounds.watch.start()
   rounds.wait_for(["up"])
   rounds.watch.stop()
@@ -144,7 +144,7 @@ def test_nothing_is_said_after_stop(ps, monkeypatch):
 
 
 def test_it_can_be_stopped_from_its_own_call(ps, monkeypatch):
-  rounds = Rounds(monkeypatch, [probe.probe(ps.task, 20.0)._replace(incarnation=1)], 60.0)
+  rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)._replace(incarnation=1)], 60.0)
   rounds.watch._on_gone = lambda one: (rounds.watch.stop(), rounds.called.set())
   rounds.watch.start()
   assert rounds.called.wait(60)

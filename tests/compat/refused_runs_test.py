@@ -32,7 +32,9 @@ class Refusing:
 
 def test_run_makes_a_refused_run_again():
   function, heard = Refusing(3), []
-  made = refused_runs.run(function, 1, two=2, on_refusal=lambda: heard.append(function.calls))
+  made = refused_runs.retry_refused_run(
+    function, 1, two=2, on_refusal=lambda: heard.append(function.calls)
+  )
   assert made == ((1,), {"two": 2})
   assert heard == [1, 2, 3]
 
@@ -40,7 +42,7 @@ def test_run_makes_a_refused_run_again():
 def test_what_is_always_refused_is_raised():
   function = Refusing(9)
   with pytest.raises(tf.errors.AbortedError, match="received twice"):
-    refused_runs.run(function)
+    refused_runs.retry_refused_run(function)
   assert function.calls == 4
 
 
@@ -49,7 +51,7 @@ def test_what_is_always_refused_is_raised():
 def test_other_errors_are_raised_at_once(error, text):
   function = Refusing(1, error, text)
   with pytest.raises(error):
-    refused_runs.run(function)
+    refused_runs.retry_refused_run(function)
   assert function.calls == 1
 
 
@@ -86,7 +88,7 @@ def test_stock_refuses_a_run_by_mistake(server):
   with tf.Graph().as_default(), tf.Session(server.target) as session:
     errors = runs_until(session, tf.constant(1.0) + 1.0, lambda: False, 60000 if IS_1 else RUNS)
   assert bool(errors) == (not IS_1)
-  assert all(refused_runs.is_refusal(error) for error in errors)
+  assert all(refused_runs.is_refused_run(error) for error in errors)
 
 
 @pytest.mark.slow

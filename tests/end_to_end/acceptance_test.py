@@ -148,7 +148,7 @@ def test_a_pause_of_a_ps_is_survived(start):
   before = shown(chief, lambda: steps_seen(chief))[-1]
   paused.signal(signal.SIGSTOP)
   ps = spec.Task("ps", 0, job.jobs["ps"][0])
-  assert probe.probe(ps, timeout=4.0).state == probe.SILENT  # which takes these four seconds
+  assert probe.probe_task(ps, timeout=4.0).state == probe.SILENT  # which takes these four seconds
   paused.signal(signal.SIGCONT)
   count = len(steps_seen(chief))
   after = shown(chief, lambda: steps_seen(chief)[count + 1:])[-1]

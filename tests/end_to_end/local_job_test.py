@@ -25,8 +25,8 @@ ENDLESS = [LINE, "--num_ps=2", "--num_workers=2", "--steps=1000000", "--step_sec
 _WITH_PORTS = """
 import sys
 from tf1ps.launch import ports
-choose, given = ports.choose_ports, %r
-ports.choose_ports = lambda count: given.pop() if given else choose(count)
+choose, given = ports.find_free_ports, %r
+ports.find_free_ports = lambda count: given.pop() if given else choose(count)
 from tf1ps.cli import local
 sys.exit(local.run(sys.argv[1:]))
 """
@@ -134,7 +134,7 @@ def test_a_port_that_is_taken_costs_a_try_and_not_the_job(tmp_path):
   with socket.socket() as taken:
     taken.bind(("", 0))
     taken.listen(1)
-    first = [taken.getsockname()[1]] + ports.choose_ports(1)
+    first = [taken.getsockname()[1]] + ports.find_free_ports(1)
     code, output = run_interpreter(tmp_path, "-c", _WITH_PORTS % [first], LINE, "--num_ps=1",
                                    "--num_workers=1", "--steps=20")
   assert code == 0, output

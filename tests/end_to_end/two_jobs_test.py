@@ -54,7 +54,7 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   wait_for_checkpoints(other[0])
   go_on[0].write_text("")
   container, = job_lib.find(one[0], r"container (one-[0-9a-f]{8})")
-  reset.reset(from_spec.from_cluster_spec(jobs.jobs, "ps", 0), [container])
+  reset.reset_containers(from_spec.from_cluster_spec(jobs.jobs, "ps", 0), [container])
   go_on[1].write_text("")
   one[0].wait_for("container %s was reset" % container)
   assert job_lib.codes(*one, *other) == [0, 0, 0, 0]

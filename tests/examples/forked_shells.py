@@ -38,10 +38,10 @@ def run_file(words, errors) -> None:
   runpy.run_path(words[0], run_name="__main__")
 
 
-def check(example, forks, folder, choose_ports) -> str:
+def check(example, forks, folder, find_free_ports) -> str:
   """Runs an example's commands; returns what is wrong, or ""."""
   problems = []
-  for step in checking.replace(example.steps, str(folder), choose_ports):
+  for step in checking.replace(example.steps, str(folder), find_free_ports):
     tasks = []
     run = functools.partial(_run, forks=forks, folder=folder, tasks=tasks)
     with concurrent.futures.ThreadPoolExecutor(len(step)) as shells:

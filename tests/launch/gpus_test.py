@@ -52,16 +52,16 @@ def test_no_nvidia_smi_shows_none(tmp_path):
     (["0", "1", "2", "3", "4", "5", "6", "7"], 3, ("0,1,2", "3,4,5", "6,7")),
     (["3", "GPU-a", "1"], 2, ("3,GPU-a", "1"))])
 def test_each_worker_has_a_contiguous_share(seen, num_workers, values):
-  assert gpus.divide(seen, num_workers) == (values, None)
+  assert gpus.divide_gpus(seen, num_workers) == (values, None)
 
 
 def test_workers_share_where_there_are_too_few():
-  division = gpus.divide(["4", "6"], 3)
+  division = gpus.divide_gpus(["4", "6"], 3)
   assert division.values == ("4", "6", "4")
   assert division.note.startswith("2 GPUs for 3 workers: they share")
-  assert gpus.divide(["0"], 2).note.startswith("1 GPU for 2 workers")
+  assert gpus.divide_gpus(["0"], 2).note.startswith("1 GPU for 2 workers")
 
 
 def test_no_worker_is_refused():
   with pytest.raises(ValueError, match="1 or more workers, not 0"):
-    gpus.divide(["0"], 0)
+    gpus.divide_gpus(["0"], 0)

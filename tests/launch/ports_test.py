@@ -18,13 +18,13 @@ def listen(family, address):
 
 def test_ports_are_distinct_free_and_not_ephemeral():
   first, last = ports.ephemeral_range()
-  chosen = ports.choose_ports(20)
+  chosen = ports.find_free_ports(20)
   assert len(set(chosen)) == 20
   for port in chosen:
     assert not first <= port <= last
     with socket.socket() as server:
       server.bind(("", port))
-  assert ports.choose_ports(0) == []
+  assert ports.find_free_ports(0) == []
 
 
 @pytest.mark.parametrize("family, address", [
@@ -36,14 +36,14 @@ def test_a_port_that_is_taken_on_any_interface_is_passed_over(family, address):
     pytest.skip("no IPv6 here")
   with listener:
     taken = listener.getsockname()[1]
-    free, = ports.choose_ports(1)
-    assert ports.choose_ports(1, candidates=[taken, free]) == [free]
+    free, = ports.find_free_ports(1)
+    assert ports.find_free_ports(1, candidates=[taken, free]) == [free]
 
 
 def test_all_are_held_until_there_are_enough():
-  free, = ports.choose_ports(1)
+  free, = ports.find_free_ports(1)
   with pytest.raises(RuntimeError, match="Only 1 of 2 TCP ports"):
-    ports.choose_ports(2, candidates=[free, free])
+    ports.find_free_ports(2, candidates=[free, free])
 
 
 @pytest.mark.parametrize("ephemeral, candidates", [
@@ -56,4 +56,4 @@ def test_candidates_stay_out_of_the_ephemeral_range_where_there_is_room(ephemera
 @pytest.mark.parametrize("n", [-1, 1.0, "2", True, None])
 def test_a_number_that_is_none_is_refused(n):
   with pytest.raises(ValueError, match="number of ports"):
-    ports.choose_ports(n)
+    ports.find_free_ports(n)

@@ -10,11 +10,11 @@ from tf1ps.pipeline import bad_records
 
 def test_each_graph_has_a_policy_and_fails_by_default():
   first, second = tf.Graph(), tf.Graph()
-  bad_records.use(bad_records.BadRecords("skip", 0.5), first)
-  assert bad_records.of(first).skips
-  assert not bad_records.of(second).skips
+  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.5), first)
+  assert bad_records.bad_records_of_graph(first).skips
+  assert not bad_records.bad_records_of_graph(second).skips
   with first.as_default():
-    assert bad_records.of() is bad_records.of(first)
+    assert bad_records.bad_records_of_graph() is bad_records.bad_records_of_graph(first)
 
 
 @pytest.mark.parametrize("arguments, text", [

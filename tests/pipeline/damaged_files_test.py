@@ -18,7 +18,7 @@ def test_the_damaged_file_is_named(tmp_path):
   (tmp_path / "b").write_bytes(bytes(content))
   with tf.Graph().as_default():
     tf.train.get_or_create_global_step()
-    batch = datasets.tf_records(
+    batch = datasets.tf_record_dataset(
       Shard(batch_size=2, epochs=1), str(tmp_path / "*"), tf.identity)
     with pytest.raises(tf.errors.DataLossError) as error:
       with tf1ps.MonitoredTrainingSession() as session:

@@ -14,9 +14,9 @@ class Pipeline(object):
     with tf.Graph().as_default() as graph:
       tf.set_random_seed(7)
       self._batch = make()
-      self.positions = iterator_positions.Positions(graph)
+      self.positions = iterator_positions.IteratorPositions(graph)
       self.session = tf.Session(graph=graph)
-      self.session.run(iterators.initializers(graph))
+      self.session.run(iterators.iterator_initializers(graph))
 
   def draw(self, count):
     return [self.session.run(self._batch).tolist() for _ in range(count)]
@@ -39,8 +39,8 @@ def lines(tmp_path, skips=False, **kwargs):
       str(100 * index + number) for number in range(50)) + ("\nx" if skips else ""))
 
   def make():
-    bad_records.use(bad_records.BadRecords("skip" if skips else "fail", 0.5))
-    return datasets.text_lines(Shard(batch_size=4), str(tmp_path / "*.txt"),
+    bad_records.use_bad_records(bad_records.BadRecords("skip" if skips else "fail", 0.5))
+    return datasets.text_line_dataset(Shard(batch_size=4), str(tmp_path / "*.txt"),
                                lambda values: tf.strings.to_number(values, tf.int32), **kwargs)
   return make
 

@@ -80,7 +80,7 @@ def test_what_the_local_init_op_starts_is_left_alone(graph):
   iterator.make_initializer(numbers())
   second = iterator.make_initializer(numbers(10))
   tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, second)
-  assert iterators.initializers(graph, tf.tables_initializer()) == []
+  assert iterators.iterator_initializers(graph, tf.tables_initializer()) == []
   assert taken(iterator.get_next()) == [10, 11, 12]
 
 
@@ -96,7 +96,7 @@ def test_what_must_be_fed_is_the_users(graph, caplog):
   default = tf.placeholder_with_default(tf.constant(2, tf.int64), [])
   own = tf.data.make_initializable_iterator(tf.data.Dataset.range(default))
   with caplog.at_level(logging.INFO, "tf1ps"):
-    assert iterators.initializers(graph) == [own.initializer]
+    assert iterators.iterator_initializers(graph) == [own.initializer]
   assert "is yours to initialise" in caplog.text and "needs count to be fed" in caplog.text
   record = fed.get_next()
   with tf1ps.MonitoredTrainingSession() as session:
@@ -111,8 +111,8 @@ def test_iterators_on_other_tasks_are_theirs(graph):
     mine = tf.data.make_initializable_iterator(numbers())
   anywhere = tf.data.make_initializable_iterator(numbers())
   every = [shared.initializer, mine.initializer, anywhere.initializer]
-  assert iterators.initializers(graph) == every
-  assert iterators.initializers(graph, only_task="/job:worker/task:1") == every[1:]
+  assert iterators.iterator_initializers(graph) == every
+  assert iterators.iterator_initializers(graph, only_task="/job:worker/task:1") == every[1:]
 
 
 def test_the_device_setter_leaves_all_of_it_on_the_worker(graph):

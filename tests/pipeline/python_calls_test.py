@@ -28,10 +28,10 @@ def from_generator():
 def test_a_pipeline_that_calls_python_is_known(make, expected, iterator):
   with tf.Graph().as_default() as graph:
     iterator(make()).get_next()
-    assert python_calls.are_in(graph) == expected
+    assert python_calls.has_python_calls(graph) == expected
 
 
 def test_one_of_the_graphs_own_operations():
   with tf.Graph().as_default() as graph:
     tf.py_func(lambda: np.float32(1), [], tf.float32)
-    assert python_calls.are_in(graph)
+    assert python_calls.has_python_calls(graph)

@@ -153,7 +153,7 @@ def test_a_record_of_another_type_than_the_enqueued_one(tmp_path):
 
 @pytest.mark.parametrize("read_up_to, threads", [(0, 1), (7, 1), (100, 1), (0, 3), (7, 3)])
 def test_bad_records_are_skipped(tmp_path, caplog, read_up_to, threads):
-  bad_records.use(bad_records.BadRecords("skip", 0.5))
+  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.5))
   bad = [1, 5, 6, 30]
   path = classic.write(tmp_path / "a.csv", 30, bad=bad)
   batch = classic.pipeline([path], read_up_to=read_up_to, threads=threads)
@@ -162,14 +162,14 @@ def test_bad_records_are_skipped(tmp_path, caplog, read_up_to, threads):
     found, error = classic.take_all(session, batch)
   assert type(error) is tf.errors.OutOfRangeError
   assert (found if threads == 1 else sorted(found)) == [n for n in range(1, 31) if n not in bad]
-  assert bad_records.of().skipped == 4
+  assert bad_records.bad_records_of_graph().skipped == 4
   assert sorted(record.getMessage() for record in caplog.records) == sorted(
     "skipped the bad record %s:%d: Field 1 in record 0 is not a valid int32: x" % (path, n)
     for n in bad)
 
 
 def test_too_many_bad_records_end_it(tmp_path):
-  bad_records.use(bad_records.BadRecords("skip", 0.02))
+  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.02))
   path = classic.write(tmp_path / "a.csv", 200, bad=[11, 12, 13, 14])
   batch = classic.pipeline([path], read_up_to=5, capacity=300)
   with classic.initialised() as session:
@@ -181,7 +181,7 @@ def test_too_many_bad_records_end_it(tmp_path):
 
 
 def test_too_many_bad_records_are_told_at_the_end_of_few(tmp_path):
-  bad_records.use(bad_records.BadRecords("skip", 0.05))
+  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.05))
   path = classic.write(tmp_path / "a.csv", 30, bad=[7, 12])
   batch = classic.pipeline([path])
   with classic.initialised() as session:
@@ -295,7 +295,7 @@ def test_a_runner_of_the_users_own_class_stays(tmp_path):
   queue = tf.FIFOQueue(5, tf.int32)
   own = OwnRunner(queue, [queue.enqueue(1)])
   tf.train.add_queue_runner(own)
-  assert queue_runners.adopt() == [own]
+  assert queue_runners.adopt_queue_runners() == [own]
   with tf.Session() as session:
     coord = tf1ps.Coordinator()
     threads = tf1ps.start_queue_runners(session, coord)
@@ -315,7 +315,7 @@ def test_no_session_and_no_runner(caplog):
 
 def test_a_meta_graph_keeps_the_runners(tmp_path):
   batch = classic.pipeline([classic.write(tmp_path / "a.csv", 5)])
-  queue_runners.adopt()
+  queue_runners.adopt_queue_runners()
   meta = tf.train.export_meta_graph()
   with tf.Graph().as_default():
     tf.train.import_meta_graph(meta)

@@ -22,7 +22,7 @@ def retry(bad, policy, shape=(None,)):
   """Runs 16 records, those of `bad` no numbers, and tries again; returns what is enqueued."""
   values = [b"x" if n in bad else record for n, record in enumerate(RECORDS)]
   with tf.Graph().as_default() as graph:
-    bad_records.use(policy)
+    bad_records.use_bad_records(policy)
     pair = [tf.placeholder_with_default(all_of, shape)
             for all_of in (["f:%d" % n for n in range(16)], values)]
     tf.add_to_collection(record_copies.RECORDS, tuple(pair))

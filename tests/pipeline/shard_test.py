@@ -206,8 +206,8 @@ def test_dynamic_blocks_are_asked_for_once_and_not_behind_queue_runners():
 
 def test_dynamic_shares_are_of_tf_data_alone(files):
   share = shard.Shard(0, 2, policy="dynamic", batch_size=5)
-  for build in (lambda: readers.text_lines(share, files, tf.identity),
-                lambda: preloaded.batches(share, np.zeros([30])),
+  for build in (lambda: readers.text_line_reader(share, files, tf.identity),
+                lambda: preloaded.preloaded_batches(share, np.zeros([30])),
                 lambda: feeding.feed(lambda: iter([]), tf.float32, [], 5, shard=share)):
     with tf.Graph().as_default(), pytest.raises(shard.ShardError, match="tf.data alone"):
       build()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement.load_table import TaskLoad, format_table, load_table
+from tf1ps.placement.load_table import TaskLoad, format_load_table, make_load_table
 
 KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 
@@ -30,7 +30,7 @@ def test_counts_by_task_in_the_order_of_job_and_index(use_resource):
   make("d", "/job:chief/task:0", [1], use_resource)
   make("e", "/job:ps", [1], use_resource)
   make("f", None, [7], use_resource)
-  assert load_table() == [
+  assert make_load_table() == [
       ("", 1, 28, 0), ("/job:chief/task:0", 1, 4, 0), ("/job:ps", 1, 4, 0),
       ("/job:ps/task:2", 1, 20, 0), ("/job:ps/task:10", 2, 28, 0)]
 
@@ -43,16 +43,19 @@ def test_slots_count_and_local_variables_do_not(use_resource):
     tf.get_local_variable("c", [100], use_resource=use_resource)
     loss = tf.reduce_sum(a) + tf.reduce_sum(b)
     tf.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
-  assert load_table() == [("/job:ps/task:0", 2, 48, 0), ("/job:ps/task:1", 2, 40, 0)]
+  assert make_load_table() == [("/job:ps/task:0", 2, 48, 0), ("/job:ps/task:1", 2, 40, 0)]
 
 
 def test_variables_and_graph_can_be_given(graph):
   a = make("a", "/job:ps/task:0", [2])
   make("b", "/job:ps/task:1", [3])
   with tf.Graph().as_default():
-    assert load_table() == []
-    assert load_table(graph=graph) == [("/job:ps/task:0", 1, 8, 0), ("/job:ps/task:1", 1, 12, 0)]
-    assert load_table([a]) == [TaskLoad(task="/job:ps/task:0", variables=1, bytes=8)]
+    assert make_load_table() == []
+    assert make_load_table(graph=graph) == [
+      ("/job:ps/task:0", 1, 8, 0),
+      ("/job:ps/task:1", 1, 12, 0),
+    ]
+    assert make_load_table([a]) == [TaskLoad(task="/job:ps/task:0", variables=1, bytes=8)]
 
 
 @KINDS
@@ -60,7 +63,7 @@ def test_unknown_shape_counts_no_bytes(use_resource):
   with tf.device("/job:ps/task:0"):
     tf.get_variable("a", initializer=tf.placeholder(tf.float32, [None]), validate_shape=False,
                     use_resource=use_resource)
-  assert load_table() == [("/job:ps/task:0", 1, 0, 0)]
+  assert make_load_table() == [("/job:ps/task:0", 1, 0, 0)]
 
 
 @KINDS
@@ -69,17 +72,17 @@ def test_shards_of_a_partitioned_variable_and_their_slots_count_where_they_are(u
     whole = tf.get_variable("a", [9, 20], partitioner=tf.fixed_size_partitioner(2),
                             use_resource=use_resource)
     make("b", "", [10], use_resource)
-  assert load_table() == [("/job:ps/task:1", 3, 760, 2)]
+  assert make_load_table() == [("/job:ps/task:1", 3, 760, 2)]
   tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_sum(tf.square(whole)))
-  assert load_table() == [("/job:ps/task:1", 5, 1480, 4)]
+  assert make_load_table() == [("/job:ps/task:1", 5, 1480, 4)]
   with pytest.raises(TypeError, match="of a partitioned variable its parts"):
-    load_table([whole])
+    make_load_table([whole])
 
 
 def test_format():
   rows = [TaskLoad("/job:ps/task:0", 3, 7446528), TaskLoad("/job:ps/task:1", 13, 8232),
           TaskLoad("", 1, 0)]
-  assert format_table(rows).splitlines() == [
+  assert format_load_table(rows).splitlines() == [
       "ps              variables      bytes  share",
       "/job:ps/task:0          3  7,446,528  99.9%",
       "/job:ps/task:1         13      8,232   0.1%",
@@ -89,7 +92,7 @@ def test_format():
 
 def test_format_with_shards():
   rows = [TaskLoad("/job:ps/task:0", 13, 8232, 12), TaskLoad("/job:ps/task:1", 1, 8, 0)]
-  assert format_table(rows).splitlines() == [
+  assert format_load_table(rows).splitlines() == [
       "ps              variables  shards  bytes  share",
       "/job:ps/task:0         13      12  8,232  99.9%",
       "/job:ps/task:1          1       0      8   0.1%",
@@ -97,5 +100,5 @@ def test_format_with_shards():
 
 
 def test_format_without_bytes():
-  assert format_table([]) == "ps  variables  bytes  share"
-  assert format_table([TaskLoad("/job:ps/task:0", 1, 0)]).splitlines()[1].endswith("  0.0%")
+  assert format_load_table([]) == "ps  variables  bytes  share"
+  assert format_load_table([TaskLoad("/job:ps/task:0", 1, 0)]).splitlines()[1].endswith("  0.0%")

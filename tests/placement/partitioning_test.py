@@ -15,46 +15,85 @@ def graph():
     yield graph
 
 
-@pytest.mark.parametrize("partitioner, shape, shards", [
-  (partitioning.fixed_size(2), [9, 20], [2, 1]),
-  (partitioning.fixed_size(50, axis=1), [9, 20], [1, 20]),  # no more than there are columns
-  (partitioning.fixed_size(3), [0, 20], [1, 1]),
-  (partitioning.min_max_variable(5, min_slice_size=400), [9, 20], [2, 1]),  # 720 bytes
-  (partitioning.min_max_variable(5, min_slice_size=100), [9, 20], [5, 1]),
-  (partitioning.variable_axis_size(200), [9, 20], [5, 1]),  # two rows of 80 bytes in each
-  (partitioning.variable_axis_size(200, max_shards=3), [9, 20], [3, 1]),
-  (partitioning.variable_axis_size(1), [9, 20], [9, 1]),
-  (partitioning.variable_axis_size(200), [0, 20], [1, 1]),
-  (partitioning.by_bytes(720), [9, 20], [1, 1]),  # just not larger
-  (partitioning.by_bytes(719), [9, 20], [2, 1]),
-  (partitioning.by_bytes(200), [9, 20], [5, 1]),
-  (partitioning.by_bytes(719, min_shards=4), [9, 20], [4, 1]),
-  (partitioning.by_bytes(719, min_shards=40), [9, 20], [9, 1]),
-  (partitioning.by_bytes(720, min_shards=4), [9, 20], [1, 1]),
-  (partitioning.by_bytes(8), [9], [5]),
-])
+@pytest.mark.parametrize(
+  "partitioner, shape, shards",
+  [
+    (partitioning.fixed_size_partitioner(2), [9, 20], [2, 1]),
+    (
+      partitioning.fixed_size_partitioner(50, axis=1),
+      [9, 20],
+      [1, 20],
+    ),  # no more than there are columns
+    (partitioning.fixed_size_partitioner(3), [0, 20], [1, 1]),
+    (
+      partitioning.min_max_variable_partitioner(5, min_slice_size=400),
+      [9, 20],
+      [2, 1],
+    ),  # 720 bytes
+    (partitioning.min_max_variable_partitioner(5, min_slice_size=100), [9, 20], [5, 1]),
+    (
+      partitioning.variable_axis_size_partitioner(200),
+      [9, 20],
+      [5, 1],
+    ),  # two rows of 80 bytes in each
+    (partitioning.variable_axis_size_partitioner(200, max_shards=3), [9, 20], [3, 1]),
+    (partitioning.variable_axis_size_partitioner(1), [9, 20], [9, 1]),
+    (partitioning.variable_axis_size_partitioner(200), [0, 20], [1, 1]),
+    (partitioning.bytes_partitioner(720), [9, 20], [1, 1]),  # just not larger
+    (partitioning.bytes_partitioner(719), [9, 20], [2, 1]),
+    (partitioning.bytes_partitioner(200), [9, 20], [5, 1]),
+    (partitioning.bytes_partitioner(719, min_shards=4), [9, 20], [4, 1]),
+    (partitioning.bytes_partitioner(719, min_shards=40), [9, 20], [9, 1]),
+    (partitioning.bytes_partitioner(720, min_shards=4), [9, 20], [1, 1]),
+    (partitioning.bytes_partitioner(8), [9], [5]),
+  ],
+)
 def test_shards_by_shape(partitioner, shape, shards):
   assert partitioner(shape=tf.TensorShape(shape), dtype=tf.float32) == shards
 
 
-@pytest.mark.parametrize("make, text", [
-  (lambda: partitioning.fixed_size(0), "num_shards must be an integer of at least 1, got 0"),
-  (lambda: partitioning.fixed_size(2.5), "num_shards must be an integer of at least 1, got 2.5"),
-  (lambda: partitioning.fixed_size(2, axis=-1), "axis must be the number of an axis, .* got -1"),
-  (lambda: partitioning.min_max_variable(0), "max_partitions must be .* got 0"),
-  (lambda: partitioning.min_max_variable(2, min_slice_size=0), "min_slice_size must be .* got 0"),
-  (lambda: partitioning.variable_axis_size(0), "max_shard_bytes must be .* got 0"),
-  (lambda: partitioning.variable_axis_size(9, max_shards=0), "max_shards must be .* got 0"),
-  (lambda: partitioning.by_bytes(0), "max_shard_bytes must be .* got 0"),
-  (lambda: partitioning.by_bytes(5, 0), "min_shards must be .* got 0"),
-])
+@pytest.mark.parametrize(
+  "make, text",
+  [
+    (
+      lambda: partitioning.fixed_size_partitioner(0),
+      "num_shards must be an integer of at least 1, got 0",
+    ),
+    (
+      lambda: partitioning.fixed_size_partitioner(2.5),
+      "num_shards must be an integer of at least 1, got 2.5",
+    ),
+    (
+      lambda: partitioning.fixed_size_partitioner(2, axis=-1),
+      "axis must be the number of an axis, .* got -1",
+    ),
+    (lambda: partitioning.min_max_variable_partitioner(0), "max_partitions must be .* got 0"),
+    (
+      lambda: partitioning.min_max_variable_partitioner(2, min_slice_size=0),
+      "min_slice_size must be .* got 0",
+    ),
+    (lambda: partitioning.variable_axis_size_partitioner(0), "max_shard_bytes must be .* got 0"),
+    (
+      lambda: partitioning.variable_axis_size_partitioner(9, max_shards=0),
+      "max_shards must be .* got 0",
+    ),
+    (lambda: partitioning.bytes_partitioner(0), "max_shard_bytes must be .* got 0"),
+    (lambda: partitioning.bytes_partitioner(5, 0), "min_shards must be .* got 0"),
+  ],
+)
 def test_arguments_are_checked_first(make, text):
   with pytest.raises(ValueError, match=text):
     make()
 
 
-@pytest.mark.parametrize("make", [
-  partitioning.fixed_size, partitioning.min_max_variable, partitioning.variable_axis_size])
+@pytest.mark.parametrize(
+  "make",
+  [
+    partitioning.fixed_size_partitioner,
+    partitioning.min_max_variable_partitioner,
+    partitioning.variable_axis_size_partitioner,
+  ],
+)
 def test_a_variable_without_the_axis_is_named(make):
   with pytest.raises(ValueError, match=r"was to divide along axis 1, and the variable's shape is "
                      r"\(5,\)"):
@@ -107,7 +146,7 @@ def test_shards_are_spread_by_bytes(use_resource):
       partitioning.partition_large(400, 3):
     tf.get_variable("first", [90])  # 360 bytes
     tf.get_variable("table", [1000, 8])  # 32,000 bytes: rows of 32 bytes, 12 in a shard
-  rows = load_table.load_table()
+  rows = load_table.make_load_table()
   assert sum(row.bytes for row in rows) == 32360 and [row.shards for row in rows] == [27, 28, 29]
   assert max(row.bytes for row in rows) - min(row.bytes for row in rows) <= 400
 
@@ -118,7 +157,7 @@ def test_a_checkpoint_is_restored_into_any_number_of_shards(tmp_path, use_resour
   def build(count):
     with tf.variable_scope("own", use_resource=use_resource):
       table = tf.get_variable("table", [7, 3], initializer=tf.random_normal_initializer(),
-                              partitioner=partitioning.fixed_size(count))
+                              partitioner=partitioning.fixed_size_partitioner(count))
     tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_sum(tf.square(table)))
     return table.as_tensor()
 

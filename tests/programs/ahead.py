@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps import training
+import tf1ps
 
 
 def input_fn(mode, shard):
@@ -29,6 +29,6 @@ def input_fn(mode, shard):
 def model_fn(features, labels, mode):
   """y = w x, with its squared error."""
   y = tf.get_variable("w", [], initializer=tf.zeros_initializer()) * features
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=tf.losses.mean_squared_error(labels, y), predictions={"y": y},
     metrics={"error": tf.metrics.mean_absolute_error(labels, y)})

@@ -2,7 +2,7 @@
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 
 flags.DEFINE_string("data", "", "The pattern of the files.")
 flags.DEFINE_string("more_data", "", "A file to read after them.")
@@ -29,7 +29,7 @@ def model_fn(features, labels, mode):
   b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
   y = w * features + b
   if mode == "predict":
-    return training.ModelSpec(predictions={"y": y})
-  return training.ModelSpec(
+    return tf1ps.ModelSpec(predictions={"y": y})
+  return tf1ps.ModelSpec(
     loss=tf.losses.mean_squared_error(labels, y), predictions={"y": y},
     metrics={"error": tf.metrics.mean_absolute_error(labels, y)})

@@ -2,7 +2,7 @@
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 
 flags.DEFINE_boolean("structured", False, "The iterator is that of one of several pipelines.")
 
@@ -25,6 +25,6 @@ def input_fn(mode, shard):
 def model_fn(features, labels, mode):
   """y = w x."""
   y = tf.get_variable("w", [], initializer=tf.zeros_initializer()) * features["x"]
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=1e-3 * tf.reduce_mean(tf.square(y - labels)), predictions={"y": y},
     metrics={"label": tf.metrics.mean(labels)})

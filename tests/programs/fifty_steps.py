@@ -3,8 +3,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
+import tf1ps
 from tests.replication import reference
-from tf1ps import training
 
 flags.DEFINE_enum("reference", "sgd", reference.OPTIMIZERS, "The optimizer, at its rate there.")
 
@@ -19,6 +19,6 @@ def input_fn(mode, shard):
 
 def model_fn(features, labels, mode):
   """A row of a table times a weight, plus a bias."""
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=reference.model(features, labels),
     optimizer=reference.make_optimizer(flags.FLAGS.reference))

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 from tf1ps.cluster import server
 
 flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
@@ -84,7 +84,7 @@ def model_fn(features, labels, mode):
     tf.get_variable("extra", [3])
   y = w * features + b
   if mode == "predict":
-    return training.ModelSpec(predictions={"y": y})
+    return tf1ps.ModelSpec(predictions={"y": y})
   loss = tf.losses.mean_squared_error(labels, y)
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean_absolute_error(labels, y)})

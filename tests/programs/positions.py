@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
-from tf1ps.training import input_positions
+import tf1ps
+from tf1ps.checkpoint import input_positions
 
 flags.DEFINE_float("step_seconds", 0.02, "How long a step takes, at least.")
 flags.DEFINE_boolean("in_python", False, "The input calls Python.")
@@ -34,7 +34,7 @@ def model_fn(features, labels, mode):
     features = tf.numpy_function(_say, [features], tf.int64)
   zero = tf.get_variable("zero", [], initializer=tf.zeros_initializer())
   y = zero * tf.cast(tf.reshape(features, [-1]), tf.float32)
-  return training.ModelSpec(loss=tf.reduce_mean(tf.square(y)), predictions={"y": y},
+  return tf1ps.ModelSpec(loss=tf.reduce_mean(tf.square(y)), predictions={"y": y},
                             metrics={"label": tf.metrics.mean(labels)})
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 from tf1ps.pipeline import datasets, readers
 
 flags.DEFINE_enum("source", "blocks", ["blocks", "files", "datasets", "readers"],
@@ -55,9 +55,9 @@ def _next(dataset):
 
 _SOURCES = {
   "blocks": _memory, "files": _files,
-  "datasets": lambda shard: datasets.text_lines(
+  "datasets": lambda shard: datasets.text_line_dataset(
     shard, _pattern(), _decode, shuffle=FLAGS.shuffled),
-  "readers": lambda shard: readers.text_lines(
+  "readers": lambda shard: readers.text_line_reader(
     shard, _pattern(), _decode, shuffle=FLAGS.shuffled)}
 
 
@@ -80,4 +80,4 @@ def model_fn(features, labels, mode):
   """A mean."""
   mean = tf.get_variable("mean", [], initializer=tf.zeros_initializer())
   loss = tf.reduce_mean(tf.square(features / FLAGS.records - mean))
-  return training.ModelSpec(loss=loss)
+  return tf1ps.ModelSpec(loss=loss)

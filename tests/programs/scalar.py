@@ -2,7 +2,7 @@
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 
 flags.DEFINE_string("targets", "1,3", "The target of each worker.")
 
@@ -18,6 +18,6 @@ def input_fn(mode, shard):
 def model_fn(features, labels, mode):
   """The distance to the target."""
   w = tf.get_variable("w", initializer=0.0)
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=tf.reduce_mean(tf.square(w - labels)) / 2,
     optimizer=tf.train.GradientDescentOptimizer(0.5))

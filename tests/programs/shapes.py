@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 
 flags.DEFINE_integer("width", 1, "How many copies of w there are.")
 flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
@@ -51,5 +51,5 @@ def model_fn(features, labels, mode):
   b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
   y = tf.reduce_sum(w) * features + b
   loss = tf.losses.mean_squared_error(labels, y)
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean_absolute_error(labels, y)})

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
 
-from tf1ps import training
+import tf1ps
 
 flags.DEFINE_string("batches", "100,70,40", "How many batches each worker has.")
 flags.DEFINE_integer("last", -1, "The worker that comes last to most turns; -1: none.")
@@ -67,6 +67,6 @@ def model_fn(features, labels, mode):
   second = tf.get_variable("second", [], initializer=tf.zeros_initializer())
   loss = tf.reduce_mean(labels - (first + second) * features)
   optimizer = _Mortal(1.0) if FLAGS.die_at >= 0 else tf.train.GradientDescentOptimizer(1.0)
-  return training.ModelSpec(
+  return tf1ps.ModelSpec(
     loss=loss, optimizer=optimizer,
     metrics={"first": tf.metrics.mean(first), "second": tf.metrics.mean(second)})

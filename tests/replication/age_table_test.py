@@ -16,12 +16,12 @@ class Replica(object):
       step = tf.get_variable("step", initializer=tf.zeros([], tf.int64), use_resource=use_resource,
                              trainable=False)
       self.init = step.initializer
-      self.begun = staleness.begin(step)
+      self.begun = staleness.begin_gradient_age(step)
       self.table = age_table.AgeTable(step, index)
       self.read_before = tf.placeholder(tf.int64, [])
       train_op = tf.assign_add(step, 1).op
       self.counted = self.table.count(
-        staleness.age(step, self.read_before, train_op), max_staleness)
+        staleness.gradient_age(step, self.read_before, train_op), max_staleness)
       self.kept = tf.global_variables() + tf.local_variables()
       self.session = tf.Session(target)
 
@@ -34,7 +34,7 @@ class Replica(object):
     assert self.session.run(self.counted, {self.read_before: self.value}) is None
 
   def ages(self):
-    return age_table.ages_of([self.session.run(self.table.read)])
+    return age_table.read_ages([self.session.run(self.table.read)])
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_each_replica_counts_its_own(target, use_resource):
   assert dict(first.ages().counts) == {0: 3, 1: 1} and str(first.ages()) == (
     "staleness 0.2 (1 at most)")
   assert dict(second.ages().counts) == {3: 1, 0: 1} and second.ages().highest == 3
-  both = age_table.ages_of([r.session.run(r.table.read) for r in replicas])
+  both = age_table.read_ages([r.session.run(r.table.read) for r in replicas])
   assert dict(both.counts) == {0: 4, 1: 1, 3: 1} and (both.total, both.highest) == (4, 3)
   assert [v.op.name for v in first.kept] == ["step"]  # no checkpoint has the table
   first.session.run(first.table.reset)
@@ -99,13 +99,13 @@ def test_nothing_more_travels_to_the_worker(nodes, use_resource, policy):
       w = tf.get_variable("w", initializer=1.0, use_resource=use_resource)
     with tf.device(worker.name):
       gradient = 2.0 * w
-      begun = staleness.begin(step)
+      begun = staleness.begin_gradient_age(step)
       with tf.control_dependencies([tf.identity(gradient)]):  # as moving averages do
         train_op = tf.train.GradientDescentOptimizer(0.1).apply_gradients([(gradient, w)], step)
         if policy:
           age = stale_gradients.age_at_push(step, begun, [gradient])
         else:
-          age = staleness.age(step, begun, train_op)
+          age = staleness.gradient_age(step, begun, train_op)
         table = age_table.AgeTable(step, 0)
         counted = table.count(age, 2 if policy else None)
     with tf.Session("grpc://" + worker.address, graph=graph) as session:

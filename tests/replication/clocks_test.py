@@ -4,7 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import turns
-from tf1ps.replication.clocks import ACTIVE, AWAY, EXPECTED, JOINING, Clocks, View
+from tf1ps.replication.clocks import ACTIVE, CLOCK_AWAY, EXPECTED, JOINING, Clocks, View
 
 
 class Replica(object):
@@ -68,14 +68,14 @@ def test_who_leaves_or_is_dropped_is_not_counted(target):
   first.step(4)
   second.step(1)
   second.clocks.leave(second.session)
-  assert first.look() == View([4, 1, 0], [ACTIVE, AWAY, ACTIVE])
+  assert first.look() == View([4, 1, 0], [ACTIVE, CLOCK_AWAY, ACTIVE])
   first.clocks.drop(first.session, 2)
-  assert first.look() == View([4, 1, 0], [ACTIVE, AWAY, AWAY])
+  assert first.look() == View([4, 1, 0], [ACTIVE, CLOCK_AWAY, CLOCK_AWAY])
   assert first.look().lead(0) == 0
   # The dropped one is alive after all; the other one has left for good, also in a later session.
-  assert third.join() == View([4, 1, 4], [ACTIVE, AWAY, ACTIVE])
+  assert third.join() == View([4, 1, 4], [ACTIVE, CLOCK_AWAY, ACTIVE])
   first.wipe()
-  assert second.join() == View([0, 0, 0], [EXPECTED, AWAY, EXPECTED])
+  assert second.join() == View([0, 0, 0], [EXPECTED, CLOCK_AWAY, EXPECTED])
 
 
 def test_a_lead_is_over_the_slowest_that_counts():
@@ -85,7 +85,7 @@ def test_a_lead_is_over_the_slowest_that_counts():
   # One that joins may be a step behind what is allowed, for a moment, and is no one's lead.
   view = View([7, 5, 4], [ACTIVE, ACTIVE, JOINING])
   assert [view.lead(0), view.lead(0, [ACTIVE, JOINING])] == [2, 3]
-  assert View([7, 3], [ACTIVE, AWAY]).lead(0) == 0
+  assert View([7, 3], [ACTIVE, CLOCK_AWAY]).lead(0) == 0
 
 
 def test_another_index_is_refused():

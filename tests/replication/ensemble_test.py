@@ -30,7 +30,7 @@ def run_alone(values, inputs):
 
 def test_it_is_the_mean_of_its_networks_each_on_its_device():
   with tf.Graph().as_default():
-    one = ensemble.in_graph(
+    one = ensemble.in_graph_ensemble(
       tf.constant(X), [network(units) for units in (2, 3, 4)], ["/cpu:0", "/cpu:1", "/cpu:0"])
     variables = tf.global_variables()
     assert [v.op.name for v in variables] == [
@@ -60,38 +60,44 @@ VOTES = [
 def test_a_vote_in_the_graph_and_in_numpy(votes, winner, dtype):
   votes = np.array(votes, dtype)
   with tf.Graph().as_default(), tf.Session() as session:
-    combined = session.run(ensemble.vote([tf.constant(vote) for vote in votes]))
+    combined = session.run(ensemble.vote_predictions([tf.constant(vote) for vote in votes]))
   assert combined.tolist() == winner and combined.dtype == dtype
-  combined = aggregator.vote(votes)
+  combined = aggregator.vote_answers(votes)
   assert combined.tolist() == winner and combined.dtype == dtype
 
 
 def test_networks_that_vote():
   with tf.Graph().as_default(), tf.Session() as session:
-    one = ensemble.in_graph(
+    one = ensemble.in_graph_ensemble(
       tf.constant([4, 7]), [lambda x: x, lambda x: x + 1, lambda x: tf.minimum(x, 5)],
-      ["/cpu:0"] * 3, ensemble.vote)
+      ["/cpu:0"] * 3, ensemble.vote_predictions)
     assert session.run(one.combined).tolist() == [4, 5]
 
 
-@pytest.mark.parametrize("arguments, message", [
-  (dict(networks=[], devices=[]), "needs networks"),
-  (dict(devices=["/cpu:0"]), "2 networks need as many devices"),
-  (dict(names=["a"]), "2 networks need as many names"),
-  (dict(containers=["a"]), "2 networks need as many containers"),
-  (dict(names=["a", "a"]), "must be different"),
-  (dict(containers=["a", "b_c"]), "has '_' at position 1"),
-  (dict(combine=ensemble.vote), "a vote is taken of classes, integers, got .* of float32"),
-])
+@pytest.mark.parametrize(
+  "arguments, message",
+  [
+    (dict(networks=[], devices=[]), "needs networks"),
+    (dict(devices=["/cpu:0"]), "2 networks need as many devices"),
+    (dict(names=["a"]), "2 networks need as many names"),
+    (dict(containers=["a"]), "2 networks need as many containers"),
+    (dict(names=["a", "a"]), "must be different"),
+    (dict(containers=["a", "b_c"]), "has '_' at position 1"),
+    (
+      dict(combine=ensemble.vote_predictions),
+      "a vote is taken of classes, integers, got .* of float32",
+    ),
+  ],
+)
 def test_arguments_that_cannot_work(arguments, message):
   with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
-    ensemble.in_graph(tf.constant(X), **dict(
+    ensemble.in_graph_ensemble(tf.constant(X), **dict(
       dict(networks=[network(2), network(2)], devices=["/cpu:0", "/cpu:0"]), **arguments))
 
 
 def test_a_mean_of_classes_is_refused():
   with tf.Graph().as_default(), pytest.raises(ValueError, match="put together by vote"):
-    ensemble.mean([tf.constant(1)])
+    ensemble.mean_predictions([tf.constant(1)])
 
 
 @pytest.mark.parametrize("use_resource", [False, True])
@@ -101,14 +107,14 @@ def test_networks_that_were_trained_in_containers_on_two_tasks(forks, use_resour
     target = "grpc://" + tasks[0].address
     values = []
     for name, task in zip(names, tasks):  # each trained by a client of its own, which goes
-      with tf.Graph().as_default(), containers.container("kept-" + name):
+      with tf.Graph().as_default(), containers.container_scope("kept-" + name):
         with tf.device(task.name), tf.variable_scope(name, use_resource=use_resource):
           network(3)(tf.constant(X))
         with tf.Session(target) as session:
           session.run(tf.global_variables_initializer())
           values.append(session.run(tf.global_variables()))
     with tf.Graph().as_default(), tf.variable_scope("", use_resource=use_resource):
-      one = ensemble.in_graph(
+      one = ensemble.in_graph_ensemble(
         tf.constant(X), [network(3)] * 2, [task.name for task in tasks], names=names,
         containers=["kept-" + name for name in names])
       with tf.Session(target) as session:  # no initializer is run

@@ -34,7 +34,7 @@ def places(metadata, part):
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 def test_two_towers_take_the_mean_of_their_gradients(nodes, use_resource):
   with nodes.graph(), tf.variable_scope("", use_resource=use_resource):
-    model = in_graph.build_synchronous(
+    model = in_graph.build_in_graph_synchronous(
       lambda index: scalar_loss([1.0, 3.0][index]), WORKERS[:2],
       tf.train.GradientDescentOptimizer(0.5), variables_device=PS)
     w, = tf.trainable_variables()
@@ -56,7 +56,7 @@ def test_each_part_runs_where_it_belongs(nodes):
       x = tf.fill([2, 2], tf.get_variable("w", initializer=1.0), name="filled")
       return tf.reduce_sum(tf.matmul(x, tf.random_uniform([2, 2])))
 
-    model = in_graph.build_synchronous(
+    model = in_graph.build_in_graph_synchronous(
       tower, WORKERS[1:], tf.train.MomentumOptimizer(0.5, 0.9), variables_device=PS)
     with nodes.session() as session:
       session.run(tf.global_variables_initializer())
@@ -75,7 +75,7 @@ def test_each_part_runs_where_it_belongs(nodes):
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(nodes, optimizer, count):
   with nodes.graph():
     placeholders = ids, targets = reference.inputs(count, None)
-    model = in_graph.build_synchronous(
+    model = in_graph.build_in_graph_synchronous(
       lambda i: reference.model(ids[i], targets[i]), WORKERS[:count],
       reference.make_optimizer(optimizer), variables_device=PS)
     assert isinstance(model.grads_and_vars[0][0], tf.IndexedSlices)
@@ -90,7 +90,7 @@ def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(nodes, optimi
 def test_the_mean_is_clipped_and_not_the_gradients(nodes):
   with nodes.graph():
     # The gradients are -10 and 4, their mean -3; with a norm of 2: w = 0.5 * 2.
-    model = in_graph.build_synchronous(
+    model = in_graph.build_in_graph_synchronous(
       lambda index: scalar_loss([10.0, -4.0][index]), WORKERS[:2],
       tf.train.GradientDescentOptimizer(0.5), clip_norm=2.0, variables_device=PS)
     with nodes.session() as session:
@@ -106,7 +106,7 @@ def test_averages_of_the_first_tower_are_updated_with_the_step(nodes):
       tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, average.assign_add(10.0 ** index).op)
       return scalar_loss(1.0)
 
-    model = in_graph.build_synchronous(
+    model = in_graph.build_in_graph_synchronous(
       tower, WORKERS[:2], tf.train.GradientDescentOptimizer(0.5), variables_device=PS)
     assert [len(tower.update_ops) for tower in model.towers] == [1, 1]
     with nodes.session() as session:
@@ -119,7 +119,7 @@ def test_averages_of_the_first_tower_are_updated_with_the_step(nodes):
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 def test_two_threads_of_a_hundred_steps_make_two_hundred(nodes, use_resource):
   with nodes.graph() as graph, tf.variable_scope("", use_resource=use_resource):
-    replicas = in_graph.build_asynchronous(
+    replicas = in_graph.build_in_graph_asynchronous(
       lambda index: scalar_loss(2.0), WORKERS[:2],
       lambda: tf.train.GradientDescentOptimizer(0.1, use_locking=True), variables_device=PS)
     assert replicas[0].optimizer is not replicas[1].optimizer
@@ -141,7 +141,7 @@ def test_two_threads_of_a_hundred_steps_make_two_hundred(nodes, use_resource):
 def test_slots_are_as_many_as_optimizers(nodes, shared, slots):
   with nodes.graph():
     one = tf.train.MomentumOptimizer(1.0, 0.5)
-    replicas = in_graph.build_asynchronous(
+    replicas = in_graph.build_in_graph_asynchronous(
       lambda index: scalar_loss(1.0), WORKERS[:2],
       lambda: one if shared else tf.train.MomentumOptimizer(1.0, 0.5), variables_device=PS)
     assert [v.op.name for v in tf.global_variables() if "Momentum" in v.op.name] == slots
@@ -158,7 +158,7 @@ def test_another_global_step_and_no_ps(nodes):
   with nodes.graph():
     with tf.device(WORKERS[1]):
       step = tf.get_variable("step", initializer=np.int64(5), trainable=False)
-    model = in_graph.build_synchronous(
+    model = in_graph.build_in_graph_synchronous(
       lambda index: scalar_loss(1.0), ["/job:worker/task:0/device:CPU:%d" % i for i in (0, 1)],
       tf.train.GradientDescentOptimizer(0.5), global_step=step, variables_device=WORKERS[1])
     with nodes.session() as session:

@@ -94,7 +94,7 @@ def test_nobody_is_further_ahead_of_the_slowest_than_allowed(target):
   second.join()
   third.join()
   first.join()  # the others have left, and it makes the rest of its steps alone
-  assert first.look() == clocks_lib.View([30, 4, 4], [clocks_lib.AWAY] * 3)
+  assert first.look() == clocks_lib.View([30, 4, 4], [clocks_lib.CLOCK_AWAY] * 3)
   assert first.hook.highest == 2 and first.hook.seconds > 0
   assert max(second.hook.highest, third.hook.highest) <= 2
 

@@ -249,7 +249,7 @@ def test_queues_that_are_full_and_the_end(make):
 
 def test_vectors_and_a_vote(make):
   parts = make(networks=2, input_shape=[2], prediction_shape=[3], prediction_dtype=tf.int32)
-  parts.aggregate(combine=aggregator.vote)
+  parts.aggregate(combine=aggregator.vote_answers)
   parts.feed([0.5, 1.5])
   for network, classes in zip(parts.networks, ([1, 5, 9], [2, 5, 7])):
 

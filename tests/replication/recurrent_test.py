@@ -31,7 +31,7 @@ def build_and_run(build, kind, devices, target="", fed_times=None):
 
 
 def unrolled_on_one(inputs, cells, devices):
-  return recurrent.unrolled(inputs, cells, [""] * len(cells))
+  return recurrent.unrolled_recurrent(inputs, cells, [""] * len(cells))
 
 
 def assert_same(found, expected):
@@ -57,8 +57,8 @@ def test_it_equals_the_layers_on_one_device(kind):
   devices = ["/cpu:0", "/cpu:1"]
   expected = build_and_run(unrolled_on_one, kind, devices, fed_times=TIMES)
   assert expected[0].shape == (TIMES, BATCH, UNITS)
-  assert_same(build_and_run(recurrent.unrolled, kind, devices, fed_times=TIMES), expected)
-  assert_same(build_and_run(recurrent.looped, kind, devices), expected)
+  assert_same(build_and_run(recurrent.unrolled_recurrent, kind, devices, fed_times=TIMES), expected)
+  assert_same(build_and_run(recurrent.looped_recurrent, kind, devices), expected)
 
 
 def test_it_equals_them_on_tasks_of_a_cluster(forks):
@@ -66,7 +66,7 @@ def test_it_equals_them_on_tasks_of_a_cluster(forks):
     unrolled_on_one, recurrent_cells.LSTMCell, ["", ""], fed_times=TIMES)
   with cluster_tasks.stock_ps(forks, 2) as tasks:
     where = [task.name for task in tasks], "grpc://" + tasks[0].address
-    for build in (recurrent.unrolled, recurrent.looped):
+    for build in (recurrent.unrolled_recurrent, recurrent.looped_recurrent):
       assert_same(build_and_run(build, recurrent_cells.LSTMCell, *where, fed_times=TIMES), expected)
 
 
@@ -101,7 +101,7 @@ class Waiting:
       return tf.identity(inputs), state + 1.0
 
 
-@pytest.mark.parametrize("build", [recurrent.unrolled, recurrent.looped])
+@pytest.mark.parametrize("build", [recurrent.unrolled_recurrent, recurrent.looped_recurrent])
 def test_a_layer_works_while_the_one_before_is_at_the_next_time(build):
   with tf.Graph().as_default():
     queue = tf.queue.FIFOQueue(100, tf.float32, [()])
@@ -121,7 +121,7 @@ def test_only_what_layers_tell_each_other_travels_in_a_loop():
   with tf.Graph().as_default():
     inputs = tf.placeholder(tf.float32, [TIMES, BATCH, DEPTH])
     cells = [recurrent_cells.LSTMCell(UNITS, name) for name in ("first", "second")]
-    layers = recurrent.looped(inputs, cells, ["/cpu:0", "/cpu:1"])
+    layers = recurrent.looped_recurrent(inputs, cells, ["/cpu:0", "/cpu:1"])
     found = split_cost.crossings([layers.outputs], iterations=TIMES)
   large = [c.bytes for c in found if c.bytes > 4 * TIMES]  # beside the loop's counters
   assert large == [TIMES * BATCH * UNITS * 4]
@@ -187,17 +187,31 @@ def cells(count):
   return [recurrent_cells.GRUCell(2, "cell%d" % i) for i in range(count)]
 
 
-@pytest.mark.parametrize("function, message", [
-  (lambda x: recurrent.unrolled(x, cells(2), ["/cpu:0"]), "2 cells and 1 devices"),
-  (lambda x: recurrent.looped(x, [], []), "0 cells and 0 devices"),
-  (lambda x: recurrent.unrolled(x, cells(1), [""], []), "1 cells and 0 states"),
-  (lambda x: recurrent.looped(x, cells(2), [""] * 2, parallel_iterations=1), "is 1: below the num"),
-  (lambda x: recurrent.unrolled(tf.placeholder(tf.float32, [None, 2, 3]), cells(1), [""]),
-   r"of a known time \(or use looped\)"),
-  (lambda x: recurrent.looped(tf.placeholder(tf.float32, [5, 2, None]), cells(1), [""]),
-   "of a known depth"),
-  (lambda x: recurrent_cells.LSTMCell(0), "at least one unit, got 0"),
-])
+@pytest.mark.parametrize(
+  "function, message",
+  [
+    (lambda x: recurrent.unrolled_recurrent(x, cells(2), ["/cpu:0"]), "2 cells and 1 devices"),
+    (lambda x: recurrent.looped_recurrent(x, [], []), "0 cells and 0 devices"),
+    (lambda x: recurrent.unrolled_recurrent(x, cells(1), [""], []), "1 cells and 0 states"),
+    (
+      lambda x: recurrent.looped_recurrent(x, cells(2), [""] * 2, parallel_iterations=1),
+      "is 1: below the num",
+    ),
+    (
+      lambda x: recurrent.unrolled_recurrent(
+        tf.placeholder(tf.float32, [None, 2, 3]), cells(1), [""]
+      ),
+      r"of a known time \(or use looped\)",
+    ),
+    (
+      lambda x: recurrent.looped_recurrent(
+        tf.placeholder(tf.float32, [5, 2, None]), cells(1), [""]
+      ),
+      "of a known depth",
+    ),
+    (lambda x: recurrent_cells.LSTMCell(0), "at least one unit, got 0"),
+  ],
+)
 def test_arguments_that_cannot_work(function, message):
   with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
     function(tf.constant(X))
@@ -207,6 +221,6 @@ def test_the_control_flow_of_tensorflow_2_is_refused():
   tf.enable_control_flow_v2()
   try:
     with tf.Graph().as_default(), pytest.raises(ValueError, match="call tf.disable_v2_behavior"):
-      recurrent.looped(tf.constant(X), cells(1), [""])
+      recurrent.looped_recurrent(tf.constant(X), cells(1), [""])
   finally:
     tf.disable_control_flow_v2()

@@ -80,7 +80,7 @@ def test_without_colocation_gradients_are_computed_on_one_device():
     inputs = tf.placeholder(tf.float32, [100, DEPTH])
     layer = model_parallel.split_dense(inputs, 6, ["/cpu:0", "/cpu:1"], tf.tanh)
     loss = tf.reduce_sum(layer.outputs)
-    there, here = (split_cost.total([c for c in split_cost.crossings(tf.gradients(
+    there, here = (split_cost.total_crossings([c for c in split_cost.crossings(tf.gradients(
       loss, layer.weights[1:], colocate_gradients_with_ops=colocate)) if c.source == CPU % 1])
       for colocate in (True, False))
   # The outputs that the loss needs; and then also what the gradient of tanh needs.
@@ -100,8 +100,8 @@ def test_a_tensor_that_several_need_travels_once_to_each_device():
     assert c.name == "add_1:0"
   assert [(one.tensor, one.source[-1], one.destination[-1], one.bytes) for one in found] == [
     ("zeros:0", "0", "1", 40), ("zeros:0", "0", "2", 40), ("mul:0", "1", "2", 40)]
-  assert split_cost.total(found) == 120
-  assert split_cost.by_devices(found) == {
+  assert split_cost.total_crossings(found) == 120
+  assert split_cost.crossings_by_devices(found) == {
     (CPU % 0, CPU % 1): 40, (CPU % 0, CPU % 2): 40, (CPU % 1, CPU % 2): 40}
 
 
@@ -113,9 +113,11 @@ def test_devices_that_leave_something_open():
     with tf.device("/job:worker/task:2/cpu:0"):
       z = y * 2
     found = split_cost.crossings([z], default_device="/job:worker/task:2")
-    assert split_cost.by_devices(found) == {
+    assert split_cost.crossings_by_devices(found) == {
       ("/job:ps/replica:0/task:1/device:CPU:0", "/job:worker/replica:0/task:2/device:CPU:0"): 16}
-    assert split_cost.total(split_cost.crossings([y], default_device="/job:ps/task:1")) == 0
+    assert (
+      split_cost.total_crossings(split_cost.crossings([y], default_device="/job:ps/task:1")) == 0
+    )
     assert split_cost.crossings([]) == []
 
 
@@ -133,10 +135,10 @@ def test_a_loop_travels_once_an_iteration(control_flow):
     with tf.Graph().as_default():
       inputs = tf.placeholder(tf.float32, [times, BATCH, DEPTH])
       cells = [recurrent_cells.GRUCell(7, name) for name in "ab"]
-      layers = recurrent.looped(inputs, cells, ["/cpu:0", "/cpu:1"])
+      layers = recurrent.looped_recurrent(inputs, cells, ["/cpu:0", "/cpu:1"])
       with pytest.raises(ValueError, match="stands in a loop: say by iterations="):
         split_cost.crossings([layers.outputs])
-      return split_cost.total(
+      return split_cost.total_crossings(
         [c for c in split_cost.crossings([layers.outputs], iterations=times)
          if c.bytes >= 4 * times * BATCH])
 
@@ -179,7 +181,7 @@ def test_times_are_taken_in_turn(monkeypatch):
     return run
 
   monkeypatch.setattr(split_cost.time, "perf_counter", lambda: clock[0])
-  times = split_cost.compare(step("one", [100.0, 1.0]), step("two", [100.0, 3.0]), 5, 2)
+  times = split_cost.compare_split(step("one", [100.0, 1.0]), step("two", [100.0, 3.0]), 5, 2)
   assert times == split_cost.Comparison(1.0, 3.0) and times.ratio == 3.0
   assert calls == ["two", "one", "one", "two"] * 3 + ["two", "one"]
 
@@ -187,25 +189,25 @@ def test_times_are_taken_in_turn(monkeypatch):
 def test_times_of_sessions():
   with tf.Graph().as_default(), tf.Session() as session:
     short, long = tf.constant(1.0), tf.reduce_sum(tf.linalg.matmul(*[tf.ones([600, 600])] * 2))
-    times = split_cost.compare(lambda: session.run(short), lambda: session.run(long), 11)
+    times = split_cost.compare_split(lambda: session.run(short), lambda: session.run(long), 11)
   assert 0 < times.unsplit and 0 < times.split
 
 
 def test_a_table():
-  slow = split_cost.table(split_cost.Comparison(0.001204, 0.0023116), 524288)
+  slow = split_cost.split_table(split_cost.Comparison(0.001204, 0.0023116), 524288)
   assert slow.splitlines() == [
     "              ms a step    bytes a step between devices",
     "unsplit           1.204                               0",
     "split             2.312                         524,288",
     "the split takes 1.92 times as long: it is not worth it"]
-  fast = split_cost.table(split_cost.Comparison(0.002, 0.001), 10, 5)
+  fast = split_cost.split_table(split_cost.Comparison(0.002, 0.001), 10, 5)
   assert fast.endswith("the split takes 0.50 times as long: it is worth it")
   assert " 5\n" in fast
 
 
 def test_no_steps():
   with pytest.raises(ValueError, match="got 0 and 3"):
-    split_cost.compare(print, print, 0)
+    split_cost.compare_split(print, print, 0)
 
 
 def test_bytes_between_tasks(forks):

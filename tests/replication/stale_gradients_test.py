@@ -5,8 +5,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.replication.nodes import WORKERS
+from tf1ps.program import optimizers
 from tf1ps.replication import stale_gradients, staleness
-from tf1ps.training import optimizers
 
 AGES = [0, 3, 1, 2, 17, 0]  # updates that others make while a gradient is computed
 RATE = 0.5
@@ -34,7 +34,7 @@ class Step(object):
                       variable("table", np.zeros([3, 2], np.float32), PLACES[1])]
     self.others = tf.placeholder(tf.int64, [])
     with tf.device(WORKERS[0]):
-      begun = staleness.begin(self.step)
+      begun = staleness.begin_gradient_age(self.step)
       with tf.control_dependencies([begun]):
         between = tf.assign_add(self.step, self.others)
       with tf.control_dependencies([between]):
@@ -46,7 +46,7 @@ class Step(object):
       with tf.control_dependencies([between]):
         found[1] = tf.IndexedSlices(tf.identity(found[1].values), found[1].indices)
       self.age = stale_gradients.age_at_push(self.step, begun, found)
-      rate = stale_gradients.damped(RATE, self.age) if damping else RATE
+      rate = stale_gradients.damped_learning_rate(RATE, self.age) if damping else RATE
       pairs = list(zip(found, self.variables))
       if max_staleness is None:
         self.train_op = make_optimizer(rate).apply_gradients(pairs, self.step)
@@ -122,13 +122,13 @@ def test_the_learning_rate_is_divided_by_the_age(nodes, name, max_staleness):
   assert w == pytest.approx(reference(name, limit, damping=True), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", optimizers.NAMES)
+@pytest.mark.parametrize("name", optimizers.OPTIMIZER_NAMES)
 def test_every_optimizer_takes_a_rate_that_is_lowered(name):
   found = []
   for lowered in (True, False):
     with tf.Graph().as_default(), tf.Session() as session:
       age = tf.placeholder(tf.int64, [])
-      rate = stale_gradients.damped(RATE, age) if lowered else RATE / 4
+      rate = stale_gradients.damped_learning_rate(RATE, age) if lowered else RATE / 4
       w = tf.get_variable("w", initializer=1.0)
       train_op = optimizers.make_optimizer(name, rate).minimize(w * w / 2)
       session.run(tf.global_variables_initializer())

@@ -12,12 +12,12 @@ def test_the_age_is_how_many_updates_came_between(use_resource):
     step = tf.get_variable("step", initializer=tf.zeros([], tf.int64), use_resource=use_resource,
                            trainable=False)
     others = tf.placeholder(tf.int64, [])
-    begun = staleness.begin(step)
+    begun = staleness.begin_gradient_age(step)
     with tf.control_dependencies([begun]):
       between = tf.assign_add(step, others)
     with tf.control_dependencies([between]):
       own = tf.assign_add(step, 1)
-    age = staleness.age(step, begun, own.op)
+    age = staleness.gradient_age(step, begun, own.op)
     session.run(step.initializer)
     assert [session.run(age, {others: n}) for n in (0, 3, 0, 1, 17)] == [0, 3, 0, 1, 17]
 

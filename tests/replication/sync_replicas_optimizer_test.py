@@ -274,7 +274,7 @@ def test_a_step_sends_what_it_has_to_and_asks_nothing_back(aggregate):
       tf.train.GradientDescentOptimizer(1.0), aggregate, 2, replica_index=0, pack_bytes=1000)
     loss = tf.reduce_sum(tf.square(large)) + tf.reduce_sum(tf.square(small * other))
     train = optimizer.minimize(loss, tf.train.get_or_create_global_step())
-    report = traffic.report([train, optimizer.turn.loss])
+    report = traffic.report_traffic([train, optimizer.turn.loss])
     sent = sorted((one.bytes, one.destination) for one in report.messages)
   assert sent == [
     (8, "/job:ps/task:0"),  # the loss

@@ -116,7 +116,7 @@ def test_after_the_client_was_killed(case, start):
 def test_after_a_reset_of_ours(case, ps):
   calls = waiting_calls(case)
   # Those that tf1ps did not make are in no list.
-  reset.reset(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container],
+  reset.reset_containers(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container],
               queues=["q%d" % i for i, name in enumerate(CALLS) if name in after_table.STOCK])
   calls.wait_for(CALLS)
   check(calls, case.kind, RESET, calls.outcomes)
@@ -127,7 +127,7 @@ def test_what_never_waits(case, ps, event):
   calls = case(after_table.TRY)
   calls.fill()
   if event == RESET:
-    reset.reset(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container])
+    reset.reset_containers(Cluster({"ps": {0: ps.address}}, "ps", 0), [case.container])
   elif event != after_table.AT_ONCE:
     calls.close(event == CANCEL, after_table.TRY)
   for name in after_table.TRY:

@@ -35,19 +35,19 @@ def accepted_by_tensorflow(name):
 @pytest.mark.parametrize("name", ["default", "localhost"])
 def test_a_name_that_resets_give_to_the_default_container_is_refused(name):
   with pytest.raises(ValueError, match="container %r cannot be told from the default one" % name):
-    containers.check_name(name)
+    containers.check_container_name(name)
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_legal_names(name):
-  assert containers.check_name(name) == name
+  assert containers.check_container_name(name) == name
   assert accepted_by_tensorflow(name)
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_illegal_names(name):
   with pytest.raises(ValueError, match="a container begins with a letter, a digit or a dot"):
-    containers.check_name(name)
+    containers.check_container_name(name)
   assert not accepted_by_tensorflow(name)
 
 
@@ -84,11 +84,11 @@ def container_of(op):
 
 def test_what_is_built_in_a_container_lives_there():
   with tf.Graph().as_default():
-    with containers.container("jobs/a"):
+    with containers.container_scope("jobs/a"):
       first = tf.get_variable("v", initializer=1.0).op
-      with containers.container("jobs/b"):  # takes the other's place
+      with containers.container_scope("jobs/b"):  # takes the other's place
         second = tf.get_variable("w", initializer=1.0).op
-      with containers.container(""):
+      with containers.container_scope(""):
         third = tf.get_variable("x", initializer=1.0).op
       fourth = tf.get_variable("y", initializer=1.0).op
     fifth = tf.get_variable("z", initializer=1.0).op
@@ -98,14 +98,14 @@ def test_what_is_built_in_a_container_lives_there():
 
 def test_a_container_of_a_graph_that_is_not_the_default_one():
   graph = tf.Graph()
-  with containers.container("jobs/a", graph), graph.as_default():
+  with containers.container_scope("jobs/a", graph), graph.as_default():
     assert container_of(tf.get_variable("v", initializer=1.0).op) == "jobs/a"
 
 
 def test_a_container_that_is_entered_before_the_graph_is_noticed():
   with pytest.raises(containers.ContainerError, match="nothing was built in container 'jobs/a': .*"
                      "enter it inside of `with graph.as_default"):
-    with containers.container("jobs/a"):
+    with containers.container_scope("jobs/a"):
       with tf.Graph().as_default():
         op = tf.get_variable("v", initializer=1.0).op
   assert container_of(op) == ""  # stock says nothing
@@ -116,24 +116,24 @@ def test_a_container_round_session_run_is_noticed():
     variable = tf.get_variable("v", initializer=1.0)
     session.run(variable.initializer)
     with pytest.raises(containers.ContainerError, match="round session.run it does nothing"):
-      with containers.container("jobs/a"):
+      with containers.container_scope("jobs/a"):
         assert session.run(variable) == 1.0
 
 
 def test_an_error_inside_of_a_container_is_the_one_that_is_raised():
   with pytest.raises(KeyError, match="mine"):
-    with containers.container("jobs/a"):
+    with containers.container_scope("jobs/a"):
       raise KeyError("mine")
 
 
 def test_an_illegal_container_is_refused_at_once():
   with pytest.raises(ValueError, match="'_' at position 2"):
-    with containers.container("my_problem_1"):
+    with containers.container_scope("my_problem_1"):
       raise AssertionError("nothing is built there")
 
 
 def test_the_default_container():
-  assert containers.check_name("") == ""
+  assert containers.check_container_name("") == ""
 
 
 @pytest.mark.parametrize("name, character, position, suggestion", [
@@ -149,18 +149,18 @@ def test_the_default_container():
 def test_the_error_names_the_character_and_a_name_that_would_do(
     name, character, position, suggestion):
   with pytest.raises(ValueError) as raised:
-    containers.check_name(name)
+    containers.check_container_name(name)
   assert str(raised.value).startswith(
       "container %r has %r at position %d: " % (name, character, position))
   assert str(raised.value).endswith("; %r would do" % suggestion)
-  assert containers.check_name(suggestion) == suggestion
+  assert containers.check_container_name(suggestion) == suggestion
 
 
 def test_the_control_container_is_nobodys():
   with pytest.raises(ValueError, match="where the run and the heartbeats live; choose another"):
-    containers.check_name(containers.CONTROL)
+    containers.check_container_name(containers.CONTROL)
   with pytest.raises(ValueError, match="choose another"):
-    containers.clear(containers.CONTROL, [])
+    containers.clear_container(containers.CONTROL, [])
   assert accepted_by_tensorflow(containers.CONTROL)
 
 
@@ -209,18 +209,18 @@ def test_clears_one_container_on_every_task_and_nothing_else(ps, name):
   with tf.Session("grpc://" + ps[0].address, state.graph) as session:
     session.run(state.fill)
     assert set(state.is_there(session).values()) == {True}
-    containers.clear(name, ps)
+    containers.clear_container(name, ps)
     assert state.is_there(session) == {(i, one): one != name for i in range(2) for one in names}
     session.run(state.fill)  # the session goes on
     assert set(state.is_there(session).values()) == {True}
-    containers.clear(name, ps[1:])
+    containers.clear_container(name, ps[1:])
     assert state.is_there(session) == {
         (i, one): (i, one) != (1, name) for i in range(2) for one in names}
 
 
 def test_what_is_not_there_is_cleared_too(ps):
-  containers.clear("never-used", ps)
-  containers.clear("never-used", [])
+  containers.clear_container("never-used", ps)
+  containers.clear_container("never-used", [])
 
 
 def test_a_task_that_is_down_is_named(ps):
@@ -229,7 +229,7 @@ def test_a_task_that_is_down_is_named(ps):
   with tf.Session("grpc://" + ps[0].address, state.graph) as session:
     session.run(state.fill)
     with pytest.raises(containers.ContainerError) as raised:
-      containers.clear("jobs/a", [ps[0], down, ps[1]], timeout=5.0)
+      containers.clear_container("jobs/a", [ps[0], down, ps[1]], timeout=5.0)
     assert state.is_there(session) == {(0, "jobs/a"): False, (1, "jobs/a"): True}
   assert str(raised.value).startswith(
       "container 'jobs/a' of /job:ps/task:2 at %s was not cleared: UNAVAILABLE: " % down.address)
@@ -239,7 +239,7 @@ def test_a_task_that_is_silent_costs_the_timeout():
   with strangers.silent() as address:
     began = time.monotonic()
     with pytest.raises(containers.ContainerError, match="DEADLINE_EXCEEDED") as raised:
-      containers.clear("", [Task("ps", 0, address)], timeout=0.4)
+      containers.clear_container("", [Task("ps", 0, address)], timeout=0.4)
     assert time.monotonic() - began < 20.0
   assert str(raised.value).startswith("container 'ps' of /job:ps/task:0 at %s was not" % address)
 
@@ -257,12 +257,12 @@ def test_variable_scopes_keep_models_apart_and_are_reset_together(ps):
     session.run(fill)
     assert session.run(there) == [0, 1, 2, 3]
     assert [variable.op.name for variable in there[:2]] == ["one/v", "two/v"]
-    containers.clear("jobs/a", ps)
+    containers.clear_container("jobs/a", ps)
     assert list(session.run(is_there)) == [True, True, False, True]
-    containers.clear("", ps)
+    containers.clear_container("", ps)
     assert list(session.run(is_there)) == [False, False, False, True]
 
 
 def test_an_illegal_name_clears_nothing(ps):
   with pytest.raises(ValueError, match="position 1"):
-    containers.clear("a_b", ps)
+    containers.clear_container("a_b", ps)

@@ -122,8 +122,8 @@ def test_what_it_writes_itself_is_not_older_than_the_run(tables):
 def test_the_records_stay_when_the_containers_of_jobs_are_cleared(ps, tables):
   _, tasks = ps
   tables[0].put({"a": {}})
-  containers.clear("", tasks)
-  containers.clear("jobs/a", tasks)
+  containers.clear_container("", tasks)
+  containers.clear_container("jobs/a", tasks)
   assert list(tables[0].read()) == ["a"]
 
 

@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
+from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, done_queues
@@ -139,7 +140,7 @@ def test_a_ps_with_a_loop_of_its_own_ends_when_all_are_done(start):
   (dict(num_workers=2), "this process has no tf1ps.Server"),
 ])
 def test_arguments_are_checked(arguments, said, monkeypatch):
-  monkeypatch.setattr(done_queues.server, "_records", {})
+  monkeypatch.setattr(server_lib, "_records", {})
   with tf.Graph().as_default(), pytest.raises(ValueError, match=said):
     done_queues.DoneQueues(**arguments)
 

@@ -48,7 +48,7 @@ class Job:
   def mark_run(self, index=0, container="", **fields):
     """Writes the run onto a ps, as the chief does."""
     table = self._table(index)
-    run.write(table, container, RUN._replace(**fields))
+    run.write_run(table, container, RUN._replace(**fields))
     table.close()
 
   def worker(self, index, lost_after, role="worker"):
@@ -91,8 +91,8 @@ def test_a_ps_that_is_released_lingers_and_leaves(job):
   began = time.monotonic()
   job.mark_run(ended=True)
   let_pass(0.6)  # two looks
-  job.report(0, membership.DONE)  # nobody's last call breaks
-  assert probe.probe(job.ps[0], 20.0).is_up
+  job.report(0, membership.MEMBER_DONE)  # nobody's last call breaks
+  assert probe.probe_task(job.ps[0], 20.0).is_up
   assert ps.wait() == 0
   assert 4.0 <= time.monotonic() - began < 30.0
   assert ps.lines[-1] == "ended: the chief released this task: the job has ended"
@@ -121,7 +121,7 @@ def test_it_tells_its_cluster_and_beats(job):
   job.serve(container="jobs/a")
   harness.wait_until(lambda: len(job.records()) == 2)
   records = job.records()
-  assert records[control.CLUSTER].value == {
+  assert records[control.CLUSTER_RECORD].value == {
       name: {"0": tasks[0], "1": tasks[1]} for name, tasks in job.jobs.items()}
   member, = membership.members_of(records, "jobs/a")
   assert (member.name, member.role, member.state) == (PS_0, "ps", "serving")
@@ -155,8 +155,8 @@ def test_it_leaves_when_all_workers_are_lost(job):
 
 def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
   ps = job.serve(lost_after=2.5)  # within which both report
-  job.report(0, membership.DONE)
-  job.report(1, membership.FAILED, "ValueError: no")
+  job.report(0, membership.MEMBER_DONE)
+  job.report(1, membership.MEMBER_FAILED, "ValueError: no")
   assert ps.wait() == 1
   assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:0 done; "
                           "/job:worker/task:1 failed (ValueError: no)")
@@ -164,10 +164,10 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
 
 def test_a_chief_that_failed_may_come_back(job):
   ps = job.serve(lost_after=3.0)
-  job.report(0, membership.FAILED, "killed", role="chief")
+  job.report(0, membership.MEMBER_FAILED, "killed", role="chief")
   let_pass(0.6)  # two looks
   again = job.worker(0, 3.0, role="chief")
-  assert again.previous.state == membership.FAILED
+  assert again.previous.state == membership.MEMBER_FAILED
   let_pass(3.0)
   assert ps.is_running
   job.mark_run(ended=True)
@@ -176,7 +176,7 @@ def test_a_chief_that_failed_may_come_back(job):
 
 def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
   servers = [job.serve(index=i, lost_after=1.0) for i in range(2)]
-  job.report(0, membership.STARTING)
+  job.report(0, membership.MEMBER_STARTING)
   harness.wait_until(lambda: len(membership.members_of(job.records(), "")) == 3)
   servers[0].kill()
   began = time.monotonic()
@@ -198,10 +198,10 @@ def test_a_standing_ps_stays_whatever_comes(job):
   ps = job.serve(standing=True, lost_after=0.5, start_timeout=0.5)
   job.mark_run(ended=True)
   job.mark_run(container="jobs/a", ended=True, failed=True)
-  job.report(0, membership.FAILED, "x")
+  job.report(0, membership.MEMBER_FAILED, "x")
   let_pass(1.5)
   assert ps.is_running
-  assert control.CLUSTER in job.records()
+  assert control.CLUSTER_RECORD in job.records()
   ps.signal(signal.SIGTERM)
   assert ps.wait() == 0
 
@@ -209,7 +209,7 @@ def test_a_standing_ps_stays_whatever_comes(job):
 def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
   job.serve(standing=True)
   job.mark_run(ended=True, failed=True)
-  job.report(0, membership.FAILED, "of an earlier job")
+  job.report(0, membership.MEMBER_FAILED, "of an earlier job")
   harness.wait_until(lambda: membership.members_of(job.records(), "")[-1].age > 0.3)
   worker = job.serve("worker", 1, lost_after=1.5)
   let_pass(2.5)

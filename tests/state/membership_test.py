@@ -35,7 +35,7 @@ def test_others_see_what_a_task_says_of_itself(beats):
   chief, worker = beats("worker", 0, "chief"), beats("worker", 1)
   assert worker.members() == [] and worker.silence is None
   chief.beat()
-  chief.set(run="r", state=membership.TRAINING, step=3, global_step=7, examples=96)
+  chief.set(run="r", state=membership.MEMBER_TRAINING, step=3, global_step=7, examples=96)
   chief.beat()
   worker.beat()
   seen = worker.members()
@@ -117,11 +117,11 @@ def test_it_beats_once_a_second_and_five_times_before_it_counts_as_lost(beats, l
 def test_the_end_is_reported(beats):
   one, watcher = beats("worker", 0), beats("worker", 1)
   one.beat()
-  assert one.report(membership.FAILED, "NaN loss") is True
+  assert one.report(membership.MEMBER_FAILED, "NaN loss") is True
   watcher.beat()
   member = watcher.members()[0]
   assert (member.state, member.reason, member.has_ended) == ("failed", "NaN loss", True)
-  assert one.report(membership.DONE, "") is True
+  assert one.report(membership.MEMBER_DONE, "") is True
   watcher.beat()
   assert (watcher.members()[0].state, watcher.members()[0].reason) == ("done", "")
 
@@ -131,7 +131,7 @@ def test_a_report_that_nobody_hears(caplog):
   heartbeat = membership.Heartbeat(
       control.ControlTable("grpc://" + keeper.address, keeper, keeper), keeper, "ps", "", 30.0)
   began = time.monotonic()
-  assert heartbeat.report(membership.DONE, "all done", limit=0.5) is False
+  assert heartbeat.report(membership.MEMBER_DONE, "all done", limit=0.5) is False
   assert 0.5 <= time.monotonic() - began < 20.0
   assert heartbeat.silence is None and heartbeat.members() == []
   assert caplog.messages[0].startswith("nobody heard that this task is done (all done): /job:ps/")
@@ -145,7 +145,7 @@ def test_who_has_ended_is_not_lost(beats):
   done, silent = beats("worker", 0), beats("worker", 1)
   for heartbeat in (done, silent):
     heartbeat.beat()
-  done.report(membership.DONE, "")
+  done.report(membership.MEMBER_DONE, "")
   watcher = beats("worker", 2, lost_after=1.0)
   watcher.beat()
   assert lost(watcher) == []  # it has only begun to look

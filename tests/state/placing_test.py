@@ -25,7 +25,7 @@ def knows(monkeypatch):
 
 def place(name="q", **kwargs):
   """The device and the container of an operation that is built in the context."""
-  with placing.placed(name, **kwargs):
+  with placing.shared_placement(name, **kwargs):
     op = tf.raw_ops.MutexV2().op
   return op.device.replace("/device:CPU:0", ""), op.get_attr("container").decode()
 

@@ -501,7 +501,7 @@ def test_after_a_reset_every_use_says_so(shared, kind):
     taken = one.queue.try_dequeue_many(1)
     put = one.queue.try_enqueue_many([[5]] * len(one.queue.dtypes))
   one.session.run(put)
-  containers.clear(shared.container, [shared.task])
+  containers.clear_container(shared.container, [shared.task])
   message = "container %s was reset" % shared.container
   for call in (lambda: one.get(timeout=5), lambda: one.put(3, timeout=5),
                lambda: other.get(1, up_to=True, timeout=0)):
@@ -530,7 +530,7 @@ def test_a_reset_ends_whoever_waits(shared):
   with Calling(lambda: one.get()) as ours, Calling(
       lambda: other.session.run(stock)) as theirs:
     cluster = Cluster({"ps": {0: shared.task.address}}, "ps", 0)
-    cleared, = reset.reset(cluster, [shared.container])
+    cleared, = reset.reset_containers(cluster, [shared.container])
   assert cleared.queues == [shared.container + "/q"]
   assert isinstance(ours.error, queue_errors.QueueReset), ours.error
   assert isinstance(theirs.error, (tf.errors.OutOfRangeError, tf.errors.CancelledError))
@@ -727,7 +727,7 @@ def test_the_caller_says_where(job):
       made = fifo("a")
       assert (made.device, made.container) == ("/job:ps/task:1", "mine")
       assert fifo("a", container="other").container == "other"
-    with containers.container("ours"):
+    with containers.container_scope("ours"):
       assert fifo("a").container == "ours"
     with pytest.raises(ValueError, match="'_' at position 2"):
       fifo("a", container="my_problem")

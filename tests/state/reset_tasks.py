@@ -58,7 +58,9 @@ def block(target, container, n):
 def reset_own(jobs, names):
   """A worker of ours that resets by its own server's target; says what it cleared."""
   server = tf1ps.Server(jobs, "worker", 0)
-  say("cleared", [[r.task.name, r.containers] for r in reset.reset(server.target, names)])
+  say(
+    "cleared", [[r.task.name, r.containers] for r in reset.reset_containers(server.target, names)]
+  )
   stay()
 
 

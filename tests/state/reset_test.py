@@ -115,7 +115,7 @@ def test_what_sessions_of_the_same_and_of_another_master_find_afterwards(clean, 
   try:
     assert [one.found(opened[0]), one.found(opened[1])] == [THERE, THERE]
     if how == "ours":
-      reset.reset(clean, ["jobs/a"])
+      reset.reset_containers(clean, ["jobs/a"])
     else:
       tf.Session.reset(target_of(clean.ps[0]), ["jobs/a"])
     aborted = dict.fromkeys(GONE, "AbortedError")
@@ -142,7 +142,7 @@ def test_a_reader_that_is_touched_after_a_reset(pair):
   session = session_lib.BoundedSession(target_of(cluster.ps[1]), graph)
   try:
     assert session.run(count) == 0
-    reset.reset(cluster, ["jobs/a"])
+    reset.reset_containers(cluster, ["jobs/a"])
     if IS_1:
       assert _try(session, count) == "NotFoundError"
       assert servers[0].is_running
@@ -166,7 +166,7 @@ def test_queues_of_ours_say_that_their_container_was_reset(clean):
   opened = [session_lib.BoundedSession(target_of(task), graph) for task in clean.tasks()]
   for session in opened:
     fill(session, made)
-  results = reset.reset(clean, ["jobs/a"])
+  results = reset.reset_containers(clean, ["jobs/a"])
   assert [r.queues for r in results] == [[], ["jobs/a/p", "jobs/a/q"], []]
   for session in opened:
     for queue in made[:2]:
@@ -192,7 +192,7 @@ def test_the_default_container_bears_the_name_of_each_job(clean):
   opened = [state.open(clean.ps[0]) for state in states]
   for session, state in zip(opened, states):
     session.run(state.fill)
-  results = reset.reset(clean, ["default"])
+  results = reset.reset_containers(clean, ["default"])
   assert [(r.task, r.containers, r.queues, r.error) for r in results] == [
     (task, [task.job], [], "") for task in clean.tasks()]
   assert [state.found(session)["ref"] for session, state in zip(opened, states)] == (
@@ -214,7 +214,7 @@ def test_names_that_cannot_be_meant_are_refused_before_anything_is_done(clean, n
   with state.open(clean.ps[0]) as session:
     session.run(state.fill)
     with pytest.raises(ValueError, match=text):
-      reset.reset(clean, names)
+      reset.reset_containers(clean, names)
     assert state.found(session) == THERE
 
 
@@ -229,37 +229,37 @@ def test_stock_clears_nothing_for_what_is_refused(clean, name):
 
 def test_a_timeout_must_be_positive(cluster):
   with pytest.raises(ValueError, match="timeout must be a positive number of seconds, got 0"):
-    reset.reset(cluster, ["jobs/a"], timeout=0)
+    reset.reset_containers(cluster, ["jobs/a"], timeout=0)
 
 
 def test_control_records_stay_and_the_run_is_not_initialised_any_more(clean):
   live = run.RunRecord("1", True, False, False, {}, [], 1)
   tables = [control.ControlTable(target_of(task), task, task) for task in clean.ps]
   for table in tables:
-    run.write(table, "jobs/a", live)
-    run.write(table, "jobs/b", live)
-    run.write(table, "", live._replace(ended=True))
+    run.write_run(table, "jobs/a", live)
+    run.write_run(table, "jobs/b", live)
+    run.write_run(table, "", live._replace(ended=True))
     table.put({"member:worker:0": {"step": 3}})
-  before = reset.notice(tables[0].read(), "jobs/a")
-  reset.reset(clean, ["jobs/a", "default"])
+  before = reset.reset_notice(tables[0].read(), "jobs/a")
+  reset.reset_containers(clean, ["jobs/a", "default"])
   found = [table.read() for table in tables]
   for records in found:
-    assert run.find(records, "jobs/a") == live._replace(initialised=False)
-    assert run.find(records, "jobs/b") == live
-    assert run.find(records, "") == live._replace(ended=True)
+    assert run.find_run(records, "jobs/a") == live._replace(initialised=False)
+    assert run.find_run(records, "jobs/b") == live
+    assert run.find_run(records, "") == live._replace(ended=True)
     assert records["member:worker:0"].value == {"step": 3}
-  first = reset.notice(found[0], "jobs/a")
-  assert before == reset.notice(found[0], "jobs/b") == ("", True)
-  assert first.done and first.token and reset.notice(found[0], "").token
-  reset.reset(clean, ["jobs/a"])
-  second = reset.notice(tables[0].read(), "jobs/a")
+  first = reset.reset_notice(found[0], "jobs/a")
+  assert before == reset.reset_notice(found[0], "jobs/b") == ("", True)
+  assert first.done and first.token and reset.reset_notice(found[0], "").token
+  reset.reset_containers(clean, ["jobs/a"])
+  second = reset.reset_notice(tables[0].read(), "jobs/a")
   assert second.done and second.token != first.token
   for table in tables:
-    run.write(table, "", live)
-  reset.reset(clean, ["ps"])  # as TensorFlow calls the default container
+    run.write_run(table, "", live)
+  reset.reset_containers(clean, ["ps"])  # as TensorFlow calls the default container
   records = tables[0].read()
-  assert run.find(records, "") == live._replace(initialised=False)
-  assert reset.notice(records, "").token not in (first.token, second.token)
+  assert run.find_run(records, "") == live._replace(initialised=False)
+  assert reset.reset_notice(records, "").token not in (first.token, second.token)
   for table in tables:
     table.close()
 
@@ -274,7 +274,7 @@ def test_a_task_that_stands_still_or_is_gone_keeps_nobody(pair):
     session.run(states[there].fill)
     began = time.monotonic()
     with pytest.raises(reset.ResetError) as raised:
-      reset.reset(cluster, ["jobs/a"], timeout=2.0)
+      reset.reset_containers(cluster, ["jobs/a"], timeout=2.0)
     assert time.monotonic() - began < 40.0
     assert states[there].found(session)["ref"] == "FailedPreconditionError"
     session.close()
@@ -311,26 +311,26 @@ def test_the_target_of_a_server_that_knows_its_cluster(start):
   assert [r.task.name for r in results] == ["/job:ps/task:0", "/job:worker/task:0"]
   with pytest.raises(ValueError, match="/job:worker/task:0 at grpc://%s does not tell its cluster, "
                      "since it is no ps that was started by tf1ps" % jobs["worker"][0]):
-    reset.reset("grpc://" + jobs["worker"][0], ["jobs/a"])
+    reset.reset_containers("grpc://" + jobs["worker"][0], ["jobs/a"])
 
 
 def _reset_at(target):
   """The results, or None where the ps has not told its cluster yet."""
   try:
-    return reset.reset(target, ["jobs/a"])
+    return reset.reset_containers(target, ["jobs/a"])
   except ValueError:
     return None
 
 
 def test_a_target_that_tells_no_cluster(clean):
   with pytest.raises(ValueError, match="does not tell its cluster, .*: give the cluster instead"):
-    reset.reset(target_of(clean.ps[0]), ["jobs/a"])
+    reset.reset_containers(target_of(clean.ps[0]), ["jobs/a"])
   nobody = harness.addresses(1)[0]
   with pytest.raises(ValueError, match="no TensorFlow server answers at %s" % nobody):
-    reset.reset("grpc://" + nobody, ["jobs/a"])
+    reset.reset_containers("grpc://" + nobody, ["jobs/a"])
   for target in ("", "127.0.0.1:1", None):
     with pytest.raises(ValueError, match="target must be a cluster or begin with grpc://"):
-      reset.reset(target, ["jobs/a"])
+      reset.reset_containers(target, ["jobs/a"])
 
 
 def wait_until_blocked(task, container, name):
@@ -347,12 +347,12 @@ def test_foreign_queues_that_are_named_are_closed_first(pair, start, master):
   blocked = start("blocked", reset_tasks.block, target_of(cluster.ps[master]), "jobs/a", 2)
   blocked.wait_for("blocks")
   wait_until_blocked(cluster.ps[0], "jobs/a", "stock")
-  results = reset.reset(cluster, ["jobs/a"], queues=["stock", "not-there"])
+  results = reset.reset_containers(cluster, ["jobs/a"], queues=["stock", "not-there"])
   assert [r.queues for r in results] == [["jobs/a/stock"], []]
   assert blocked.wait_for("told:") == "told: OutOfRangeError"
   assert blocked.wait() == 0
   assert servers[0].is_running
-  assert reset.reset(cluster, ["jobs/a"], queues=["stock"])[0].queues == []
+  assert reset.reset_containers(cluster, ["jobs/a"], queues=["stock"])[0].queues == []
 
 
 @pytest.mark.parametrize("master", [0, 1])
@@ -368,7 +368,7 @@ def test_stock_reset_under_a_blocked_dequeue(pair, start, master):
     if not master:
       assert blocked.wait_for("told:") == "told: CancelledError"
     blocked.kill()
-    assert probe.probe(cluster.ps[0], 20.0).is_up
+    assert probe.probe_task(cluster.ps[0], 20.0).is_up
   else:
     if master:
       assert stock.wait_for("ended:") == "ended: ok"
@@ -389,7 +389,7 @@ def test_a_queue_of_ours_that_only_stock_operations_use_is_closed_too(pair, mast
   blocked = threading.Thread(target=lambda: outcome.append(_try(session, take)), daemon=True)
   blocked.start()
   wait_until_blocked(cluster.ps[0], "jobs/a", "stock")
-  assert [r.queues for r in reset.reset(cluster, ["jobs/a"])] == [["jobs/a/stock"], []]
+  assert [r.queues for r in reset.reset_containers(cluster, ["jobs/a"])] == [["jobs/a/stock"], []]
   blocked.join(60.0)
   assert outcome == ["OutOfRangeError"]
   session.close()
@@ -425,7 +425,7 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, nam
   harness.wait_until(lambda: sessions[1].run(has_entered) == 1)
   results = []
   resetting = threading.Thread(
-    target=lambda: results.append(reset.reset(cluster, [name])), daemon=True)
+    target=lambda: results.append(reset.reset_containers(cluster, [name])), daemon=True)
   resetting.start()
   resetting.join(60.0 if is_held else 1.0)
   if is_held:
@@ -449,7 +449,7 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, nam
 @pytest.mark.timeout(300)
 def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
   masters = [clean.ps[0], clean.ps[1]]
-  incarnations = [probe.probe(task, 20.0).incarnation for task in clean.tasks()]
+  incarnations = [probe.probe_task(task, 20.0).incarnation for task in clean.tasks()]
   clients = [start("client %d" % i, reset_tasks.use, target_of(masters[i % 2]), "jobs/a")
              for i in range(4)]
   callers = [WaitingCaller(task) for task in masters]
@@ -460,7 +460,7 @@ def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
       caller.begin()
     told = [client.output.count("reset:") for client in clients]
     began = time.monotonic()
-    results = reset.reset(clean, ["jobs/a"])
+    results = reset.reset_containers(clean, ["jobs/a"])
     assert results[0].queues == ["jobs/a/" + name for name in ("empty", "held-0", "held-1", "q")]
     for caller in callers:
       assert caller.end() == ("QueueReset", "OutOfRangeError")
@@ -473,7 +473,7 @@ def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
     assert client.is_running
     assert all("container jobs/a was reset: queue q and what was in it are gone" in line
                for line in client.lines if line.startswith("reset:"))
-  assert [probe.probe(task, 20.0).incarnation for task in clean.tasks()] == incarnations
+  assert [probe.probe_task(task, 20.0).incarnation for task in clean.tasks()] == incarnations
 
 
 def _goes_on(client, before):

@@ -32,26 +32,26 @@ def table(forks):
 
 
 def test_what_is_written_is_found_in_its_container(table):
-  assert run.find(table.read(), "") is None
-  run.write(table, "", RECORD)
-  run.write(table, "jobs/a", RECORD._replace(ended=True, failed=True))
+  assert run.find_run(table.read(), "") is None
+  run.write_run(table, "", RECORD)
+  run.write_run(table, "jobs/a", RECORD._replace(ended=True, failed=True))
   records = table.read()
-  assert run.find(records, "") == RECORD
-  assert run.find(records, "jobs/a") == RECORD._replace(ended=True, failed=True)
-  assert run.find(records, "jobs") is None
-  run.write(table, "", RECORD._replace(writes=3))
-  assert run.find(table.read(), "").writes == 3
+  assert run.find_run(records, "") == RECORD
+  assert run.find_run(records, "jobs/a") == RECORD._replace(ended=True, failed=True)
+  assert run.find_run(records, "jobs") is None
+  run.write_run(table, "", RECORD._replace(writes=3))
+  assert run.find_run(table.read(), "").writes == 3
 
 
 def test_a_record_from_before_some_time_is_left_out(table):
-  run.write(table, "old", RECORD)
-  harness.wait_until(lambda: run.find(table.read(), "old", max_age=0.2) is None)
-  assert run.find(table.read(), "old", max_age=60.0) == RECORD
-  assert run.find(table.read(), "old") == RECORD
+  run.write_run(table, "old", RECORD)
+  harness.wait_until(lambda: run.find_run(table.read(), "old", max_age=0.2) is None)
+  assert run.find_run(table.read(), "old", max_age=60.0) == RECORD
+  assert run.find_run(table.read(), "old") == RECORD
 
 
 def test_each_id_is_new():
-  ids = {run.new_id() for _ in range(100)}
+  ids = {run.new_run_id() for _ in range(100)}
   assert len(ids) == 100 and all(len(i) == 16 and int(i, 16) >= 0 for i in ids)
 
 
@@ -59,17 +59,17 @@ def test_the_file_says_what_was_written(tmp_path):
   before = time.time()
   file = run.RunFile(str(tmp_path / "new" / "directory"))
   assert file.read() is None
-  file.write("r", run.RUNNING, np.int64(12))
+  file.write("r", run.RUN_RUNNING, np.int64(12))
   status = run.RunFile(str(tmp_path / "new" / "directory")).read()
   assert status[:3] == ("r", "running", 12) and before <= status.time <= time.time()
-  file.write("r", run.ENDED, 13)
+  file.write("r", run.RUN_ENDED, 13)
   assert file.read()[:3] == ("r", "ended", 13)
   assert os.listdir(str(tmp_path / "new" / "directory")) == ["tf1ps-run.json"]
 
 
 def test_a_reader_finds_the_old_status_or_the_new_one(tmp_path):
   file, stop, found = run.RunFile(str(tmp_path)), threading.Event(), []
-  file.write("r", run.RUNNING, 0)
+  file.write("r", run.RUN_RUNNING, 0)
 
   def read():
     while not stop.is_set():
@@ -78,7 +78,7 @@ def test_a_reader_finds_the_old_status_or_the_new_one(tmp_path):
   reader = threading.Thread(target=read)
   reader.start()
   for step in range(200):
-    file.write("r", run.RUNNING, step)
+    file.write("r", run.RUN_RUNNING, step)
   stop.set()
   reader.join()
   assert len(found) > 10 and None not in found
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_none(tmp_path, content):
   (tmp_path / run.RunFile.NAME).write_bytes(content)
   file = run.RunFile(str(tmp_path))
   assert file.read() is None
-  file.write("r", run.RUNNING, 1)
+  file.write("r", run.RUN_RUNNING, 1)
   assert file.read().run == "r"
 
 
@@ -105,4 +105,4 @@ def test_a_directory_in_the_files_place_is_none(tmp_path):
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
   (tmp_path / "file").write_text("")
   with pytest.raises(tf.errors.OpError):
-    run.RunFile(str(tmp_path / "file" / "directory")).write("r", run.RUNNING, 1)
+    run.RunFile(str(tmp_path / "file" / "directory")).write("r", run.RUN_RUNNING, 1)

@@ -16,15 +16,25 @@ def test_policies_alone_and_together(damps, max_staleness, w, ages):
     variable = tf.get_variable("w", initializer=10.0)
     step = tf.train.get_or_create_global_step()
     others, gradient = tf.placeholder(tf.int64, []), tf.placeholder(tf.float32, [])
-    begun = staleness.begin(step)
+    begun = staleness.begin_gradient_age(step)
     with tf.control_dependencies([begun]):
       between = tf.assign_add(step, others)
     with tf.control_dependencies([between]):
       computed = tf.identity(gradient)
     update = async_update.build_update(
-      [(computed, variable)], step, tf.train.GradientDescentOptimizer(1.0),
-      (lambda age: tf.train.GradientDescentOptimizer(stale_gradients.damped(1.0, age)))
-      if damps else None, max_staleness, begun)
+      [(computed, variable)],
+      step,
+      tf.train.GradientDescentOptimizer(1.0),
+      (
+        lambda age: tf.train.GradientDescentOptimizer(
+          stale_gradients.damped_learning_rate(1.0, age)
+        )
+      )
+      if damps
+      else None,
+      max_staleness,
+      begun,
+    )
     session.run(tf.global_variables_initializer())
     found = []
     for n in (0, 2, 1):

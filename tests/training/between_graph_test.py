@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import tf1ps
 from tests import harness
-from tf1ps import training
 from tf1ps.cluster.view import Cluster
 from tf1ps.pipeline import shard as shard_lib
+from tf1ps.program.loader import Program
 from tf1ps.training import between_graph, options
-from tf1ps.training.program import Program
 
 CLUSTER = Cluster({"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1)
 ALONE = Cluster({"worker": {0: "c:1"}}, "worker", 0)
@@ -36,7 +36,7 @@ def model_fn(features, labels, mode):
   tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, average.assign_add(1.0))
   tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, seen.assign_add(1.0))
   loss = tf.reduce_mean(tf.square(small * features - labels)) + tf.reduce_sum(big) * 0.0
-  return training.ModelSpec(loss=tf.identity(loss, name="loss"))
+  return tf1ps.ModelSpec(loss=tf.identity(loss, name="loss"))
 
 
 def build(cluster, model=model_fn, inputs=input_fn, optimizer="sgd", **kwargs):
@@ -103,7 +103,7 @@ def test_two_clients_one_after_the_other_go_on_from_each_other():
 
   def distance(features, labels, mode):
     w = tf.get_variable("w", initializer=0.0)
-    return training.ModelSpec(loss=tf.reduce_mean(tf.square(w - features)) / 2)
+    return tf1ps.ModelSpec(loss=tf.reduce_mean(tf.square(w - features)) / 2)
 
   addresses = harness.addresses(3)
   jobs = {"ps": dict(enumerate(addresses[:1])), "worker": dict(enumerate(addresses[1:]))}
@@ -166,7 +166,7 @@ def test_data_that_nobody_divided_are_refused():
 
 def test_a_model_without_a_loss_is_refused():
   with pytest.raises(ValueError, match="no loss in mode 'train'"):
-    build(CLUSTER, model=lambda features, labels, mode: training.ModelSpec(predictions=features))
+    build(CLUSTER, model=lambda features, labels, mode: tf1ps.ModelSpec(predictions=features))
 
 
 def test_updates_that_cannot_be_made_are_refused():
@@ -189,4 +189,4 @@ def test_updates_that_cannot_be_made_are_refused():
   (dict(update="sync", optimizer="adam", scale_learning_rate=True), 0.002),
   (dict(update="sync", learning_rate=0.5, scale_learning_rate=True, replicas_to_aggregate=1), 0.5)])
 def test_the_learning_rate_goes_with_the_gradients_of_an_update(flags, rate):
-  assert between_graph.learning_rate_of(options.Options(**flags), CLUSTER) == rate
+  assert between_graph.scaled_learning_rate(options.Options(**flags), CLUSTER) == rate

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tests import harness
 from tests.training import legacy_trainer
+from tf1ps.checkpoint import checkpoints
 from tf1ps.cli import ps, worker
-from tf1ps.training import checkpoints
 
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "line.py")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps import training
-from tf1ps.training import checkpoints
+import tf1ps
+from tf1ps.checkpoint import checkpoints
 
 X = np.arange(10, dtype=np.float32)
 Y = 2 * X + 1
@@ -27,8 +27,8 @@ def model_fn(features, labels, mode):
   y = w * features["x"] + b
   predictions = {"y": y, "pair": tf.stack([y, -y], axis=1), "even": tf.equal(y % 2, 0)}
   if mode == "predict":
-    return training.ModelSpec(predictions=predictions)
-  return training.ModelSpec(
+    return tf1ps.ModelSpec(predictions=predictions)
+  return tf1ps.ModelSpec(
     loss=tf.reduce_mean(tf.square(y - labels)),
     predictions=predictions,
     metrics={"bias": tf.metrics.mean(y - labels), "worst": tf.metrics.mean(tf.abs(y - labels))})
@@ -47,6 +47,6 @@ def save(directory, step, w, b, keep=None, **more):
       session.run(set_step)
       saver = tf.train.Saver(max_to_keep=keep)
       saver.set_last_checkpoints_with_time(
-        [(path, 0.) for path in checkpoints.listed(str(directory))])
+        [(path, 0.) for path in checkpoints.listed_checkpoints(str(directory))])
       return saver.save(session, str(directory / "model.ckpt"), global_step=step,
                         write_meta_graph=False)

@@ -38,7 +38,7 @@ class Part(object):
 
 
 def training(step):
-  return membership.TRAINING, step
+  return membership.MEMBER_TRAINING, step
 
 
 def train(part=None, batches=2, votes=None):
@@ -71,8 +71,8 @@ def test_training_ends_with_the_step_in_which_anybody_is_against_another_one(
 @pytest.mark.parametrize("has_done_its_part", [True, False])
 def test_it_leaves_when_the_others_have_made_the_last_step(caplog, has_done_its_part):
   part = Part("silence", {1: training(1)}, {1: training(2), 2: training(1)},
-              {1: (membership.DONE, 2), 2: training(1)},
-              {1: (membership.DONE, 2), 2: training(2)})
+              {1: (membership.MEMBER_DONE, 2), 2: training(1)},
+              {1: (membership.MEMBER_DONE, 2), 2: training(2)})
   hook, _ = train(part)
   assert not part.is_over
   with caplog.at_level(logging.WARNING, "tf1ps"):
@@ -81,7 +81,7 @@ def test_it_leaves_when_the_others_have_made_the_last_step(caplog, has_done_its_
 
 
 def test_a_worker_that_has_failed_is_not_waited_for():
-  part = Part({1: (membership.FAILED, 0), 2: training(2)})
+  part = Part({1: (membership.MEMBER_FAILED, 0), 2: training(2)})
   hook, _ = train(part)
   hook.leave(None)
   assert part.beats == 1

@@ -6,7 +6,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
-from tf1ps.training import global_step, progress
+from tf1ps.checkpoint import global_step
+from tf1ps.training import progress
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import session as session_lib
-from tf1ps.training import program, remainder
+from tf1ps.program import loader as program
+from tf1ps.training import remainder
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps import training
+import tf1ps
 from tf1ps.cluster.view import Cluster
 from tf1ps.placement import load_table
+from tf1ps.program.loader import Program
+from tf1ps.session import signature
 from tf1ps.training import options as options_lib
-from tf1ps.training import replicas, signature
-from tf1ps.training.program import Program
+from tf1ps.training import replicas
 from tf1ps.transfer import embedding
 
 JOBS = {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}
@@ -24,7 +25,7 @@ def model_fn(features, labels, mode):
   table = tf.get_variable("table", [50, 4])
   bias = tf.get_variable("bias", [4])
   bags = embedding.embedding_lookup_sparse(table, features) + bias
-  return training.ModelSpec(loss=tf.reduce_sum(tf.square(bags)))
+  return tf1ps.ModelSpec(loss=tf.reduce_sum(tf.square(bags)))
 
 
 def build(index=0, model=model_fn, **how):
@@ -34,7 +35,7 @@ def build(index=0, model=model_fn, **how):
   with tf.Graph().as_default():
     replicas.build_replica(Program("program", None, input_fn, model), cluster,
                            options_lib.shard_of(options, index, 2), options)
-    return signature.signature(cluster.task), load_table.load_table()
+    return signature.signature(cluster.task), load_table.make_load_table()
 
 
 @pytest.mark.parametrize("how", [
@@ -64,7 +65,7 @@ def test_a_worker_with_another_partition_is_refused():
 def test_a_program_that_looks_up_by_mod_is_refused():
   def by_mod(features, labels, mode):
     table = tf.get_variable("table", [50, 4])
-    return training.ModelSpec(loss=tf.reduce_sum(tf.nn.embedding_lookup(table, features)))
+    return tf1ps.ModelSpec(loss=tf.reduce_sum(tf.nn.embedding_lookup(table, features)))
 
   with pytest.raises(ValueError, match="table by the partition_strategy \"mod\""):
     build(model=by_mod, partition_bytes=300)

@@ -259,7 +259,7 @@ def test_all_reduce_a_worker_that_is_started_again_is_not_taken_for_the_old_one(
 def test_all_reduce_a_worker_that_does_not_come_to_the_start(start):
   job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=10"])
   worker = job.worker(1, "--hang_in_initialiser")
-  harness.wait_until(lambda: probe.probe(Task("worker", 1, job.jobs["worker"][1])).is_up)
+  harness.wait_until(lambda: probe.probe_task(Task("worker", 1, job.jobs["worker"][1])).is_up)
   chief = job.worker(0, "--start_timeout=5")
   assert codes(chief, worker) == [1, 1]
   assert "initialising for ever" in worker.output

@@ -8,7 +8,7 @@ from tf1ps.state import reset
 
 def reset_container(job, *names):
   cluster = from_spec.from_cluster_spec(job.jobs, "ps", 0)
-  return reset.reset(cluster, names)
+  return reset.reset_containers(cluster, names)
 
 
 def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_path):

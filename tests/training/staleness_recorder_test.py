@@ -5,8 +5,9 @@ import glob
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tf1ps.checkpoint import global_step
 from tf1ps.replication import age_table, staleness
-from tf1ps.training import global_step, staleness_recorder
+from tf1ps.training import staleness_recorder
 
 
 class Model(object):
@@ -15,12 +16,12 @@ class Model(object):
   def __init__(self, max_staleness=None):
     step = tf.train.get_or_create_global_step()
     self.others = tf.placeholder(tf.int64, [])
-    begun = staleness.begin(step)
+    begun = staleness.begin_gradient_age(step)
     with tf.control_dependencies([begun]):
       between = tf.assign_add(step, self.others)
     with tf.control_dependencies([between]):
       self.train_op = tf.assign_add(step, 1).op
-    age = staleness.age(step, begun, self.train_op)
+    age = staleness.gradient_age(step, begun, self.train_op)
     self.taken = None if max_staleness is None else age <= max_staleness
     self.table = age_table.AgeTable(step, 0)
     self.counted = self.table.count(age, max_staleness)

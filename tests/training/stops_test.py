@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tf1ps.checkpoint.global_step import GlobalStepTracker
 from tf1ps.training import options, progress, remainder, stops
-from tf1ps.training.global_step import GlobalStepTracker
 
 
 def make(index=0, count=1, examples_done=0, step=0, **flags):

@@ -6,8 +6,10 @@ import tensorflow.compat.v1 as tf
 
 from tests.training import local_server
 from tests.training.job import Job, codes, find, last_line
+from tf1ps.checkpoint import global_step
 from tf1ps.replication import clocks
-from tf1ps.training import global_step, participation, warm_up
+from tf1ps.session import participation
+from tf1ps.training import warm_up
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(?:, staleness .*)?, "
         r"[\d.]+ s, (.*), exit code (\d)")

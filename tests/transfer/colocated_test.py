@@ -33,8 +33,8 @@ def test_regularizers_send_nothing(cluster, use_resource):
         pairs = packing.pack_gradients(pairs)
       train = optimizer.apply_gradients(pairs)
       if packs:
-        pulls.pull()
-        constants.keep_at_home()
+        pulls.fetch_variables()
+        constants.keep_constants_local()
         assert len(graphs.crossings(PS[0], WORKER)) == 1
       init = tf.global_variables_initializer()
       with cluster.session() as session:
@@ -59,5 +59,5 @@ def test_what_needs_another_variable_or_waits_stays_there():
         sums.append(tf.reduce_sum(a.read_value() + 0.0))
       large = tf.tile(a, [50])
     results = [one + 1.0 for one in sums + [large]]
-  pulls.pull()
+  pulls.fetch_variables()
   assert [one.op.inputs[0] is each for one, each in zip(results, sums + [large])] == [True] * 4

@@ -22,7 +22,7 @@ def test_an_optimizers_numbers_do_not_travel(cluster, use_resource):
     loss = tf.reduce_sum(a) + tf.reduce_sum(tf.square(b))
     train = optimizer.minimize(loss)
     before = graphs.crossings(source=WORKER)
-    assert constants.keep_at_home() == 8  # four numbers for each ps
+    assert constants.keep_constants_local() == 8  # four numbers for each ps
     after = graphs.crossings(source=WORKER)
     assert len(before) - len(after) == 8
     assert not [tensor for tensor, _ in after if tensor.op.type == "Const"]
@@ -39,11 +39,11 @@ def test_large_ones_and_others_than_constants_are_left():
     large = tf.constant([1.0] * 100)
   with tf.device(PS[0]):
     total = tf.reduce_sum(large) + tf.reduce_sum(small) + computed
-  assert constants.keep_at_home() == 1
+  assert constants.keep_constants_local() == 1
   assert {tensor.op for tensor, _ in graphs.crossings(WORKER)} == {large.op, computed.op}
   assert total.device
 
 
 def test_without_tasks_nothing_is_copied():
   tf.reduce_sum(tf.constant([1.0]))
-  assert constants.keep_at_home() == 0
+  assert constants.keep_constants_local() == 0

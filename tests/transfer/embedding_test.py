@@ -154,7 +154,7 @@ def test_rows_and_their_gradient(worker, table):
 @pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
 def test_rows_of_a_narrower_type(worker, table, wire_dtype):
   """The numbers have few digits, so that nothing is lost."""
-  wire.use(wire_dtype)
+  wire.use_wire_dtype(wire_dtype)
   test_rows_and_their_gradient(worker, table)
   found = embedding.embedding_lookup(
     table, tf.placeholder_with_default([1, 6, 1, 1, 6], [5]), unique=True)
@@ -225,7 +225,7 @@ def test_only_bags_travel(worker, table):
 @pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
 def test_bags_of_a_narrower_type(worker, table, wire_dtype):
   """The numbers have few digits, so that nothing is lost."""
-  wire.use(wire_dtype)
+  wire.use_wire_dtype(wire_dtype)
   found = [embedding.embedding_lookup_sparse(table, ids, combiner="sum") for ids in (
     sparse(BAGS, tf.int64), tf.constant(DENSE))]
   check(worker, table, [(found[0], BAGS, None, "sum"), (found[1], DENSE, None, "sum")])

@@ -45,8 +45,8 @@ def received(session, fetches):
   for graph in metadata.partition_graphs:
     for node in graph.node:
       if node.op == "_Recv":
-        task = placed.task_of(node.device)
+        task = placed.task_of_device(node.device)
         name = node.attr["tensor_name"].s.decode()
-        if placed.task_of(node.attr["send_device"].s.decode()) != task:
+        if placed.task_of_device(node.attr["send_device"].s.decode()) != task:
           found.setdefault(task, []).append(name)
   return found

@@ -54,7 +54,7 @@ def test_gradients_arrive_by_fewer_messages(cluster, use_resource, wire_dtype):
     assert isinstance(gradient, tf.IndexedSlices) and gradient.values.dtype == tf.float32
     assert {placed.place_of(one.op) for one, _ in pairs[:3]} == {PS[0]}
     train = optimizer.apply_gradients(pairs)
-    constants.keep_at_home()  # the learning rate
+    constants.keep_constants_local()  # the learning rate
     ups = way_up()
     assert name([9], wire_dtype) in ups and name([200], wire_dtype) in ups
     assert name([3, 2], wire_dtype) in ups  # the rows of the table
@@ -88,7 +88,7 @@ def test_each_ps_has_its_own_parcel():
   with tf.device(graphs.setter(2)):
     variables = [graphs.variable("v%d" % i, [3], True) for i in range(6)]
     gradients = [tf.fill([3], float(i)) for i in range(6)]
-  parcels = packing.make_parcels(list(zip(gradients, variables)))
+  parcels = packing.make_buckets(list(zip(gradients, variables)))
   assert [[one.op.name for one in parcel.variables] for parcel in parcels] == [
     ["v0", "v2", "v4"], ["v1", "v3", "v5"]]
   assert [parcel.device for parcel in parcels] == PS
@@ -99,8 +99,8 @@ def test_a_parcel_has_one_shape_and_a_name_of_its_variables():
     variables = [graphs.variable("v%d" % i, [4, 2], True) for i in range(40)]
     variables += [graphs.variable("c%d" % i, [], True) for i in range(2)]
     pairs = [(tf.zeros(variable.shape), variable) for variable in variables]
-    together, flat = packing.make_parcels(pairs)
-    fewer, _ = packing.make_parcels(pairs[1:])
+    together, flat = packing.make_buckets(pairs)
+    fewer, _ = packing.make_buckets(pairs[1:])
   assert together.shape.as_list() == [160, 2] and flat.shape.as_list() == [2]
   assert together.send().shape.as_list() == [160, 2]
   assert fewer.name != together.name and flat.name.startswith("c0+1:")
@@ -129,7 +129,7 @@ def test_bad_arguments_are_refused():
   for kwargs, text in ((dict(pack_bytes=-1), "pack_bytes must be"),
                        (dict(wire_dtype="half"), "wire_dtype must be")):
     with pytest.raises(ValueError, match=text):
-      packing.make_parcels([], **kwargs)
+      packing.make_buckets([], **kwargs)
 
 
 def test_replicas_divide_alike_wherever_their_gradients_are():
@@ -141,7 +141,7 @@ def test_replicas_divide_alike_wherever_their_gradients_are():
         variables = [graphs.variable(name, [3], True) for name in "abc"]
       with tf.device(worker):
         pairs = [(tf.ones([3]), variable) for variable in variables]
-      parcel, = packing.make_parcels(pairs, from_anywhere=True)
+      parcel, = packing.make_buckets(pairs, from_anywhere=True)
       found.append((parcel.name, parcel.shape.as_list(), parcel.send().shape.as_list()))
-      assert len(packing.make_parcels(pairs)) == (3 if worker == WORKER else 1)
+      assert len(packing.make_buckets(pairs)) == (3 if worker == WORKER else 1)
   assert found[0] == found[1] and found[0][1:] == ([9], [9])

@@ -21,10 +21,10 @@ def on(task, name, *waits_for):
 
 
 def found(*fetches):
-  devices = placed.Devices(WORKER)
-  ops = placed.needed(fetches)
+  devices = placed.OpDevices(WORKER)
+  ops = placed.needed_ops(fetches)
   return [tuple(one) for one in signals.signals(
-    ops, fetches, {op: placed.task_of(devices.of(op)) for op in ops})]
+    ops, fetches, {op: placed.task_of_device(devices.of(op)) for op in ops})]
 
 
 def test_one_signal_for_those_who_wait_for_the_same():

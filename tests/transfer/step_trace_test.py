@@ -30,22 +30,27 @@ def microseconds(shares):
 
 
 def test_each_moment_of_a_step():
-  shares = step_trace.shares(STEP)
+  shares = step_trace.time_shares(STEP)
   assert microseconds(shares) == (20, 30, 30, 20)
   assert sum(shares[:4]) == pytest.approx(1.0) and shares.seconds == pytest.approx(100e-6)
   assert str(shares) == "20 % pulling, 30 % computing, 30 % pushing, 20 % waiting"
 
 
 def test_what_the_session_takes_around_it_is_waiting():
-  assert microseconds(step_trace.shares(STEP, 150e-6)) == (20, 30, 30, 70)
-  assert microseconds(step_trace.shares(STEP, 50e-6)) == (20, 30, 30, 20)  # a faster one than this
+  assert microseconds(step_trace.time_shares(STEP, 150e-6)) == (20, 30, 30, 70)
+  assert microseconds(step_trace.time_shares(STEP, 50e-6)) == (
+    20,
+    30,
+    30,
+    20,
+  )  # a faster one than this
 
 
 def test_what_hides_behind_computing():
   hidden = moved("next", PS, WORKER, 20, 70)
   trace = STEP._replace(transfers=STEP.transfers + [hidden])
   # 5 between arrival and product, 5 between product and gradient's way, 5 of that way.
-  assert microseconds(step_trace.shares(trace)) == (35, 30, 25, 10)
+  assert microseconds(step_trace.time_shares(trace)) == (35, 30, 25, 10)
 
 
 @pytest.mark.parametrize("kind", ["QueueDequeueV2", "IteratorGetNext", "BarrierTakeMany", "Unstage",
@@ -53,7 +58,7 @@ def test_what_hides_behind_computing():
 @pytest.mark.parametrize("task", [PS, WORKER])
 def test_what_blocks_is_waiting(kind, task):
   trace = STEP._replace(ops=STEP.ops + [ran("queue", task, -50, 100, kind)])
-  assert microseconds(step_trace.shares(trace)) == (20, 30, 30, 70)
+  assert microseconds(step_trace.time_shares(trace)) == (20, 30, 30, 70)
 
 
 def test_what_an_update_needs_and_leads_to():
@@ -61,7 +66,7 @@ def test_what_an_update_needs_and_leads_to():
   trace = step_trace.Trace([moved("gradient", WORKER, PS, 0, 10)], [
     ran("update", PS, 10, 20, needs=["gradient_S9"]), ran("next", PS, 20, 24, needs=["update"]),
     ran("then", OTHER_PS, 30, 40, needs=["update_S11"]), ran("read", PS, 40, 50, needs=["v"])])
-  assert microseconds(step_trace.shares(trace)) == (10, 0, 34, 6)
+  assert microseconds(step_trace.time_shares(trace)) == (10, 0, 34, 6)
 
 
 @pytest.mark.parametrize("ahead", [-1000, 1000])
@@ -71,12 +76,12 @@ def test_the_clock_of_another_machine(ahead):
     [STEP.transfers[0], STEP.transfers[1]._replace(sent=65 + ahead, arrived=85 + ahead)],
     [op._replace(start=op.start + ahead, end=op.end + ahead) if op.task == PS else op
      for op in STEP.ops])
-  assert microseconds(step_trace.shares(trace)) == (20, 30, 30, 20)
+  assert microseconds(step_trace.time_shares(trace)) == (20, 30, 30, 20)
 
 
 def test_nothing_traced():
   with pytest.raises(ValueError, match="run with trace_level=tf.RunOptions.FULL_TRACE"):
-    step_trace.shares(step_trace.read(tf.RunMetadata()))
+    step_trace.time_shares(step_trace.read_trace(tf.RunMetadata()))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +105,7 @@ def test_a_real_trace(two_ps, size):
         metadata = tf.RunMetadata()
         session.run(there.op, {value: np.ones([size])},
                     tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
-        found = step_trace.read(metadata)
+        found = step_trace.read_trace(metadata)
         return found if found.transfers else None  # not noted in each run
 
       trace = harness.wait_until(traced)
@@ -112,8 +117,8 @@ def test_a_real_trace(two_ps, size):
     "here"]
   way, = trace.transfers
   assert all(op.start <= op.end for op in trace.ops) and way.sent < way.arrived
-  report = step_trace.sent(trace, 2)
-  assert report == traffic.Report(
+  report = step_trace.sent_messages(trace, 2)
+  assert report == traffic.StepTraffic(
     [traffic.Message("here", PS, OTHER_PS, 4 * size, traffic.RUN)], 2)
   assert report.across == traffic.Total(2 * size, 0.5, 0.0, 0)
-  assert step_trace.shares(trace).pushing > 0
+  assert step_trace.time_shares(trace).pushing > 0

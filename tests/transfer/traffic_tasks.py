@@ -55,7 +55,7 @@ def train(jobs, runs, steps):
         traced = max((_trace(session, fetches, feed) for _ in range(10)),
                      key=lambda report: len(report.messages))
       cluster_tasks.say(json.dumps({
-        "graph": traffic.report(fetches, batch=BATCH).messages, "trace": traced.messages,
+        "graph": traffic.report_traffic(fetches, batch=BATCH).messages, "trace": traced.messages,
         "kernel": {way: (after[way] - before[way]) / steps for way in ("down", "up")}}))
   cluster_tasks.stay()
 
@@ -63,7 +63,7 @@ def train(jobs, runs, steps):
 def _trace(session, fetches, feed):
   metadata = tf.RunMetadata()
   session.run(fetches, feed, tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
-  return step_trace.sent(step_trace.read(metadata))
+  return step_trace.sent_messages(step_trace.read_trace(metadata))
 
 
 def _carried(jobs):

@@ -40,7 +40,7 @@ def measured(forks):
 
 
 def report_of(messages):
-  return traffic.Report([traffic.Message(*message) for message in messages], 1)
+  return traffic.StepTraffic([traffic.Message(*message) for message in messages], 1)
 
 
 @pytest.mark.parametrize("use_resource, optimizer", RUNS)
@@ -102,7 +102,7 @@ def values(report):
 
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_totals_of_each_ps(graph, use_resource):
-  report = traffic.report(graph_of(use_resource))
+  report = traffic.report_traffic(graph_of(use_resource))
   assert sorted(report.by_ps) == PS
   assert [(down.bytes, down.messages) for down, _ in report.by_ps.values()] == [
     (200, 2), (40, 2)]  # the tensor and, of the update that is fetched, the end
@@ -114,7 +114,7 @@ def test_totals_of_each_ps(graph, use_resource):
 
 def test_steps_divide(graph):
   fetches = graph_of()
-  one, three = traffic.report(fetches), traffic.report(fetches, steps=3)
+  one, three = traffic.report_traffic(fetches), traffic.report_traffic(fetches, steps=3)
   assert three.down == traffic.Total(80, 4 / 3, 2 / 3, 0)
   assert str(three).startswith("sent 80 bytes and 1.3 messages a step down, ")
   assert one.messages == three.messages
@@ -122,9 +122,9 @@ def test_steps_divide(graph):
 
 def test_names_and_structures_are_fetches_too(graph):
   train_op, loss = graph_of()
-  expected = traffic.report([train_op, loss])
-  assert traffic.report({"a": train_op.name, "b": ["loss:0", None]}) == expected
-  assert traffic.report(tf.global_variables()[0]).down.bytes == 200
+  expected = traffic.report_traffic([train_op, loss])
+  assert traffic.report_traffic({"a": train_op.name, "b": ["loss:0", None]}) == expected
+  assert traffic.report_traffic(tf.global_variables()[0]).down.bytes == 200
 
 
 def test_a_tensor_for_several_and_a_fetched_one(graph):
@@ -134,9 +134,9 @@ def test_a_tensor_for_several_and_a_fetched_one(graph):
     b, c = a + 1, a + 2
   with tf.device(PS[1]):
     d = tf.identity(a, "d")
-  assert values(traffic.report([b, c, d])) == [
+  assert values(traffic.report_traffic([b, c, d])) == [
     ("a:0", PS[0], WORKER, 12), ("a:0", PS[0], PS[1], 12), ("d:0", PS[1], WORKER, 12)]
-  report = traffic.report([b, c, d])
+  report = traffic.report_traffic([b, c, d])
   assert report.down == traffic.Total(24, 1, 0, 0)  # what is fetched comes with the answer
   assert report.across == traffic.Total(12, 1, 0, 0)
 
@@ -146,7 +146,7 @@ def test_what_is_fetched_comes_beside_what_is_needed(graph):
     a = tf.identity(tf.zeros([3]), "a")
   with tf.device(WORKER):
     b = tf.negative(a)
-  report = traffic.report([a, b])
+  report = traffic.report_traffic([a, b])
   assert report.down == traffic.Total(24, 1, 0, 0)
 
 
@@ -156,7 +156,7 @@ def test_signals_of_several_tasks_to_one_operation(graph):
     with tf.device(task):
       ends += [tf.no_op(), tf.no_op()]
   with tf.device(WORKER), tf.control_dependencies(ends):
-    report = traffic.report(tf.constant(1.0, name="end"))
+    report = traffic.report_traffic(tf.constant(1.0, name="end"))
   assert [m[:4] for m in report.messages] == [("^end", task, WORKER, 0) for task in PS]
 
 
@@ -166,10 +166,10 @@ def test_what_is_fed(graph):
     b = tf.negative(a, "b")
   with tf.device(WORKER):
     c = tf.negative(b, "c")
-  report = traffic.report(c)
+  report = traffic.report_traffic(c)
   assert values(report) == [("a:0", WORKER, PS[0], 12), ("b:0", PS[0], WORKER, 12)]
   assert report.up == traffic.Total(12, 0, 0, 0)  # comes with the question
-  assert values(traffic.report(c, feeds=[b])) == [
+  assert values(traffic.report_traffic(c, feeds=[b])) == [
     ("b:0", WORKER, PS[0], 12), ("b:0", PS[0], WORKER, 12)]
 
 
@@ -182,7 +182,7 @@ def test_sizes(graph, dtype, shape, batch, size, known_by):
   with tf.device(PS[0]):
     value = tf.placeholder(dtype, shape, "value")
   with tf.device(WORKER):
-    report = traffic.report(tf.identity(value), batch=batch)
+    report = traffic.report_traffic(tf.identity(value), batch=batch)
   _, message = report.messages
   assert message == traffic.Message("value:0", PS[0], WORKER, size, known_by)
   assert report.down == traffic.Total(size or 0, 1, 0, int(size is None))
@@ -195,10 +195,10 @@ def test_small_constants_that_several_tasks_need(graph):
     with tf.device(task):
       ends = [tf.identity(small).op, tf.identity(large).op]
   ends += [op for op in graph.get_operations() if op.type == "Identity"]
-  sent = [m.tensor for m in traffic.report(ends).messages]
+  sent = [m.tensor for m in traffic.report_traffic(ends).messages]
   is_old = tf.version.VERSION.startswith("1.")
   assert sent == (["s:0", "l:0"] * 2 if is_old else ["l:0"] * 2)
-  assert len(traffic.report(ends[:2]).messages) == 2  # one task needs them: both are sent
+  assert len(traffic.report_traffic(ends[:2]).messages) == 2  # one task needs them: both are sent
 
 
 def test_a_trace_and_a_graph_together(graph):
@@ -206,26 +206,26 @@ def test_a_trace_and_a_graph_together(graph):
     return traffic.Message(name, *way, size, "", messages)
 
   down, up, other = (PS[0], WORKER), (WORKER, PS[0]), (WORKER, PS[1])
-  of_graph = traffic.Report([
+  of_graph = traffic.StepTraffic([
     message("w:0", down, 8), message("e:0", down, None), message("l:0", down, 4, 0),
     message("g:0", up, 8), message("h:0", up, 4), message("i:0", other, 4),
     message("^n", other, 0)], 2)
-  of_trace = traffic.Report([
+  of_trace = traffic.StepTraffic([
     message("w", down, 8), message("e", down, 40), message("h", up, 4),
     message("^m", up, 0), message("i", other, 4)], 2)  # a signal stands for no tensor
-  assert traffic.merged(of_graph, of_trace) == traffic.Report([
+  assert traffic.merge_trace(of_graph, of_trace) == traffic.StepTraffic([
     message("w", down, 8), message("e", down, 40), message("l:0", down, 4, 0),  # all sizes
     message("g:0", up, 8), message("h:0", up, 4),  # the trace has missed one
     message("i", other, 4)], 2)  # the signal has been optimized away
 
 
 def test_a_table(graph):
-  report = traffic.Report([
+  report = traffic.StepTraffic([
     traffic.Message("w:0", PS[0], WORKER, 2000000, "shape"),
     traffic.Message("x:0", PS[0], WORKER, None, ""),
     traffic.Message("g:0", WORKER, PS[1], 12, "shape"),
     traffic.Message("^a", PS[0], PS[1], 0, "shape")], 1)
-  assert traffic.table(report).splitlines() == [
+  assert traffic.traffic_table(report).splitlines() == [
     "a step                  down: bytes  messages      up: bytes  messages",
     "/job:ps/task:0         >= 2,000,000         2              0         0",
     "/job:ps/task:1                    0         0             12         1",
@@ -250,14 +250,14 @@ def test_several_workers(graph):
   with tf.device("/job:worker/task:1"):
     value = tf.identity(value)
   with pytest.raises(ValueError, match="/job:worker/task:0, /job:worker/task:1: say by worker="):
-    traffic.report(value)
-  report = traffic.report(value, worker="/job:worker/task:1")
+    traffic.report_traffic(value)
+  report = traffic.report_traffic(value, worker="/job:worker/task:1")
   assert [m.messages for m in report.messages] == [1]
-  assert traffic.report([]) == traffic.Report([], 1)
+  assert traffic.report_traffic([]) == traffic.StepTraffic([], 1)
 
 
 @pytest.mark.parametrize("kwargs, message", [
   ({"steps": 0}, "steps must be .* 1 or more, got 0"), ({"batch": 0}, "batch must be .* got 0")])
 def test_arguments(graph, kwargs, message):
   with pytest.raises(ValueError, match=message):
-    traffic.report([], **kwargs)
+    traffic.report_traffic([], **kwargs)

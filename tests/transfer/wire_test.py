@@ -55,4 +55,4 @@ def test_nan_passes():
 
 def test_another_type_is_refused():
   with pytest.raises(ValueError, match="one of float32, bfloat16, float16, got 'int8'"):
-    wire.check_dtype("int8")
+    wire.check_wire_dtype("int8")

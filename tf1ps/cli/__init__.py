@@ -1,1 +1,1 @@
-"""The programs: flags and main of tf1ps-local, -ps, -worker, -evaluator and -predict."""
+"""The programs tf1ps-local, -ps, -worker, -evaluator, -predict and -reset: flags and main."""

@@ -25,7 +25,7 @@ from tf1ps import version
 from tf1ps.cli import errors
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
-from tf1ps.compat import exit_codes, quiet
+from tf1ps.compat import EXIT_FAILED, held_back, quiet_environment, quiet_python, signal_exit_code
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
@@ -65,7 +65,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
     others = _parse_ours(name, argv, wants_help)
     path, verbosity = not takes_names and FLAGS["program"].value, FLAGS["verbosity"].value
-    quiet.quiet_environment(verbosity)
+    quiet_environment(verbosity)
     if hides_gpus and not FLAGS["use_gpu"].value:
       os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     FLAGS.unparse_flags()  # until the program's are there
@@ -91,10 +91,10 @@ def is_verbose() -> bool:
 
 def prepare_tensorflow():
   """Imports TensorFlow, quiet and in graph mode; returns it."""
-  with quiet.held_back(FLAGS.verbosity):
+  with held_back(FLAGS.verbosity):
     import tensorflow.compat.v1 as tf
 
-  quiet.quiet_python(FLAGS.verbosity)
+  quiet_python(FLAGS.verbosity)
   tf.disable_v2_behavior()
   return tf
 
@@ -103,7 +103,7 @@ def open_devices(config=None) -> None:
   """Has TensorFlow look for GPUs now, in silence; a task with a server has done so already."""
   import tensorflow.compat.v1 as tf
 
-  with quiet.held_back(FLAGS.verbosity):
+  with held_back(FLAGS.verbosity):
     tf.Session(config=config).close()
 
 
@@ -124,20 +124,20 @@ def _fail(name: str, error: BaseException, program) -> int:
   """Says why a program ends; returns the exit code."""
   signum = errors.signal_of(error)
   if signum is not None:
-    text, code = "ended by signal %d" % signum, exit_codes.signal_exit_code(signum)
+    text, code = "ended by signal %d" % signum, signal_exit_code(signum)
   else:
     shown = errors.show_traceback(error, program, always=is_verbose())
-    text, code = errors.line(error) if shown else str(error), exit_codes.EXIT_FAILED
+    text, code = errors.line(error) if shown else str(error), EXIT_FAILED
   print("%s: %s" % (name, text), file=sys.stderr, flush=True)
   return code
 
 
 def _load(path: str, verbosity: str):
-  with quiet.held_back(verbosity):
+  with held_back(verbosity):
     import tensorflow.compat.v1 as unused_tf  # noqa: F401  the program's import is a silent one
-  from tf1ps.training import program as program_lib
+  from tf1ps.program import load_program
 
-  return program_lib.load_program(path)
+  return load_program(path)
 
 
 def _is_there(path: str) -> bool:

@@ -13,7 +13,7 @@ import sysconfig
 import traceback
 from typing import Optional
 
-from tf1ps.compat import error_text
+from tf1ps.compat import Error, error_line
 
 # Raised by tf1ps, or by what it calls with the user's values: their text says what was wrong.
 _EXPECTED = (ValueError, RuntimeError, OSError)
@@ -22,7 +22,7 @@ _INSTALLED = tuple(
   sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "purelib", "platlib"))
 
 
-class UsageError(Exception):
+class UsageError(Error):
   """A command line that cannot be right."""
 
 
@@ -68,7 +68,7 @@ def line(error: BaseException) -> str:
   """An error as a line: its type, and what it says."""
   if isinstance(error, SystemExit):
     return "the program ended Python with %r" % (error.code,)
-  return "%s: %s" % (type(error).__name__, error_text.first_line(error))
+  return "%s: %s" % (type(error).__name__, error_line(error))
 
 
 def signal_of(error: BaseException) -> Optional[int]:

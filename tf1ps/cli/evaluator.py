@@ -8,8 +8,7 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app, tasks
-from tf1ps.compat import exit_codes
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, signal_exit_code
 
 FLAGS = flags.FLAGS
 _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them, and leaves after "
@@ -27,23 +26,23 @@ def _follow(program) -> int:
   if os.environ.get("TF_CONFIG") or FLAGS.ps_hosts or FLAGS.worker_hosts or FLAGS.chief_hosts:
     tasks.resolve_cluster("evaluator")
   app.prepare_tensorflow()
-  from tf1ps.cluster import signals
-  from tf1ps.pipeline import bad_records
-  from tf1ps.training import evaluation, evaluator
+  from tf1ps.cluster import SignalWatch
+  from tf1ps.pipeline import BadRecords
+  from tf1ps.program import follow_checkpoints, format_evaluation
 
   config = tasks.make_config()
   app.open_devices(config)
-  with signals.SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
-    outcome = evaluator.follow(
+  with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
+    outcome = follow_checkpoints(
       program, FLAGS.checkpoint_dir, lost_after=FLAGS.lost_after,
       start_timeout=FLAGS.start_timeout, batch_size=FLAGS.batch_size, variables=FLAGS.variables,
       config=config, interrupted=lambda: watch.signum is not None,
-      bad=bad_records.BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio))
+      bad=BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio))
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:
-    code, reason = exit_codes.signal_exit_code(signum), "ended by signal %d" % signum
-  last = "" if outcome.last is None else ", " + evaluation.format_line(outcome.last)
+    code, reason = signal_exit_code(signum), "ended by signal %d" % signum
+  last = "" if outcome.last is None else ", " + format_evaluation(outcome.last)
   app.last_line("evaluator: %d evaluation%s%s, %s" % (
     outcome.evaluations, "" if outcome.evaluations == 1 else "s", last, reason), code)
   return code

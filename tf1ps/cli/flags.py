@@ -13,7 +13,7 @@ from typing import Callable
 from absl import flags
 from absl import logging as unused_absl_logging  # noqa: F401  defines the flag that ours replaces
 
-from tf1ps.training import options as options_lib
+from tf1ps.training import PROGRAMS, TABLE, Option, of_program
 
 
 class _Parser(flags.ArgumentParser):
@@ -36,11 +36,11 @@ def define(program: str) -> None:
   Args:
     program: one of `options.PROGRAMS`, such as "worker".
   """
-  for option in options_lib.of_program(program):
+  for option in of_program(program):
     _define(option, option.default_of(program))
 
 
-def _define(option: options_lib.Option, default) -> None:
+def _define(option: Option, default) -> None:
   # absl's log_dir and verbosity give way to ours.
   overrides = {"allow_override": True} if option.name in ("log_dir", "verbosity") else {}
   if option.values:
@@ -60,7 +60,7 @@ def _define(option: options_lib.Option, default) -> None:
     flags.register_validator(option.name, lambda value: _check(option, value))
 
 
-def _check(option: options_lib.Option, value) -> bool:
+def _check(option: Option, value) -> bool:
   problem = option.problem_of(value)
   if problem:
     raise flags.ValidationError(problem)
@@ -73,7 +73,7 @@ class _Serializer(flags.ArgumentSerializer):
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def placeholder_of(option: options_lib.Option) -> str:
+def placeholder_of(option: Option) -> str:
   """What --help shows for the value of a flag: "DIR", for example."""
   choices = "|".join(option.values)
   if choices and len(choices) < 44:
@@ -90,7 +90,7 @@ def as_page() -> str:
     "Each program is listed with the flags that it has. `--help` shows the same for one program. "
     "This page is made by `python -m tf1ps.cli.flags > docs/flags.md`."]
   group = None
-  for option in options_lib.TABLE:
+  for option in TABLE:
     if not option.programs:
       continue
     if option.group != group:
@@ -101,7 +101,7 @@ def as_page() -> str:
       _flag_cell(option), _default_cell(option), _help_cell(option), _programs_cell(option)))
   lines += ["", "## What cannot go together", ""]
   lines += ["- `--%s` %s." % (option.name, rule.text)
-            for option in options_lib.TABLE for rule in option.rules]
+            for option in TABLE for rule in option.rules]
   return "\n".join(lines) + "\n"
 
 
@@ -135,7 +135,7 @@ def _help_cell(option) -> str:
 
 
 def _programs_cell(option) -> str:
-  if option.programs == options_lib.PROGRAMS:
+  if option.programs == PROGRAMS:
     return "all"
   return ", ".join(option.programs)
 

@@ -10,7 +10,7 @@ from typing import List, Optional
 from absl import flags
 
 from tf1ps.cli import flags as flags_lib
-from tf1ps.training import options as options_lib
+from tf1ps.training import Option, of_program
 
 FLAGS = flags.FLAGS
 _WIDTH = 88
@@ -25,7 +25,7 @@ def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
     user_module: the module of the user's program, whose flags are listed as well, or None.
   """
   lines = textwrap.wrap("tf1ps-%s: %s" % (program, summary), _WIDTH)
-  ours = options_lib.of_program(program)
+  ours = of_program(program)
   for group, members in itertools.groupby(ours, lambda option: option.group):
     lines += ["", group + ":"]
     for option in members:
@@ -40,7 +40,7 @@ def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
   return "\n".join(lines)
 
 
-def _of_option(option: options_lib.Option, program: str) -> List[str]:
+def _of_option(option: Option, program: str) -> List[str]:
   placeholder, default = flags_lib.placeholder_of(option), option.default_of(program)
   if isinstance(default, bool):
     default = str(default).lower()

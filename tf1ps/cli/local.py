@@ -12,7 +12,7 @@ import tempfile
 from absl import flags
 
 from tf1ps.cli import app
-from tf1ps.training import options
+from tf1ps.training import of_program
 
 FLAGS = flags.FLAGS
 _SUMMARY = "trains a program on a cluster of processes on this machine."
@@ -27,9 +27,9 @@ def run(argv) -> int:
 
 def _run(argv) -> int:
   from tf1ps.cli import worker
-  from tf1ps.cluster import exposure
-  from tf1ps.launch import gpus, local
-  from tf1ps.state import containers
+  from tf1ps.cluster import outside_address
+  from tf1ps.launch import divide_gpus, run_local, visible_gpus
+  from tf1ps.state import check_container_name
 
   num_ps = _num_ps()
   if FLAGS.num_workers < 1:
@@ -38,17 +38,17 @@ def _run(argv) -> int:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
   worker.make_options()
   if FLAGS.container is not None:
-    containers.check_name(FLAGS.container)
+    check_container_name(FLAGS.container)
   log_dir = FLAGS.log_dir or tempfile.mkdtemp(prefix="tf1ps-log-")
-  shares, line = gpus.divide(gpus.visible_gpus(), FLAGS.num_workers)
+  shares, line = divide_gpus(visible_gpus(), FLAGS.num_workers)
   if line:
     print("tf1ps-local: " + line)
-  outside = exposure.outside_address()
+  outside = outside_address()
   if outside:
     print("tf1ps-local: the servers listen on every interface, %s too, as all TensorFlow servers "
           "do: anyone who can connect can run anything here. See \"Who can connect\" in README.md."
           % outside)
-  return local.run_local(
+  return run_local(
     lambda addresses: _make_tasks(addresses, argv, shares), num_ps, FLAGS.num_workers,
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
@@ -69,7 +69,7 @@ def _num_ps() -> int:
 
 def _make_tasks(addresses, argv, shares):
   from tf1ps.cli import evaluator, ps, worker
-  from tf1ps.launch import tasks
+  from tf1ps.launch import LocalTask
 
   hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
   kinds = [("ps", ps, len(addresses["ps"]), hosts),
@@ -82,7 +82,7 @@ def _make_tasks(addresses, argv, shares):
       place = ["--job_name=" + job, "--task_index=%d" % index] if cluster else []
       # What TF_CONFIG says in the environment is about another job.
       env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
-      made.append(tasks.LocalTask(
+      made.append(LocalTask(
         "%s %d" % (job, index), module.run, (given + cluster + place, True), env))
   return made
 
@@ -98,8 +98,8 @@ def flags_for(argv, program: str, keeps_others: bool):
   Returns:
     A list of arguments.
   """
-  ours = {option.name for option in options.of_program("local")}
-  theirs = {option.name for option in options.of_program(program)}
+  ours = {option.name for option in of_program("local")}
+  theirs = {option.name for option in of_program(program)}
   kept, position = [], 0
   while position < len(argv):
     name, width = _argument(argv[position])

@@ -23,17 +23,17 @@ def _predict(program) -> int:
   if not (FLAGS.output or FLAGS.export_dir):
     raise app.UsageError("nothing to write: give --output, --export_dir, or both")
   app.prepare_tensorflow()
-  from tf1ps.pipeline import bad_records
-  from tf1ps.training import export, prediction
+  from tf1ps.pipeline import BadRecords
+  from tf1ps.program import export_saved_model, predict
 
   app.open_devices()
   if FLAGS.output:
-    bad = bad_records.BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio)
-    outcome = prediction.predict(program, FLAGS.checkpoint_dir, FLAGS.output, FLAGS.batch_size,
+    bad = BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio)
+    outcome = predict(program, FLAGS.checkpoint_dir, FLAGS.output, FLAGS.batch_size,
                                  FLAGS.variables, bad=bad)
     print("%d predictions in %s" % (outcome.examples, FLAGS.output))
   if FLAGS.export_dir:
-    export.export(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables)
+    export_saved_model(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables)
     print("SavedModel in %s" % FLAGS.export_dir)
   return 0
 

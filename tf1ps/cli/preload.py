@@ -5,5 +5,5 @@ from tf1ps.cli import (
     ps,  # noqa: F401
     worker,  # noqa: F401
 )
-from tf1ps.training import evaluator as training_evaluator  # noqa: F401
-from tf1ps.training import worker as training_worker  # noqa: F401
+  # noqa: F401
+  # noqa: F401

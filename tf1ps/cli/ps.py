@@ -13,7 +13,7 @@ import time
 from absl import flags
 
 from tf1ps.cli import app, errors, tasks
-from tf1ps.compat import exit_codes
+from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED, signal_exit_code
 
 FLAGS = flags.FLAGS
 _SUMMARY = "a parameter server; it ends when its job has ended."
@@ -38,7 +38,7 @@ def _serve(launched: bool) -> int:
     signal.signal(number, _on_early_signal)
   cluster = tasks.resolve_cluster("ps", launched)
   app.prepare_tensorflow()
-  from tf1ps.cluster import server as server_lib
+  from tf1ps.cluster import JobLostError, PortTakenError, ReleasedError
 
   began = time.monotonic()
   name, was_released = "ps %d" % cluster.task_index, False
@@ -48,21 +48,21 @@ def _serve(launched: bool) -> int:
     print("%s: serving at %s" % (name, cluster.task.address))
     server.join()
     reason, code = server.end_reason, 0
-  except server_lib.PortTakenError as error:
-    reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
-  except server_lib.JobLostError as error:
-    reason, code = str(error), exit_codes.EXIT_FAILED
-    was_released = isinstance(error, server_lib.ReleasedError)
+  except PortTakenError as error:
+    reason, code = str(error), EXIT_PORT_TAKEN if launched else EXIT_FAILED
+  except JobLostError as error:
+    reason, code = str(error), EXIT_FAILED
+    was_released = isinstance(error, ReleasedError)
   except SystemExit as error:
     reason, code = "ended by signal %d" % errors.signal_of(error), error.code
     if FLAGS.standing:  # this is how one is told
       reason, code = "told to stop", 0
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
-  return exit_codes.EXIT_RELEASED if was_released and launched else code
+  return EXIT_RELEASED if was_released and launched else code
 
 
 def _on_early_signal(number, unused_frame):
-  raise SystemExit(exit_codes.signal_exit_code(number))  # `join` has handlers of its own
+  raise SystemExit(signal_exit_code(number))  # `join` has handlers of its own
 
 
 def main() -> None:

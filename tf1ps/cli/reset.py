@@ -31,12 +31,12 @@ def _reset(names) -> int:
   if not names:
     raise app.UsageError('no container is named: give the names of those to clear, or "default"')
   app.prepare_tensorflow()
-  from tf1ps.state import reset
+  from tf1ps.state import ResetError, reset_containers
 
   began = time.monotonic()
   try:
-    results = reset.reset(_target(), names, FLAGS.timeout, FLAGS.queues or [])
-  except reset.ResetError as error:
+    results = reset_containers(_target(), names, FLAGS.timeout, FLAGS.queues or [])
+  except ResetError as error:
     results = error.results
   for result in results:
     print("%s at %s: %s" % (result.task.name, result.task.address, _say(result)))
@@ -56,9 +56,9 @@ def _say(result) -> str:
 
 def _target():
   """The cluster of the flags or of TF_CONFIG, or the target that tells one."""
-  from tf1ps.cluster import description, from_spec, spec
+  from tf1ps.cluster import from_cluster_spec, resolve_cluster, split_hosts
 
-  hosts = {job: spec.split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
+  hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
   hosts = {job: there for job, there in hosts.items() if there}
   if FLAGS.target:
     if hosts:
@@ -70,13 +70,13 @@ def _target():
     raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
                          "TF_CONFIG in the environment, or give the --target of a ps of tf1ps")
   if tf_config:
-    return description.resolve(
+    return resolve_cluster(
       hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), tf_config=tf_config)
   # It is none of the tasks; a view has to be somebody's.
   somebody = next(iter(hosts))
   if list(hosts) == ["ps"]:  # no cluster to train in, but one to clear
-    return from_spec.from_cluster_spec(hosts, somebody, 0)
-  return description.resolve(
+    return from_cluster_spec(hosts, somebody, 0)
+  return resolve_cluster(
     hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), job_name=somebody, task_index=0)
 
 

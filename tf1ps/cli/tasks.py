@@ -8,16 +8,21 @@ import os
 from absl import flags
 
 from tf1ps.cli import errors
-from tf1ps.cluster import description, exposure, session_config
-from tf1ps.compat import quiet
-from tf1ps.state import containers
+from tf1ps.cluster import (
+  exposure_warning,
+  keepalive_environment,
+  make_session_config,
+  resolve_cluster,
+)
+from tf1ps.compat import held_back
+from tf1ps.state import check_container_name, container_of_job
 
 FLAGS = flags.FLAGS
 ALL_REDUCE = "all_reduce"
 _log = logging.getLogger("tf1ps")
 
 
-def resolve_cluster(implied_job: str, launched: bool = False):
+def task_cluster(implied_job: str, launched: bool = False):
   """The normalised cluster of this task; prints it.
 
   Args:
@@ -25,7 +30,7 @@ def resolve_cluster(implied_job: str, launched: bool = False):
     launched: whether a launcher has warned already of who can connect.
   """
   replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
-  cluster = description.resolve(
+  cluster = resolve_cluster(
     ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
     evaluator_hosts=FLAGS.evaluator_hosts, job_name=FLAGS.job_name, task_index=FLAGS.task_index,
     job_workers=FLAGS.job_workers, tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
@@ -36,7 +41,7 @@ def resolve_cluster(implied_job: str, launched: bool = False):
                             "job ps away" % len(cluster.ps))
   container = job_container()
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
-  warning = None if launched else exposure.exposure_warning(cluster)
+  warning = None if launched else exposure_warning(cluster)
   if warning:
     _log.warning("%s", warning)
   return cluster
@@ -48,10 +53,10 @@ def job_container():
   A ps that is told none serves whichever its job uses: then this is None.
   """
   if FLAGS.container is not None:
-    return containers.check_name(FLAGS.container)
+    return check_container_name(FLAGS.container)
   if "checkpoint_dir" not in FLAGS:
     return None
-  return containers.of_job(FLAGS.checkpoint_dir, FLAGS.program)
+  return container_of_job(FLAGS.checkpoint_dir, FLAGS.program)
 
 
 def make_config(cluster=None):
@@ -60,27 +65,27 @@ def make_config(cluster=None):
   Args:
     cluster: the job's, for a worker, whose devices and groups depend on the replication.
   """
-  config = session_config.session_config(
+  config = make_session_config(
     gpu_memory_fraction=FLAGS.gpu_memory_fraction, gpu_growth=FLAGS.gpu_growth,
     inter_op_threads=FLAGS.inter_op_threads, intra_op_threads=FLAGS.intra_op_threads,
     soft_placement=FLAGS.soft_placement)
   if cluster is None:
     return config
-  from tf1ps.replication import clones, collectives
+  from tf1ps.replication import group_config, with_cpu_devices
 
   if FLAGS.clones > 1:
-    config = clones.with_cpu_devices(FLAGS.clones, config)
+    config = with_cpu_devices(FLAGS.clones, config)
   if FLAGS.replication == ALL_REDUCE and cluster.num_replicas > 1:
-    config = collectives.group_config(cluster.chief.name, config)
+    config = group_config(cluster.chief.name, config)
   return config
 
 
 def start_server(cluster, config, **kwargs):
   """Starts this task's server; imports TensorFlow."""
-  os.environ.update(session_config.keepalive_environment())
+  os.environ.update(keepalive_environment())
   import tf1ps
 
-  with quiet.held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
+  with held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
     return tf1ps.Server(
       cluster.cluster_spec(), job_name=cluster.job_name, task_index=cluster.task_index,
       config=config, container=job_container(), job_workers=cluster.job_workers,

@@ -7,7 +7,7 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app, errors, tasks
-from tf1ps.compat import exit_codes
+from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED, signal_exit_code
 
 FLAGS = flags.FLAGS
 _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which initialises, saves, "
@@ -22,18 +22,18 @@ def run(argv, launched: bool = False) -> int:
 
 def make_options(config=None):
   """The training options that the parsed flags say."""
-  from tf1ps.training import options
+  from tf1ps.training import Options, check_options
 
-  names = [name for name in options.Options._fields if name != "config"]
-  made = options.Options(config=config, **{name: getattr(FLAGS, name) for name in names})
-  options.check_options(made)
+  names = [name for name in Options._fields if name != "config"]
+  made = Options(config=config, **{name: getattr(FLAGS, name) for name in names})
+  check_options(made)
   return made
 
 
 def _train(program, launched: bool) -> int:
   cluster = tasks.resolve_cluster("worker", launched)
   app.prepare_tensorflow()
-  from tf1ps.cluster import server as server_lib
+  from tf1ps.cluster import PortTakenError, ReleasedError
 
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
   config = tasks.make_config(cluster)
@@ -41,7 +41,7 @@ def _train(program, launched: bool) -> int:
   outcome, code, was_released = None, 0, False
   try:
     server = tasks.start_server(cluster, config, start_timeout=FLAGS.start_timeout)
-    from tf1ps.training import worker
+    from tf1ps.training import JobFailedError, train
 
     try:
       if options.replication == "in_graph" and not cluster.is_chief:
@@ -49,21 +49,21 @@ def _train(program, launched: bool) -> int:
         server.join()
         reason = server.end_reason
       else:
-        outcome = worker.train(program, server, options)
+        outcome = train(program, server, options)
         reason = outcome.reason
-    except worker.JobFailedError as error:
-      outcome, code = error.outcome, exit_codes.EXIT_FAILED
+    except JobFailedError as error:
+      outcome, code = error.outcome, EXIT_FAILED
       reason = "%s, and the job failed: %s" % (outcome.reason, error)
-  except server_lib.PortTakenError as error:
-    reason, code = str(error), exit_codes.EXIT_PORT_TAKEN if launched else exit_codes.EXIT_FAILED
+  except PortTakenError as error:
+    reason, code = str(error), EXIT_PORT_TAKEN if launched else EXIT_FAILED
   except (Exception, SystemExit, KeyboardInterrupt) as error:
     signum = errors.signal_of(error)
     if signum is not None:
-      reason, code = "ended by signal %d" % signum, exit_codes.signal_exit_code(signum)
+      reason, code = "ended by signal %d" % signum, signal_exit_code(signum)
     else:
-      was_released = isinstance(error, server_lib.ReleasedError)
+      was_released = isinstance(error, ReleasedError)
       errors.show_traceback(error, program, always=app.is_verbose())
-      reason, code = errors.line(error), exit_codes.EXIT_FAILED
+      reason, code = errors.line(error), EXIT_FAILED
   if outcome is not None:
     _print_summary(outcome, cluster)
     late = ", %d more examples came too late" % outcome.late if outcome.late else ""
@@ -73,26 +73,26 @@ def _train(program, launched: bool) -> int:
     reason = "%d steps, %d examples%s%s%s%s, %.1f s, %s" % (
       outcome.steps, outcome.examples, bad, late, stale, sent, outcome.seconds, reason)
   app.last_line("%s: %s" % (name, reason), code)
-  return exit_codes.EXIT_RELEASED if was_released and launched else code
+  return EXIT_RELEASED if was_released and launched else code
 
 
 def _print_summary(outcome, cluster) -> None:
   """The chief's lines about the whole job."""
   if outcome.evaluation is None:
     return
-  from tf1ps.state import membership
-  from tf1ps.training import evaluation
+  from tf1ps.program import format_evaluation
+  from tf1ps.state import MEMBER_SERVING
 
   own = (cluster.job_name, cluster.task_index)
   shares = ["%s %d: %d" % (m.job, m.index, m.examples) for m in outcome.members
-            if m.role != "ps" and m.state != membership.SERVING and (m.job, m.index) != own]
+            if m.role != "ps" and m.state != MEMBER_SERVING and (m.job, m.index) != own]
   shares.insert(0, "%s %d: %d" % (cluster.job_name, cluster.task_index, outcome.examples))
   again = ""
   if outcome.again is not None:
     again = "; trained on more than once: %d" % outcome.again
   print("global step %d in %.1f s; examples by worker: %s%s" % (
     outcome.global_step, outcome.seconds, ", ".join(shares), again))
-  print(evaluation.format_line(outcome.evaluation))
+  print(format_evaluation(outcome.evaluation))
 
 
 def main() -> None:

@@ -1,1 +1,33 @@
-"""Who is in the job: the description of the cluster, its server, and what a session is told."""
+"""Describes a job, starts its servers, and opens sessions that their caller can always leave.
+
+A `Cluster` is the checked description of a job, whatever described it: flags, TF_CONFIG, or a
+ClusterSpec. `Server` starts a task of it. `BoundedSession` is a session whose waits have limits.
+"""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "address": ["ClusterError"],
+  "bounded": ["LimitExceeded", "call_within"],
+  "canary": ["PathError", "prove_paths"],
+  "checks": ["nearest_name"],
+  "description": ["resolve_cluster"],
+  "device_filters": ["filters_show_task", "make_device_filters"],
+  "exposure": ["exposure_warning", "outside_address"],
+  "from_spec": ["from_cluster_spec"],
+  "probe": ["ProbeResult", "probe_task", "task_name_of_device"],
+  "proxy": ["bypass_proxy"],
+  "readiness": ["TaskUnavailableError", "probe_tasks", "wait_for_tasks"],
+  "server": [
+    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "job_container",
+    "latest_record", "record_of", "register_end_waiter"],
+  "session": ["BoundedSession"],
+  "session_config": ["keepalive_environment", "make_session_config"],
+  "signals": ["SignalWatch"],
+  "spec": ["split_hosts"],
+  "view": ["Cluster", "Task"],
+  "watch": ["TaskWatch"],
+})

@@ -11,10 +11,12 @@ import ipaddress
 import re
 from typing import NamedTuple
 
+from tf1ps.compat import Error
+
 MAX_PORT = 65535
 
 
-class ClusterError(ValueError):
+class ClusterError(Error, ValueError):
   """The description of the job is wrong; the message says which value and what would be right."""
 
 

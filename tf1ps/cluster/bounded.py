@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 
+from tf1ps.compat import Error
 
-class LimitExceeded(RuntimeError):
+
+class LimitExceeded(Error, RuntimeError):
   """A call that did not return within its limit."""
 
 

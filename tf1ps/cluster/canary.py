@@ -16,14 +16,13 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import bounded
 from tf1ps.cluster import session as session_lib
-from tf1ps.compat import error_text
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, Error, error_line
 
 _log = logging.getLogger("tf1ps")
 _UNKNOWN = "No worker known as"  # what a server says of a task that its cluster lacks, for ever
 
 
-class PathError(RuntimeError):
+class PathError(Error, RuntimeError):
   """A ps that answers the probe, and cannot exchange tensors with this task."""
 
 
@@ -67,7 +66,7 @@ def _prove(target, own_task, task, config, deadline):
         raise PathError("%s answered %r to %r" % (task.name, value, number))
       return
     except (tf.errors.OpError, bounded.LimitExceeded) as problem:
-      error, line = problem, error_text.first_line(problem)
+      error, line = problem, error_line(problem)
       if isinstance(problem, tf.errors.InvalidArgumentError) or _UNKNOWN in str(problem):
         raise PathError(_sentence(own_task, task, error)) from problem
       if line != said:
@@ -95,7 +94,7 @@ def _round_trip(own: str, other: str):
 
 
 def _sentence(own_task, task, error) -> str:
-  reason = "no answer in time" if error is None else error_text.first_line(error)
+  reason = "no answer in time" if error is None else error_line(error)
   return (
     "%s at %s answers, and yet no tensor comes from %s to it and back (%s). Was it started with "
     "the same cluster? It must know %s at %s." % (

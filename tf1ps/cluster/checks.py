@@ -63,7 +63,7 @@ def _names(jobs):
   return ", ".join(sorted(jobs))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest_name(name: str, known: Iterable[str]) -> str:
   """Returns the end of a sentence that refuses a name: the nearest known one, or all of them."""
   known = set(known)
   plain = name.lower().replace("-", "_")
@@ -72,7 +72,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
   return f'did you mean "{close[0]}"?' if close else f"it is one of {_names(known)}"
 
 
-def check(cluster: Cluster, needs_ps: Union[bool, str] = False) -> None:
+def check_cluster(cluster: Cluster, needs_ps: Union[bool, str] = False) -> None:
   """Refuses everything in the description that cannot work.
 
   Args:
@@ -149,7 +149,9 @@ def _check_this_task(cluster, origin):
     if described and job in ("chief", "master", "worker", "ps"):
       raise ClusterError(f'{origin.job_name} is "{job}", but {origin.job(job)} is not given: give '
                          f"it, or be one of {_names(known_jobs)}")
-    raise ClusterError(f'{origin.job_name}: there is no job "{job}": {nearest(job, known_jobs)}')
+    raise ClusterError(
+      f'{origin.job_name}: there is no job "{job}": {nearest_name(job, known_jobs)}'
+    )
   if index is None:
     raise ClusterError(f"{origin.task_index} is missing: give this task's index in its job, from 0")
   if isinstance(index, bool) or not isinstance(index, int):

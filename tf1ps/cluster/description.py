@@ -21,7 +21,7 @@ _PROGRAMS = {"ps": "tf1ps-ps", "worker": "tf1ps-worker", "chief": "tf1ps-worker"
              EVALUATOR: "tf1ps-evaluator"}
 
 
-def resolve(ps_hosts: spec.Hosts = None, worker_hosts: spec.Hosts = None,
+def resolve_cluster(ps_hosts: spec.Hosts = None, worker_hosts: spec.Hosts = None,
             chief_hosts: spec.Hosts = None, evaluator_hosts: spec.Hosts = None,
             job_name: Optional[str] = None, task_index: Optional[int] = None,
             job_workers: Union[None, str, Sequence[int]] = None, tf_config: Optional[str] = None,
@@ -46,7 +46,7 @@ def resolve(ps_hosts: spec.Hosts = None, worker_hosts: spec.Hosts = None,
 
   Raises:
     ClusterError: If there is no description, if two contradict each other or the program, and for
-      everything that `checks.check` refuses.
+      everything that `checks.check_cluster` refuses.
   """
   hosts = {"ps": ps_hosts, "worker": worker_hosts, "chief": chief_hosts, EVALUATOR: evaluator_hosts}
   hosts = {job: spec.split_hosts(given) for job, given in hosts.items() if spec.split_hosts(given)}
@@ -67,7 +67,7 @@ def resolve(ps_hosts: spec.Hosts = None, worker_hosts: spec.Hosts = None,
         "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, or "
         'set TF_CONFIG in the environment to {"cluster": {"ps": ["host:port"], "worker": '
         '["host:port"]}, "task": {"type": "worker", "index": 0}}')
-  checks.check(cluster, needs_ps)
+  checks.check_cluster(cluster, needs_ps)
   if cluster.source != checks.FLAGS and (hosts or job_name or task_index is not None):
     cluster = cluster._replace(source=f"{checks.FLAGS} and {cluster.source}")
   return cluster

@@ -25,7 +25,7 @@ _CALLERS = frozenset(["If", "StatelessIf", "While", "StatelessWhile", "Case", "S
                       "For", "PartitionedCall", "StatefulPartitionedCall"])
 
 
-def device_filters(graph: tf.Graph, cluster: Cluster) -> List[str]:
+def make_device_filters(graph: tf.Graph, cluster: Cluster) -> List[str]:
   """Returns the filters of a session that runs this graph.
 
   Args:
@@ -48,7 +48,7 @@ def device_filters(graph: tf.Graph, cluster: Cluster) -> List[str]:
   return [task.name for task in sorted(tasks)]
 
 
-def show(filters: Sequence[str], task: Task) -> bool:
+def filters_show_task(filters: Sequence[str], task: Task) -> bool:
   """Whether a session with these filters sees a task."""
   specs = [tf.DeviceSpec.from_string(text) for text in filters]
   return any(spec.job in (None, task.job) and spec.task in (None, task.index) for spec in specs)

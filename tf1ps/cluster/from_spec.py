@@ -31,7 +31,7 @@ def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
 
   Raises:
     ClusterError: If it is none of these, if job or index are missing where there are several, and
-      for everything that `checks.check` refuses.
+      for everything that `checks.check_cluster` refuses.
   """
   import tensorflow.compat.v1 as tf
   given = server_or_cluster_def
@@ -56,7 +56,7 @@ def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
   if hasattr(task_index, "__index__") and not isinstance(task_index, bool):
     task_index = operator.index(task_index)  # of numpy, too
   cluster = Cluster(jobs, job_name, task_index, source=checks.CLUSTER_SPEC)
-  checks.check(cluster)
+  checks.check_cluster(cluster)
   return cluster
 
 

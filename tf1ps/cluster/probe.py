@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import grpc
 
-from tf1ps.compat import worker_service
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, CallError, get_status
 
 UP = "up"
 REFUSED = "refused"
@@ -23,7 +22,7 @@ NOT_TENSORFLOW = "no TensorFlow server"
 ANOTHER_TASK = "another task"
 
 
-class Seen(NamedTuple):
+class ProbeResult(NamedTuple):
   """What a probe saw at a task's address."""
 
   task: object  # the Task that was probed
@@ -39,7 +38,7 @@ class Seen(NamedTuple):
     return "%s at %s: %s" % (self.task.name, self.task.address, self.detail)
 
 
-def probe(task, timeout: float = TIMING.probe_limit) -> Seen:
+def probe_task(task, timeout: float = TIMING.probe_limit) -> ProbeResult:
   """Probes one task.
 
   Args:
@@ -50,33 +49,33 @@ def probe(task, timeout: float = TIMING.probe_limit) -> Seen:
     What was seen; this function raises nothing for a task that is not there.
   """
   try:
-    devices = worker_service.get_status(task.address, timeout)
-  except worker_service.CallError as error:
+    devices = get_status(task.address, timeout)
+  except CallError as error:
     return _failure(task, error, timeout)
-  names = sorted({task_name(device) for device in devices})
+  names = sorted({task_name_of_device(device) for device in devices})
   if names != [task.name]:
     found = " and ".join(names) or "a server without devices"
-    return Seen(task, ANOTHER_TASK, "another task answers there: %s" % found)
-  return Seen(task, UP, UP, devices[0].incarnation)
+    return ProbeResult(task, ANOTHER_TASK, "another task answers there: %s" % found)
+  return ProbeResult(task, UP, UP, devices[0].incarnation)
 
 
-def task_name(device) -> str:
+def task_name_of_device(device) -> str:
   """The task that has a device of `worker_service.get_status`: "/job:ps/task:0"."""
   return device.name.split("/device:")[0].replace("/replica:0", "")
 
 
-def _failure(task, error: worker_service.CallError, timeout: float) -> Seen:
+def _failure(task, error: CallError, timeout: float) -> ProbeResult:
   code, details = error.code, error.details.lower()
   if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-    return Seen(task, SILENT, "silent (no answer within %.1f s)" % timeout)
+    return ProbeResult(task, SILENT, "silent (no answer within %.1f s)" % timeout)
   if code == grpc.StatusCode.UNAVAILABLE:
     if "dns resolution failed" in details or "errors resolving" in details:
-      return Seen(task, NO_SUCH_HOST, "no such host")
+      return ProbeResult(task, NO_SUCH_HOST, "no such host")
     if "connection refused" in details:
-      return Seen(task, REFUSED, "refused (nothing listens on that port)")
+      return ProbeResult(task, REFUSED, "refused (nothing listens on that port)")
     if "http" in details or "settings frame" in details:
-      return Seen(task, NOT_TENSORFLOW, "no TensorFlow server: it does not speak gRPC")
-    return Seen(task, REFUSED, "refused (%s)" % error.details.strip().splitlines()[0][:200])
+      return ProbeResult(task, NOT_TENSORFLOW, "no TensorFlow server: it does not speak gRPC")
+    return ProbeResult(task, REFUSED, "refused (%s)" % error.details.strip().splitlines()[0][:200])
   if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL):
-    return Seen(task, NOT_TENSORFLOW, "no TensorFlow server: %s" % error.details)
-  return Seen(task, NOT_TENSORFLOW, "no TensorFlow server answers: %s" % error)
+    return ProbeResult(task, NOT_TENSORFLOW, "no TensorFlow server: %s" % error.details)
+  return ProbeResult(task, NOT_TENSORFLOW, "no TensorFlow server answers: %s" % error)

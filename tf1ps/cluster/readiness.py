@@ -13,30 +13,32 @@ import time
 from typing import Callable, List, Optional, Sequence
 
 from tf1ps.cluster import probe as probe_lib
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, Error
 
 _log = logging.getLogger("tf1ps")
 
 
-class TaskUnavailableError(RuntimeError):
+class TaskUnavailableError(Error, RuntimeError):
   """Tasks that did not come up, or went away, within the limit.
 
   Attributes:
-    seen: what was seen of each of them, a list of `probe.Seen`.
+    seen: what was seen of each of them, a list of `probe.ProbeResult`.
   """
 
-  def __init__(self, seen: Sequence[probe_lib.Seen], waited: float, what: str):
+  def __init__(self, seen: Sequence[probe_lib.ProbeResult], waited: float, what: str):
     self.seen = list(seen)
     listed = "; ".join(str(one) for one in self.seen)
     super().__init__("%s after %.0f s: %s" % (what, waited, listed))
 
 
-def probe_all(tasks: Sequence, timeout: float = TIMING.probe_limit) -> List[probe_lib.Seen]:
+def probe_tasks(
+  tasks: Sequence, timeout: float = TIMING.probe_limit
+) -> List[probe_lib.ProbeResult]:
   """Probes tasks side by side; returns what was seen, in the tasks' order."""
   if len(tasks) < 2:
-    return [probe_lib.probe(task, timeout) for task in tasks]
+    return [probe_lib.probe_task(task, timeout) for task in tasks]
   with concurrent.futures.ThreadPoolExecutor(min(len(tasks), 16)) as pool:
-    return list(pool.map(lambda task: probe_lib.probe(task, timeout), tasks))
+    return list(pool.map(lambda task: probe_lib.probe_task(task, timeout), tasks))
 
 
 def wait_for_tasks(
@@ -44,7 +46,7 @@ def wait_for_tasks(
   timeout: float,
   what: str = "not every task of the cluster is there",
   interrupted: Optional[Callable[[], None]] = None,
-) -> List[probe_lib.Seen]:
+) -> List[probe_lib.ProbeResult]:
   """Waits until every task is up.
 
   Args:
@@ -68,12 +70,12 @@ def wait_for_tasks(
   while True:
     limit = max(0.1, min(TIMING.probe_limit, began + timeout - time.monotonic()))
     missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
-    for one in probe_all(missing, limit):
+    for one in probe_tasks(missing, limit):
       seen[one.task] = one
     absent = [seen[task] for task in tasks if not seen[task].is_up]
     if not absent:
       # Whoever was up in an early round may have gone since: one last look at everybody.
-      final = probe_all(tasks, limit) if len(missing) != len(tasks) else [seen[t] for t in tasks]
+      final = probe_tasks(tasks, limit) if len(missing) != len(tasks) else [seen[t] for t in tasks]
       if all(one.is_up for one in final):
         return final
       seen = {one.task: one for one in final}

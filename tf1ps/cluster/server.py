@@ -21,16 +21,17 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import proxy
 from tf1ps.cluster import spec as spec_lib
+from tf1ps.compat import Error
 
 _records = {}
 _end_waiter = None
 
 
-class PortTakenError(RuntimeError):
+class PortTakenError(Error, RuntimeError):
   """The port of this task is in use by another process."""
 
 
-class JobLostError(RuntimeError):
+class JobLostError(Error, RuntimeError):
   """The job of a ps failed, or ended without its release: its workers are lost, or never came."""
 
 
@@ -134,7 +135,7 @@ class Server(tf.train.Server):
     cluster = spec_lib.from_cluster_spec(server_or_cluster_def, job_name, task_index)
     if job_workers is not None:
       cluster = cluster._replace(job_workers=tuple(job_workers))
-    spec_lib.check(cluster)
+    spec_lib.check_cluster(cluster)
     for name, value in (("lost_after", lost_after), ("start_timeout", start_timeout)):
       if value is not None and value <= 0:
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))

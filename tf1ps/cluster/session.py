@@ -26,8 +26,7 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import prepared_runs, refused_runs
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, PreparedRuns, can_prepare, retry_refused_run
 
 _ABORTED = object()
 
@@ -67,7 +66,7 @@ class BoundedSession(tf.Session):
     self._may_delete = False
     self.refusals = 0
     self.on_long_run = None
-    self._prepared = prepared_runs.PreparedRuns()
+    self._prepared = PreparedRuns()
     super().__init__(target, graph, config)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
@@ -150,7 +149,7 @@ class BoundedSession(tf.Session):
   def _run_now(self, fetches, feed_dict, options, run_metadata):
     """A run in the helper's thread: preparing one sends the graph to the master."""
     prepared = None
-    if prepared_runs.can_prepare(feed_dict, options):
+    if can_prepare(feed_dict, options):
       prepared = self._prepared.find(self, super().make_callable, fetches)
     if prepared is not None:
       return prepared()
@@ -182,7 +181,7 @@ class BoundedSession(tf.Session):
     raise meaning from error
 
   def _run_again(self, function, *args, **kwargs):
-    return refused_runs.run(function, *args, on_refusal=self._count_refusal, **kwargs)
+    return retry_refused_run(function, *args, on_refusal=self._count_refusal, **kwargs)
 
   def _tell_of(self, fetches):
     if self.on_long_run is not None:

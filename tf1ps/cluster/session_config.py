@@ -21,12 +21,17 @@ _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _NO_GPU = "-1"
 
 
-def session_config(gpu_memory_fraction: Optional[float] = None, gpu_growth: Optional[bool] = None,
-                   inter_op_threads: Optional[int] = None, intra_op_threads: Optional[int] = None,
-                   soft_placement: Optional[bool] = None,
-                   log_device_placement: Optional[bool] = None,
-                   operation_timeout_secs: Optional[float] = None,
-                   device_filters: Optional[Sequence[str]] = None, base=None):
+def make_session_config(
+  gpu_memory_fraction: Optional[float] = None,
+  gpu_growth: Optional[bool] = None,
+  inter_op_threads: Optional[int] = None,
+  intra_op_threads: Optional[int] = None,
+  soft_placement: Optional[bool] = None,
+  log_device_placement: Optional[bool] = None,
+  operation_timeout_secs: Optional[float] = None,
+  device_filters: Optional[Sequence[str]] = None,
+  base=None,
+):
   """Makes the config of the server and of every session.
 
   An argument that is None leaves the field as it is in `base`, or as TensorFlow has it.
@@ -41,7 +46,7 @@ def session_config(gpu_memory_fraction: Optional[float] = None, gpu_growth: Opti
     log_device_placement: Whether each op's device is logged.
     operation_timeout_secs: Seconds after which a run fails; also one that would have survived a
       pause of the ps.
-    device_filters: The devices that a session sees, as `device_filters.device_filters` finds them.
+    device_filters: The devices that a session sees, see `make_device_filters`.
     base: A `tf.ConfigProto` of the user's; it is copied. None: an empty one.
 
   Returns:

@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Callable
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -4,7 +4,7 @@
   --ps_hosts, ...       `from_flags`, here
   TF_CONFIG             `tf_config.from_tf_config`
   what Server accepts   `from_cluster_spec`
-  flags and TF_CONFIG   `description.resolve`
+  flags and TF_CONFIG   `description.resolve_cluster`
 
 Each of them returns a view that `check` has seen. The view itself stands in view.py.
 """
@@ -15,11 +15,11 @@ import re
 from typing import List, Optional, Sequence, Tuple, Union
 
 from tf1ps.cluster.address import ClusterError
-from tf1ps.cluster.checks import FLAGS, check
+from tf1ps.cluster.checks import FLAGS, check_cluster
 from tf1ps.cluster.from_spec import from_cluster_spec
 from tf1ps.cluster.view import Cluster, Task
 
-__all__ = ["Cluster", "ClusterError", "Task", "check", "from_cluster_spec", "from_flags",
+__all__ = ["Cluster", "ClusterError", "Task", "check_cluster", "from_cluster_spec", "from_flags",
            "parse_job_workers", "split_hosts"]
 
 Hosts = Union[None, str, Sequence[str]]
@@ -52,7 +52,7 @@ def from_flags(ps_hosts: Hosts, worker_hosts: Hosts, chief_hosts: Hosts, evaluat
   evaluators = dict(enumerate(split_hosts(evaluator_hosts)))
   job_name = "chief" if job_name == "master" else job_name
   cluster = Cluster(jobs, job_name, task_index, evaluators, parse_job_workers(job_workers), FLAGS)
-  check(cluster)
+  check_cluster(cluster)
   return cluster
 
 

@@ -49,7 +49,7 @@ def from_tf_config(text: str, source: str = "TF_CONFIG",
     job_name = chief
   # Checked under the names that the user wrote, which the errors repeat.
   cluster = Cluster(jobs, job_name, task_index, evaluators, parse_job_workers(job_workers), source)
-  checks.check(cluster)
+  checks.check_cluster(cluster)
   return cluster._replace(
       jobs={"chief" if job == "master" else job: tasks for job, tasks in jobs.items()},
       job_name="chief" if job_name == "master" else job_name)
@@ -87,7 +87,7 @@ def _jobs(cluster, source):
   for job in cluster:
     if job not in _JOBS:
       raise ClusterError(f'{source} cluster: there is no job "{job}": '
-                         f"{checks.nearest(job, _JOBS)}")
+                         f"{checks.nearest_name(job, _JOBS)}")
   if "master" in cluster and "chief" in cluster:
     raise ClusterError(f'{source} cluster has both "master" and "chief", which are names of the '
                        'same job: keep "chief"')
@@ -105,7 +105,7 @@ def _job_name(task, source):
   job_name = task["type"]
   if job_name not in _JOBS:
     raise ClusterError(f"{source} task.type: there is no job {json.dumps(job_name)}: "
-                       f"{checks.nearest(str(job_name), _JOBS)}")
+                       f"{checks.nearest_name(str(job_name), _JOBS)}")
   return job_name
 
 

@@ -9,7 +9,7 @@ one `Cluster`. It answers the questions that the rooms above ask:
   where are heartbeats     `control_task`
   is yours the same        `digest`, `to_json`, `differences`
 
-A `Cluster` may describe nonsense until `checks.check` has seen it; every function that makes one
+A `Cluster` may describe nonsense until `check_cluster` has seen it; every function that makes one
 (see spec.py) has it checked. It must not be changed once it is made.
 """
 

@@ -17,7 +17,7 @@ from typing import Callable, Dict, Sequence
 
 from tf1ps.cluster import probe as probe_lib
 from tf1ps.cluster import readiness
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 
 
 class TaskWatch:
@@ -25,10 +25,10 @@ class TaskWatch:
 
   def __init__(
     self,
-    seen: Sequence[probe_lib.Seen],
+    seen: Sequence[probe_lib.ProbeResult],
     lost_after: float,
-    on_gone: Callable[[probe_lib.Seen], None],
-    on_lost: Callable[[probe_lib.Seen, float], None],
+    on_gone: Callable[[probe_lib.ProbeResult], None],
+    on_lost: Callable[[probe_lib.ProbeResult, float], None],
   ):
     """Prepares the thread; `start` begins to watch.
 
@@ -65,7 +65,7 @@ class TaskWatch:
   def _watch(self):
     before = time.monotonic()
     while not self._stopped.wait(TIMING.heartbeat_interval):
-      seen = readiness.probe_all(self._tasks, timeout=TIMING.watch_probe_limit)
+      seen = readiness.probe_tasks(self._tasks, timeout=TIMING.watch_probe_limit)
       now = time.monotonic()
       if now - before > 3 * TIMING.heartbeat_interval + 2 * TIMING.watch_probe_limit:
         # This very process stood still: its silence is not theirs.
@@ -75,7 +75,7 @@ class TaskWatch:
         if self._stopped.is_set() or self._judge(one):
           return
 
-  def _judge(self, one: probe_lib.Seen) -> bool:
+  def _judge(self, one: probe_lib.ProbeResult) -> bool:
     """Calls back if the task is gone or lost; returns whether it did."""
     now = time.monotonic()
     if one.is_up:

@@ -15,7 +15,7 @@ _PREFIXES = re.compile(
 _OF_A_SAVER = "Original error:"
 
 
-def first_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
   """The first line of an error's text that says what happened; its type where none does."""
   for line in str(error).rpartition(_OF_A_SAVER)[2].splitlines():
     line = line.strip()

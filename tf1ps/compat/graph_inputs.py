@@ -10,7 +10,7 @@ from __future__ import annotations
 import tensorflow.compat.v1 as tf
 
 
-def replace(tensor: tf.Tensor, by: tf.Tensor, consumers) -> int:
+def replace_input(tensor: tf.Tensor, by: tf.Tensor, consumers) -> int:
   """Gives operations another tensor where they have this one.
 
   It must happen before a session runs any of them.

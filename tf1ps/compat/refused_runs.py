@@ -19,12 +19,14 @@ _REFUSED = "request was received twice"
 _TRIES = 4  # a run that is refused as often as this was not refused by chance
 
 
-def is_refusal(error: BaseException) -> bool:
+def is_refused_run(error: BaseException) -> bool:
   """Whether an error of a run says that it was taken for another one."""
   return isinstance(error, tf.errors.AbortedError) and _REFUSED in str(error)
 
 
-def run(function: Callable, *args, on_refusal: Optional[Callable[[], None]] = None, **kwargs):
+def retry_refused_run(
+  function: Callable, *args, on_refusal: Optional[Callable[[], None]] = None, **kwargs
+):
   """Returns function(*args, **kwargs), a run; makes it again where it is refused by mistake.
 
   Args:
@@ -37,7 +39,7 @@ def run(function: Callable, *args, on_refusal: Optional[Callable[[], None]] = No
     try:
       return function(*args, **kwargs)
     except tf.errors.AbortedError as error:
-      if not is_refusal(error):
+      if not is_refused_run(error):
         raise
     if on_refusal is not None:
       on_refusal()

@@ -11,10 +11,12 @@ import json
 import os
 from typing import Mapping, NamedTuple
 
+from tf1ps.compat.errors import Error
+
 VARIABLE = "TF1PS_TIMING"
 
 
-class TimingError(ValueError):
+class TimingError(Error, ValueError):
   """The environment variable TF1PS_TIMING does not describe a `Timing`."""
 
 

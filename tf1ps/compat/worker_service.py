@@ -20,6 +20,8 @@ from typing import Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import grpc
 
+from tf1ps.compat.errors import Error
+
 _SERVICE = "/tensorflow.WorkerService/"
 # A proxy for the outside world has no business between the tasks of a cluster. The global pool of
 # connections is left alone: a fresh connection tells what is there now, not what was there before.
@@ -36,7 +38,7 @@ class Device(NamedTuple):
   incarnation: int  # random; another one after a restart of the server
 
 
-class CallError(Exception):
+class CallError(Error):
   """A call that brought no answer.
 
   Attributes:

@@ -1,1 +1,14 @@
 """Starts the tasks of a job on this machine, watches them, and ends them."""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "fork_server": ["ForkServer", "ForkServerLost", "PreloadError"],
+  "gpus": ["divide_gpus", "visible_gpus"],
+  "local": ["run_local"],
+  "ports": ["find_free_ports"],
+  "tasks": ["LocalTask"],
+})

@@ -20,8 +20,14 @@ import signal
 import time
 from typing import List, NamedTuple, Optional, Sequence
 
-from tf1ps.compat import exit_codes
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import (
+  EXIT_FAILED,
+  EXIT_PORT_TAKEN,
+  EXIT_RELEASED,
+  TIMING,
+  signal_exit_code,
+  signal_name,
+)
 from tf1ps.launch import fork_server, tasks
 from tf1ps.launch import interrupts as interrupts_lib
 from tf1ps.launch import output as output_lib
@@ -78,7 +84,7 @@ class Attempt(object):
     try:
       self._start(local_tasks)
       outcome = self._watch()
-      if outcome.exit_code == exit_codes.EXIT_FAILED:
+      if outcome.exit_code == EXIT_FAILED:
         self._end(signal.SIGTERM, TIMING.workers_end_limit)
         outcome = self._look_for_taken_port(outcome)
       elif outcome.exit_code:
@@ -116,7 +122,7 @@ class Attempt(object):
       # Somebody may signal every process of the job: tasks that end by that did not fail.
       if received and (failed or not gone):
         self._screen.line(PREFIX + "%s: ending the workers, then the others" % (
-            exit_codes.signal_name(received[0])))
+            signal_name(received[0])))
         return interrupted(received[0])
       if failed:
         self._wait(lambda: self._causes_of(self._failed()) or not self._running(("worker",)),
@@ -155,7 +161,7 @@ class Attempt(object):
 
   def _causes_of(self, failed):
     """Those that may be the cause."""
-    return [process for process in failed if process.exit_code != exit_codes.EXIT_RELEASED]
+    return [process for process in failed if process.exit_code != EXIT_RELEASED]
 
   def _failure(self):
     """The outcome where tasks have failed; their output comes before the word of it."""
@@ -182,11 +188,11 @@ class Attempt(object):
 
   def _describe(self, process):
     if process.exit_code < 0:
-      text = "%s was killed by %s" % (process.name, exit_codes.signal_name(-process.exit_code))
-    elif process.exit_code == exit_codes.EXIT_PORT_TAKEN:
+      text = "%s was killed by %s" % (process.name, signal_name(-process.exit_code))
+    elif process.exit_code == EXIT_PORT_TAKEN:
       text = "%s found its port taken" % process.name
     else:
-      said = {exit_codes.EXIT_RELEASED: exit_codes.EXIT_FAILED}
+      said = {EXIT_RELEASED: EXIT_FAILED}
       text = "%s ended with exit code %d" % (
         process.name, said.get(process.exit_code, process.exit_code))
     if self._log_dir is not None:
@@ -201,7 +207,7 @@ class Attempt(object):
   def _look_for_taken_port(self, outcome):
     """Where a port was taken, others may have failed first because of it."""
     taken = [process for process in self._failed()
-             if process.exit_code == exit_codes.EXIT_PORT_TAKEN]
+             if process.exit_code == EXIT_PORT_TAKEN]
     if not taken:
       return outcome
     text = "; ".join(self._describe(process) for process in taken)
@@ -223,16 +229,16 @@ class Attempt(object):
       for process in self._running(jobs):
         if not again:
           self._screen.line(PREFIX + "%s did not leave within %g s of %s: killed" % (
-              process.name, limit, exit_codes.signal_name(number)))
+              process.name, limit, signal_name(number)))
         self._server.signal_task(process, signal.SIGKILL)
       self._wait(self._gone(jobs), TIMING.killed_limit)
 
 
 def failure(text: str, report: Sequence[str] = ()) -> Outcome:
   """Returns the outcome of a failure, for what `text` says."""
-  return Outcome(exit_codes.EXIT_FAILED, text, report)
+  return Outcome(EXIT_FAILED, text, report)
 
 
 def interrupted(number: int) -> Outcome:
   """Returns the outcome where signal `number` ended the launcher."""
-  return Outcome(exit_codes.signal_exit_code(number), "ended by " + exit_codes.signal_name(number))
+  return Outcome(signal_exit_code(number), "ended by " + signal_name(number))

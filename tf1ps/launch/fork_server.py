@@ -25,18 +25,18 @@ import sys
 import time
 from typing import List, Optional, Sequence
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, Error
 from tf1ps.launch import tasks
 
 _START = ("import sys; sys.path[:] = %r; from tf1ps.launch import fork_server_main; "
           "fork_server_main.main(%d, %d, %d, %r, %r, %r)")
 
 
-class PreloadError(RuntimeError):
+class PreloadError(Error, RuntimeError):
   """A module could not be imported by the fork server; the text has the traceback."""
 
 
-class ForkServerLost(RuntimeError):
+class ForkServerLost(Error, RuntimeError):
   """The fork server has ended by itself; its tasks die with it."""
 
 

@@ -32,7 +32,7 @@ import time
 import traceback
 import warnings
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 from tf1ps.launch import lifeline, task_main
 
 _FOR_TASKS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)

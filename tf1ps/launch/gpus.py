@@ -13,7 +13,7 @@ import re
 import subprocess
 from typing import NamedTuple, Optional, Tuple
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 
 # The value of CUDA_VISIBLE_DEVICES that hides every GPU.
 NO_GPU = "-1"
@@ -50,7 +50,7 @@ def visible_gpus(environ=None):
   return gpus
 
 
-def divide(gpus, num_workers):
+def divide_gpus(gpus, num_workers):
   """Divides GPUs among workers.
 
   Args:

@@ -20,8 +20,7 @@ import os
 import time
 from typing import Callable, Dict, List, Optional, Sequence
 
-from tf1ps.compat import exit_codes
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import EXIT_FAILED, TIMING
 from tf1ps.launch import attempt as attempt_lib
 from tf1ps.launch import fork_server, ports, tasks
 from tf1ps.launch import interrupts as interrupts_lib
@@ -86,7 +85,7 @@ def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[tasks.LocalT
   for line in outcome.report:
     screen.line(attempt_lib.PREFIX + line)
   text = {0: "ok, " + _count(num_ps, num_workers, evaluator),
-          exit_codes.EXIT_FAILED: "failed: " + outcome.text}.get(outcome.exit_code, outcome.text)
+          EXIT_FAILED: "failed: " + outcome.text}.get(outcome.exit_code, outcome.text)
   screen.line(attempt_lib.PREFIX + "%s, %.1f s" % (text, time.monotonic() - started))
   return outcome.exit_code
 
@@ -112,7 +111,7 @@ def _wait_ready(server, interrupts):
 
 def _make(make_tasks, num_ps, num_workers, evaluator):
   """Chooses ports and has the tasks made; returns the tasks."""
-  addresses = ["127.0.0.1:%d" % port for port in ports.choose_ports(num_ps + num_workers)]
+  addresses = ["127.0.0.1:%d" % port for port in ports.find_free_ports(num_ps + num_workers)]
   local_tasks = list(make_tasks({"ps": addresses[:num_ps], "worker": addresses[num_ps:]}))
   expected = ["ps %d" % i for i in range(num_ps)]
   expected += ["worker %d" % i for i in range(num_workers)]

@@ -31,7 +31,7 @@ _EPHEMERAL_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-def choose_ports(n, candidates=None):
+def find_free_ports(n, candidates=None):
   """Returns `n` distinct TCP ports that nobody on this machine has bound.
 
   Args:

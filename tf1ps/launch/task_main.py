@@ -19,7 +19,7 @@ import signal
 import sys
 import traceback
 
-from tf1ps.compat import exit_codes
+from tf1ps.compat import EXIT_FAILED
 from tf1ps.launch import lifeline
 
 
@@ -44,7 +44,7 @@ def become_task(fork_server, lifeline_end, output, env, payload):
     env: dict of environment variables; None removes one.
     payload: pickle of (function, args).
   """
-  code = exit_codes.EXIT_FAILED
+  code = EXIT_FAILED
   try:
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -74,10 +74,10 @@ def _run(env, payload):
     if error.code is None or isinstance(error.code, int):
       return (error.code or 0) & 0xFF  # As the interpreter does.
     sys.stderr.write("%s\n" % (error.code,))
-    return exit_codes.EXIT_FAILED
+    return EXIT_FAILED
   except BaseException:
     traceback.print_exc()
-    return exit_codes.EXIT_FAILED
+    return EXIT_FAILED
   finally:
     flush()
 

@@ -22,8 +22,8 @@ from typing import Any, Callable, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
-from tf1ps.compat import error_text
+from tf1ps.cluster import latest_record
+from tf1ps.compat import error_line
 from tf1ps.pipeline import bad_records, batch_decoding, damaged_files, places, python_calls
 
 _TEXT = "bad record #"
@@ -33,7 +33,7 @@ _raised = collections.OrderedDict()  # number: the error that a text with it sta
 _lock = threading.Lock()
 
 
-def draw(iterator, decode: Callable[[tf.Tensor], Any],
+def draw_batch(iterator, decode: Callable[[tf.Tensor], Any],
          rules: batch_decoding.Rules) -> Tuple[List[Any], Tuple[tf.Tensor, ...]]:
   """Draws the next batch that has records.
 
@@ -87,7 +87,7 @@ def _next(iterator, reporter, late):
     batch = iterator.get_next()
   # Only this process can be called. In-graph the batch may be drawn on another worker, while an
   # evaluation is in no cluster.
-  record = server.latest_record() if "/job:" in batch.size.device else None
+  record = latest_record() if "/job:" in batch.size.device else None
   device = "" if record is None else record.cluster.task.name + "/device:CPU:0"
 
   def hear():
@@ -118,7 +118,7 @@ def _after(op):
     return tf.constant(True)
 
 
-def explain(error: BaseException) -> BaseException:
+def explain_bad_record(error: BaseException) -> BaseException:
   """Says what an error of a run means.
 
   Args:
@@ -144,7 +144,7 @@ class _Reporter:
 
   def report(self, bad_places, values, read=0):
     """Returns a text for the error that ends the run, or none."""
-    policy = bad_records.of(self._graph)
+    policy = bad_records.bad_records_of_graph(self._graph)
     is_last, read = read < 0, int(read if read >= 0 else -1 - read)
     try:
       for place, value in zip(bad_places, values):
@@ -170,10 +170,10 @@ def _reason(decode, value) -> tf.errors.InvalidArgumentError:
     with tf.Graph().as_default(), tf.Session() as session:
       session.run(decode(tf.constant([value])))
   except tf.errors.OpError as error:
-    text = error_text.first_line(error)
+    text = error_line(error)
   except UnicodeDecodeError as error:  # TensorFlow's text quotes the record
     if error.object != value:
-      text = error_text.first_line(ValueError(error.object.decode("utf-8", "replace")))
+      text = error_line(ValueError(error.object.decode("utf-8", "replace")))
   except Exception:  # it needs more than the record, such as a table of the graph
     pass
   return tf.errors.InvalidArgumentError(None, None, text)

@@ -18,7 +18,8 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline.choices import DEFAULT_RATIO, FAIL, SKIP
+from tf1ps.compat import Error
+from tf1ps.pipeline.choices import DEFAULT_MAX_BAD_RATIO, FAIL_ON_BAD_RECORD, SKIP_BAD_RECORD
 from tf1ps.pipeline.choices import ON_BAD_RECORD as POLICIES
 
 _log = logging.getLogger("tf1ps")
@@ -28,7 +29,7 @@ _ENOUGH = 100  # records, to tell their ratio before the end of the data
 _ATTRIBUTE = "_tf1ps_bad_records"
 
 
-class TooManyBadRecordsError(RuntimeError):
+class TooManyBadRecordsError(Error, RuntimeError):
   """More than the tolerated part of the records is bad."""
 
 
@@ -41,7 +42,7 @@ class BadRecords:
     skipped: how many were skipped so far.
   """
 
-  def __init__(self, policy: str = FAIL, max_ratio: float = DEFAULT_RATIO):
+  def __init__(self, policy: str = FAIL_ON_BAD_RECORD, max_ratio: float = DEFAULT_MAX_BAD_RATIO):
     """Creates the policy; the arguments are the attributes of that name.
 
     Raises:
@@ -58,7 +59,7 @@ class BadRecords:
 
   @property
   def skips(self) -> bool:
-    return self.policy == SKIP
+    return self.policy == SKIP_BAD_RECORD
 
   def anew(self) -> "BadRecords":
     """The same policy for another graph, of which nothing was skipped yet."""
@@ -96,7 +97,7 @@ class BadRecords:
           skipped, max(read, skipped), self.max_ratio, last))
 
 
-def of(graph: Optional[tf.Graph] = None) -> BadRecords:
+def bad_records_of_graph(graph: Optional[tf.Graph] = None) -> BadRecords:
   """The policy of a graph, by default of the default graph: "fail", unless `use` was called."""
   graph = graph or tf.get_default_graph()
   found = getattr(graph, _ATTRIBUTE, None)
@@ -106,7 +107,7 @@ def of(graph: Optional[tf.Graph] = None) -> BadRecords:
   return found
 
 
-def use(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
+def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
   """Makes a policy that of a graph, by default of the default graph, before records are decoded."""
   setattr(graph or tf.get_default_graph(), _ATTRIBUTE, policy)
 

@@ -18,6 +18,7 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import Error
 from tf1ps.pipeline import claims as claims_lib
 from tf1ps.pipeline import ranges
 
@@ -28,7 +29,7 @@ _KEEPING = (  # datasets that keep records in their order, and lose none before 
   "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")
 
 
-class EndlessError(ValueError):
+class EndlessError(Error, ValueError):
   """The dataset has no end."""
 
 

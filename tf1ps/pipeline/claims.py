@@ -23,9 +23,9 @@ from typing import Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, Error
 from tf1ps.pipeline import ranges as ranges_lib
-from tf1ps.state import control
+from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 _NOTHING_YET, _END = -1, -2
@@ -38,7 +38,7 @@ _INT64 = ({"output_signature": tf.TensorSpec([], tf.int64)}
 Change = Callable[[Callable[[ranges_lib.Ranges], object]], object]
 
 
-class StaleSessionError(RuntimeError):
+class StaleSessionError(Error, RuntimeError):
   """The table is that of a later initialisation than the session's."""
 
 
@@ -195,7 +195,7 @@ class Claims:
         self._tell()
       except StaleSessionError:
         return  # the session is about to be ended
-      except control.ControlError as error:
+      except ControlError as error:
         _log.info("no answer about the ranges of the data: %s", error)
         threading.Event().wait(TIMING.local_poll_interval)
 

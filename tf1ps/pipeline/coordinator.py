@@ -16,7 +16,7 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 from tf1ps.pipeline import queue_runners, runner_threads
 
 _STOCK_THREAD = "QueueRunnerThread-"  # how the names of TensorFlow's own threads begin
@@ -41,7 +41,7 @@ class Coordinator(tf.train.Coordinator):
     if check_queue_runners and not tf.executing_eagerly():
       self._graph = tf.get_default_graph()
       # Who starts them by TensorFlow's own function starts ours.
-      queue_runners.adopt(self._graph, track=False)
+      queue_runners.adopt_queue_runners(self._graph, track=False)
 
   def add_failures(self, failures) -> None:
     """Told by queue runners that start: raises at `join` what may have ended them.

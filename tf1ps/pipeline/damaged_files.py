@@ -12,8 +12,7 @@ from typing import Callable, List
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import error_text
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, error_line
 
 _ATTRIBUTE = "_tf1ps_read_files"
 _graphs = weakref.WeakSet()
@@ -61,7 +60,7 @@ def _damage(values, index, until):
       try:
         session.run(some)
       except tf.errors.DataLossError as error:
-        return error_text.first_line(error)
+        return error_line(error)
       except tf.errors.OpError:
         return None
   return None

@@ -31,8 +31,10 @@ from tf1ps.pipeline import (
 from tf1ps.pipeline import shard as shard_lib
 
 # Collections for whoever counts what of claimed ranges was trained on; see claims.py.
-TRAINED = "tf1ps.trained_ranges"  # int64 [n], the range of each record of a batch
-FINISHED = "tf1ps.finished_ranges"  # (int64 [m], int64 [m]): ranges read to their end, and records
+TRAINED_RANGES = "tf1ps.trained_ranges"  # int64 [n], the range of each record of a batch
+FINISHED_RANGES = (
+  "tf1ps.finished_ranges"  # (int64 [m], int64 [m]): ranges read to their end, and records
+)
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 _CYCLE = 8  # files that are read at a time where records are shuffled
 _BLOCK = 16  # records in a row of each
@@ -49,7 +51,7 @@ class _Format(NamedTuple):
   has_text: bool = False
 
 
-def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                shuffle: Optional[int] = None, header_lines: int = 0,
                compression: Optional[str] = None, drop_remainder: bool = False, prefetch: int = 2,
                num_parallel_decodes: int = 1) -> Any:
@@ -87,7 +89,7 @@ def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
                 num_parallel_decodes)
 
 
-def tf_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def tf_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                shuffle: Optional[int] = None, compression: Optional[str] = None,
                drop_remainder: bool = False, prefetch: int = 2,
                num_parallel_decodes: int = 1) -> Any:
@@ -100,7 +102,7 @@ def tf_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
                 num_parallel_decodes)
 
 
-def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                          record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0,
                          shuffle: Optional[int] = None, compression: Optional[str] = None,
                          drop_remainder: bool = False, prefetch: int = 2,
@@ -125,7 +127,7 @@ def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.T
                 num_parallel_decodes)
 
 
-def whole_files(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def whole_file_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                 shuffle: Optional[int] = None, drop_remainder: bool = False, prefetch: int = 2,
                 num_parallel_decodes: int = 1) -> Any:
   """Reads files each of which is a record, such as images; their contents as they are.
@@ -158,17 +160,22 @@ def _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, p
     if shuffle is not None:
       records = records.shuffle(shuffle)
   rules = batch_decoding.Rules(
-    batch_size=shard.batch_size, fixed=drop_remainder, skips=bad_records.of().skips,
-    marked=sources.claims is not None, first_number=form.first_number, has_text=form.has_text,
+    batch_size=shard.batch_size,
+    fixed=drop_remainder,
+    skips=bad_records.bad_records_of_graph().skips,
+    marked=sources.claims is not None,
+    first_number=form.first_number,
+    has_text=form.has_text,
     parallel=parallel,
-    chunk=_CHUNK if shuffle is not None and shard.mode == "train" and not sources.claims else 1)
+    chunk=_CHUNK if shuffle is not None and shard.mode == "train" and not sources.claims else 1,
+  )
   batches, structure = batch_decoding.decode_batches(records, decode, rules)
   batches = autotuning.without(batches.prefetch(prefetch) if prefetch else batches)
-  flat, marks = bad_batches.draw(tf.data.make_initializable_iterator(batches), decode, rules)
+  flat, marks = bad_batches.draw_batch(tf.data.make_initializable_iterator(batches), decode, rules)
   if rules.marked:
     trained, source, count = marks
-    tf.add_to_collection(TRAINED, trained - first)
-    tf.add_to_collection(FINISHED, (source - first, count))
+    tf.add_to_collection(TRAINED_RANGES, trained - first)
+    tf.add_to_collection(FINISHED_RANGES, (source - first, count))
   if drop_remainder:
     for tensor in flat:
       if isinstance(tensor, tf.Tensor):

@@ -22,8 +22,7 @@ from typing import Any, Callable, Iterable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import refused_runs
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, retry_refused_run
 from tf1ps.pipeline import on_worker, python_batches, runner_failures, runner_threads
 from tf1ps.pipeline import shard as shard_lib
 
@@ -175,7 +174,7 @@ class _Feeder:
       if self.is_over:
         return
       try:
-        refused_runs.run(self._enqueue, *values)
+        retry_refused_run(self._enqueue, *values)
       except tf.errors.CancelledError:  # the queue was closed
         return
       except (tf.errors.OpError, RuntimeError):

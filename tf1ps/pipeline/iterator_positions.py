@@ -18,16 +18,17 @@ from typing import List
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import Error
 from tf1ps.pipeline import iterators, python_calls
 
 _PARTS = ("position.index", "position.data-00000-of-00001")
 
 
-class PositionError(RuntimeError):
+class PositionError(Error, RuntimeError):
   """The position of an iterator cannot be saved, or does not fit."""
 
 
-class Positions:
+class IteratorPositions:
   """The positions of the iterators of a graph that our sessions initialise.
 
   Attributes:
@@ -42,7 +43,7 @@ class Positions:
     Args:
       graph: the default graph; its pipelines are made.
     """
-    self._starts = iterators.initializers(graph)
+    self._starts = iterators.iterator_initializers(graph)
     description = _description(graph, self._starts)
     self.digest = hashlib.sha256(json.dumps(description).encode()).hexdigest()[:16]
     self.calls_python = any(op in python_calls.CALLS for op, _ in description)

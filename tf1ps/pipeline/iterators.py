@@ -24,7 +24,7 @@ _log = logging.getLogger("tf1ps")
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2"])
 
 
-def initializers(graph: tf.Graph, already: Optional[tf.Operation] = None,
+def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = None,
                  only_task: Optional[str] = None) -> List[tf.Operation]:
   """Finds the operations that initialise the iterators of a graph; adds nothing to it.
 

@@ -22,8 +22,8 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
-from tf1ps.placement import local_variables
+from tf1ps.cluster import latest_record
+from tf1ps.placement import worker_device_of
 
 
 @contextlib.contextmanager
@@ -59,9 +59,9 @@ def device_here(graph: tf.Graph) -> str:
     anchor = tf.no_op(name="input_anchor")
   here = tf.DeviceSpec.from_string(anchor.device)
   if here.job is None:
-    known = tf.DeviceSpec.from_string(local_variables.worker_device_of(graph) or "")
+    known = tf.DeviceSpec.from_string(worker_device_of(graph) or "")
     return known.make_merged_spec(here).to_string()
-  record = server.latest_record()
+  record = latest_record()
   if here.task is None and record is not None and here.job == record.cluster.task.job:
     here = here.replace(task=record.cluster.task.index)
   return here.to_string()

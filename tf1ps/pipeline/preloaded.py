@@ -24,7 +24,9 @@ from tf1ps.pipeline import on_worker, producers
 from tf1ps.pipeline import shard as shard_lib
 
 
-def variables(arrays: Any, name: str = "preloaded", worker_device: Optional[str] = None) -> Any:
+def preloaded_variables(
+  arrays: Any, name: str = "preloaded", worker_device: Optional[str] = None
+) -> Any:
   """Loads arrays into variables of the worker.
 
   Args:
@@ -45,7 +47,7 @@ def variables(arrays: Any, name: str = "preloaded", worker_device: Optional[str]
   return tf.nest.pack_sequence_as(arrays, tensors)
 
 
-def batches(shard: shard_lib.Shard, arrays: Any, shuffle: bool = True,
+def preloaded_batches(shard: shard_lib.Shard, arrays: Any, shuffle: bool = True,
             drop_remainder: bool = False, *, seed: Optional[int] = None,
             worker_device: Optional[str] = None) -> Any:
   """Batches of this worker's rows of preloaded arrays.

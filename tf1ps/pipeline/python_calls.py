@@ -12,7 +12,7 @@ CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
 REPORT = "tf1ps_bad_records"  # in the name of the one that is not counted
 
 
-def are_in(graph: tf.Graph) -> bool:
+def has_python_calls(graph: tf.Graph) -> bool:
   """Whether one of a graph's operations, also in the functions that it calls, is in Python."""
   definition = graph.as_graph_def()
   nodes = list(definition.node)

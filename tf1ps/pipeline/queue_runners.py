@@ -81,8 +81,9 @@ class Runner(tf.train.QueueRunner):
     return threads
 
 
-def adopt(graph: Optional[tf.Graph] = None, collection: str = tf.GraphKeys.QUEUE_RUNNERS,
-          track: bool = True) -> List[tf.train.QueueRunner]:
+def adopt_queue_runners(
+  graph: Optional[tf.Graph] = None, collection: str = tf.GraphKeys.QUEUE_RUNNERS, track: bool = True
+) -> List[tf.train.QueueRunner]:
   """Puts runners of ours in the place of TensorFlow's in a graph.
 
   Args:
@@ -126,5 +127,5 @@ def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
     RuntimeError: with eager execution.
   """
   if not tf.executing_eagerly():
-    adopt(collection=collection, track=False)
+    adopt_queue_runners(collection=collection, track=False)
   return tf.train.start_queue_runners(sess, coord, daemon, start, collection)

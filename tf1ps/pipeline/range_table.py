@@ -18,14 +18,15 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import Error
 from tf1ps.pipeline import ranges as ranges_lib
 from tf1ps.pipeline.claims import StaleSessionError
-from tf1ps.state import control
+from tf1ps.state import ControlError, ControlTable
 
 _log = logging.getLogger("tf1ps")
 
 
-class DifferentDataError(RuntimeError):
+class DifferentDataError(Error, RuntimeError):
   """The workers do not see the same data."""
 
 
@@ -36,7 +37,7 @@ class RangeTable:
     records: how many records the data have, where they were counted; else None.
   """
 
-  def __init__(self, table: control.ControlTable, container: str, digest: str,
+  def __init__(self, table: ControlTable, container: str, digest: str,
                epochs: Optional[int]):
     """Prepares access; no call is made yet.
 
@@ -79,7 +80,7 @@ class RangeTable:
     """
     value = self._table.change(self._name, lambda unused_value: None)
     if not value:  # a ps that was started again
-      raise control.ControlError("the chief has not written down the ranges of the data")
+      raise ControlError("the chief has not written down the ranges of the data")
     found = value["ranges"]["digest"]
     if found != self._digest:
       raise DifferentDataError(
@@ -122,7 +123,7 @@ class RangeTable:
     """
     try:
       self.change(lambda ranges: None)
-    except (control.ControlError, StaleSessionError) as error:
+    except (ControlError, StaleSessionError) as error:
       if self._last is None:
         raise tf.errors.AbortedError(None, None, str(error)) from error
     return self._last

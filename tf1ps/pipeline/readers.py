@@ -26,7 +26,7 @@ from tf1ps.pipeline import shard as shard_lib
 COMPRESSIONS = (None, "GZIP", "ZLIB")
 
 
-def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def text_line_reader(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                shuffle: Optional[int] = None, header_lines: int = 0,
                compression: Optional[str] = None, drop_remainder: bool = False, *,
                num_readers: int = 1, num_decoders: Optional[int] = None, read_up_to: int = 1024,
@@ -77,7 +77,7 @@ def text_lines(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
                 read_up_to, pad, seed, worker_device)
 
 
-def tf_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def tf_record_reader(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                shuffle: Optional[int] = None, compression: Optional[str] = None,
                drop_remainder: bool = False, *, num_readers: int = 1,
                num_decoders: Optional[int] = None, read_up_to: int = 1024, pad: bool = False,
@@ -98,7 +98,7 @@ def tf_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], An
                 read_up_to, pad, seed, worker_device)
 
 
-def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def fixed_length_record_reader(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                          record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0,
                          shuffle: Optional[int] = None, compression: Optional[str] = None,
                          drop_remainder: bool = False, *, num_readers: int = 1,
@@ -129,7 +129,7 @@ def fixed_length_records(shard: shard_lib.Shard, pattern, decode: Callable[[tf.T
                 read_up_to, pad, seed, worker_device)
 
 
-def whole_files(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
+def whole_file_reader(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
                 shuffle: Optional[int] = None, drop_remainder: bool = False, *,
                 num_readers: int = 1, num_decoders: Optional[int] = None, read_up_to: int = 1,
                 pad: bool = False, seed: Optional[int] = None,

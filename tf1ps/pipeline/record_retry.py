@@ -11,7 +11,7 @@ from typing import Iterable, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import error_text, refused_runs
+from tf1ps.compat import error_line, retry_refused_run
 from tf1ps.pipeline import bad_records, record_copies
 
 # A decoder says that it cannot decode; another error is nothing to skip.
@@ -64,7 +64,7 @@ class _Retry:
     self._kind = kind
     self._session = session
     self._copy = copy
-    self._policy = bad_records.of(copy.enqueue.graph)
+    self._policy = bad_records.bad_records_of_graph(copy.enqueue.graph)
 
   def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):
     """What to do about records of which one at least is bad."""
@@ -86,14 +86,14 @@ class _Retry:
                for tensor in (self._copy.keys, self._copy.values))
 
   def _reason(self, error):
-    return error_text.first_line(error).replace(self._copy.prefix, "")
+    return error_line(error).replace(self._copy.prefix, "")
 
   def _located(self, error, place):
     return bad_records.located(self._copy.of_original(error, self._reason(error)), place)
 
   def _enqueue(self, keys, values):
     try:
-      refused_runs.run(self._kind.run, self._session, self._copy.enqueue,
+      retry_refused_run(self._kind.run, self._session, self._copy.enqueue,
                        {self._copy.keys: keys, self._copy.values: values})
     except _NOT_OF_RECORDS:
       raise

@@ -17,7 +17,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import error_text
+from tf1ps.compat import error_line
 
 _log = logging.getLogger("tf1ps")
 _CONSEQUENCES = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
@@ -54,7 +54,7 @@ class Failures:
         return
       self.error = error
     _log.warning("the queue runner of %s has failed; what it had enqueued before is still there: "
-                 "%s", queue, error_text.first_line(error))
+                 "%s", queue, error_line(error))
 
   def explain(self, error: BaseException) -> BaseException:
     """Returns the error that a run's error is the consequence of, or itself."""

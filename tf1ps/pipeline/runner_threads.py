@@ -20,9 +20,8 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import session as session_lib
-from tf1ps.compat import error_text, refused_runs
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import BoundedSession
+from tf1ps.compat import TIMING, error_line, is_refused_run
 from tf1ps.pipeline import bad_records, record_retry
 
 
@@ -106,7 +105,7 @@ class Group:
       except ends:
         return True
       except tf.errors.OpError as error:
-        if refused_runs.is_refusal(error):
+        if is_refused_run(error):
           continue
         if copy is None or self._is_stopping or not (
             copy.is_in(error) or copy.may_be_in(error)):
@@ -124,7 +123,7 @@ class Group:
         self._changed.wait(until - time.monotonic())
 
   def _check_at_end(self):
-    policy = bad_records.of(self.session.graph)
+    policy = bad_records.bad_records_of_graph(self.session.graph)
     try:
       if policy.skipped and any(copy is not None and copy.counts for copy in self._runner.copies):
         policy.check_at_end(record_retry.records_read(self.session, self._runner.copies))
@@ -143,7 +142,7 @@ class Group:
     for thread in [canceller] + [thread for thread in self.threads if thread.is_alive()]:
       thread.join(max(0.0, until - time.monotonic()))
     session = self.session
-    if isinstance(session, session_lib.BoundedSession):  # None by now, where all have ended
+    if isinstance(session, BoundedSession):  # None by now, where all have ended
       session.close_limit = TIMING.generator_end_limit  # its close would wait for them
 
   def _run_quietly(self, op):
@@ -167,5 +166,5 @@ def hint(error: tf.errors.OpError) -> tf.errors.OpError:
   unset = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
   if isinstance(error, unset) and "limit_epochs/epochs" in error.message:
     return type(error)(error.node_def, error.op, "%s: run tf.local_variables_initializer() before "
-                       "queue runners start" % error_text.first_line(error))
+                       "queue runners start" % error_line(error))
   return error

@@ -23,10 +23,11 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import checks
+from tf1ps.cluster import nearest_name
+from tf1ps.compat import Error
 from tf1ps.pipeline import autotuning, ranges
 from tf1ps.pipeline import work as work_lib
-from tf1ps.pipeline.choices import DYNAMIC, FILES, NONE, RECORDS
+from tf1ps.pipeline.choices import FILES, NONE, RECORDS, SHARD_DYNAMIC
 from tf1ps.pipeline.choices import SHARDS as POLICIES
 
 _MODES = ("train", "eval", "predict")
@@ -36,7 +37,8 @@ _ONCE = ("under --shard=dynamic a program may ask its shard once for what is han
 _FILES_LINE = "`files = shard.files(pattern)`"
 _RECORDS_LINE = "`dataset = shard.dataset(dataset)`"
 _EITHER_LINE = f"{_RECORDS_LINE} or {_FILES_LINE}"
-_LINES = {FILES: _FILES_LINE, RECORDS: _RECORDS_LINE, DYNAMIC: _EITHER_LINE, None: _EITHER_LINE}
+_LINES = {
+  FILES: _FILES_LINE, RECORDS: _RECORDS_LINE, SHARD_DYNAMIC: _EITHER_LINE, None: _EITHER_LINE}
 
 
 class Sources(NamedTuple):
@@ -46,7 +48,7 @@ class Sources(NamedTuple):
   claims: Optional[Any] = None  # dataset of int64: which of them in which order; None: all of them
 
 
-class ShardError(ValueError):
+class ShardError(Error, ValueError):
   """The data cannot be divided, or was not."""
 
 
@@ -84,14 +86,14 @@ class Shard:
     if epochs is not None and epochs < 1:
       raise ShardError(f"epochs must be at least 1, or None for no end, got {epochs}")
     if policy is not None and policy not in POLICIES:
-      raise ShardError(f"there is no shard policy {policy!r}: {checks.nearest(policy, POLICIES)}")
+      raise ShardError(f"there is no shard policy {policy!r}: {nearest_name(policy, POLICIES)}")
     self.index = index
     self.count = count
     self.batch_size = batch_size
     self.epochs = epochs
     self.policy = policy
     self.mode = mode
-    self.block_size = block_size or work_lib.BATCHES * batch_size
+    self.block_size = block_size or work_lib.BATCHES_PER_BLOCK * batch_size
     self.divided: Optional[str] = None
     self.work: Optional[work_lib.Work] = None
     self._was_asked = False
@@ -104,7 +106,7 @@ class Shard:
   @property
   def is_dynamic(self) -> bool:
     """Whether ranges of the data are claimed one by one."""
-    return self.policy == DYNAMIC and self.mode == "train"
+    return self.policy == SHARD_DYNAMIC and self.mode == "train"
 
   def files(self, pattern: Union[str, Sequence[str]]) -> Union[List[str], tf.data.Dataset]:
     """Lists this worker's files.
@@ -172,7 +174,7 @@ class Shard:
     if self.work is not None:
       raise ShardError(_ONCE)
     self.work = work_lib.of_files(self.index, found, shuffle)
-    self.divided = DYNAMIC
+    self.divided = SHARD_DYNAMIC
     return self.work.claims
 
   def dataset(self, dataset: tf.data.Dataset, shuffle: Optional[int] = None) -> tf.data.Dataset:
@@ -203,7 +205,7 @@ class Shard:
       raise ShardError(_ONCE)
     if self.is_dynamic and self.work is None:
       self.work = work_lib.of_blocks(self.index, dataset, self.block_size, shuffle)
-      self.divided = DYNAMIC
+      self.divided = SHARD_DYNAMIC
       return self.work.blocks.dataset
     # By default records, unless they come from this worker's own files.
     if self.policy == RECORDS or (self.policy is None and self.divided != FILES):

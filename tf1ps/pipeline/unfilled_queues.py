@@ -34,7 +34,7 @@ def find(graph: tf.Graph, fetches) -> List[str]:
   return sorted(found)
 
 
-def warn(graph: tf.Graph, fetches) -> None:
+def warn_unfilled_queues(graph: tf.Graph, fetches) -> None:
   """Warns of such queues; for a run that lasts; the arguments are those of `find`."""
   for name in find(graph, fetches):
     _log.warning(

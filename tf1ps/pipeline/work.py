@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.pipeline import blocks as blocks_lib
 from tf1ps.pipeline import claims as claims_lib
 
-BATCHES = 8  # of a block, where nobody says more of it
+BATCHES_PER_BLOCK = 8  # of a block, where nobody says more of it
 _SEED = 1  # of the order of ranges that are shuffled, the same for all workers
 
 

@@ -1,1 +1,18 @@
-"""Where each op lives: the device setter, its strategies, local variables, the load table."""
+"""Decides where each operation lives: device setters, load balancing, partitioned variables."""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "choices": ["PS_STRATEGIES"],
+  "device_setter": ["DEFAULT_PS_OPS", "replica_device_setter"],
+  "load_balancing": ["GreedyLoadBalancingStrategy", "RoundRobinStrategy", "byte_size_load_fn"],
+  "load_table": ["format_load_table", "make_load_table"],
+  "local_variables": ["worker_device_of"],
+  "partitioning": [
+    "bytes_partitioner", "fixed_size_partitioner", "min_max_variable_partitioner",
+    "partition_large", "variable_axis_size_partitioner"],
+  "table_parts": ["TablePart", "parts_of_table"],
+})

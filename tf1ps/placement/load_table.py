@@ -25,7 +25,7 @@ class TaskLoad(NamedTuple):
   shards: int = 0  # how many of the variables are shards of partitioned ones
 
 
-def load_table(variables=None, graph=None):
+def make_load_table(variables=None, graph=None):
   """Returns the variables and bytes of each task that holds a variable.
 
   Args:
@@ -54,7 +54,7 @@ def load_table(variables=None, graph=None):
   return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
 
 
-def format_table(rows):
+def format_load_table(rows):
   """Returns the load table as aligned text.
 
   Args:

@@ -34,7 +34,7 @@ import threading
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
+from tf1ps.cluster import job_container
 
 # The attribute of a graph that holds its _LocalVariables.
 _ATTRIBUTE = "_tf1ps_local_variables"
@@ -98,7 +98,7 @@ class _LocalVariables(object):
       if _making.local and self.worker_device:
         with tf.device(_device_with_job(self.worker_device)):
           return next_creator(**kwargs)
-      container = "" if _making.local else server.job_container()
+      container = "" if _making.local else job_container()
       if container:
         with tf.container(container):
           return next_creator(**kwargs)

@@ -30,7 +30,7 @@ from tf1ps.placement import mod_lookups
 _STRING_BYTES = 16  # that an element of type string is counted for, as by TensorFlow's partitioners
 
 
-def fixed_size(num_shards: int, axis: int = 0) -> Callable:
+def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Callable:
   """A partitioner into so many shards, or one for each index where there are fewer.
 
   Args:
@@ -44,7 +44,7 @@ def fixed_size(num_shards: int, axis: int = 0) -> Callable:
   return _checked("fixed_size", tf.fixed_size_partitioner(num_shards, axis), axis)
 
 
-def min_max_variable(max_partitions: int, axis: int = 0,
+def min_max_variable_partitioner(max_partitions: int, axis: int = 0,
                      min_slice_size: int = 256 << 10) -> Callable:
   """A partitioner into as many shards as are of a least size each, up to a number.
 
@@ -62,7 +62,7 @@ def min_max_variable(max_partitions: int, axis: int = 0,
     max_partitions, axis, min_slice_size, _STRING_BYTES), axis)
 
 
-def variable_axis_size(max_shard_bytes: int, axis: int = 0,
+def variable_axis_size_partitioner(max_shard_bytes: int, axis: int = 0,
                        max_shards: Optional[int] = None) -> Callable:
   """A partitioner into shards of at most a size, or of one index each where that is larger.
 
@@ -81,7 +81,7 @@ def variable_axis_size(max_shard_bytes: int, axis: int = 0,
     max_shard_bytes, axis, _STRING_BYTES, max_shards), axis)
 
 
-def by_bytes(max_shard_bytes: int, min_shards: int = 1) -> Callable:
+def bytes_partitioner(max_shard_bytes: int, min_shards: int = 1) -> Callable:
   """A partitioner along axis 0 of what is larger than a shard may be.
 
   Args:
@@ -123,7 +123,7 @@ def partition_large(max_shard_bytes: int, min_shards: int = 1) -> Iterator[None]
     ValueError: a number that is out of range; or, at the end of the scope, a lookup in one of them
       by TensorFlow's default strategy.
   """
-  partitioner = by_bytes(max_shard_bytes, min_shards)
+  partitioner = bytes_partitioner(max_shard_bytes, min_shards)
   partitioned = []
 
   def get(getter, *args, **kwargs):

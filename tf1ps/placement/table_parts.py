@@ -13,7 +13,7 @@ from typing import List, NamedTuple
 import tensorflow.compat.v1 as tf
 
 
-class Part(NamedTuple):
+class TablePart(NamedTuple):
   """A variable that holds consecutive rows of a table."""
 
   variable: tf.Variable
@@ -21,7 +21,7 @@ class Part(NamedTuple):
   rows: int  # how many it holds
 
 
-def parts_of(table) -> List[Part]:
+def parts_of_table(table) -> List[TablePart]:
   """The parts of a table, in the order of their rows.
 
   Args:
@@ -45,7 +45,7 @@ def parts_of(table) -> List[Part]:
     raise ValueError("the table %s must have rows and a fully known shape, got %s" % (
       table.name, shape))
   if not is_partitioned:
-    return [Part(table, 0, shape.as_list()[0])]
+    return [TablePart(table, 0, shape.as_list()[0])]
   parts, first = [], 0
   for variable in table:
     own = variable.get_shape().as_list()
@@ -54,6 +54,6 @@ def parts_of(table) -> List[Part]:
         "the table %s of shape %s is partitioned along another axis than 0: its part %s has the "
         "shape %s. A lookup needs whole rows: use a partitioner with axis=0" % (
           table.name, shape, variable.op.name, own))
-    parts.append(Part(variable, first, own[0]))
+    parts.append(TablePart(variable, first, own[0]))
     first += own[0]
   return parts

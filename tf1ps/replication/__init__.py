@@ -1,1 +1,35 @@
-"""How replicas, or parts, of a model work together: whose gradients make an update, and when."""
+"""Makes replicas, or parts, of a model work together: whose gradients make an update, and when."""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "age_table": ["AGE_TABLE_SIZE", "AgeTable", "read_ages"],
+  "aggregator": ["Aggregator", "QuorumError", "mean_answers", "vote_answers"],
+  "all_reduce": ["ALL_REDUCE_STARTS", "build_mirrored"],
+  "choices": ["ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL"],
+  "clocks": ["CLOCK_AWAY", "Clocks", "view_clocks"],
+  "clones": [
+    "ClonePart", "build_clones", "devices_here", "local_devices", "split_batch", "split_unevenly",
+    "with_cpu_devices"],
+  "collectives": ["group_config"],
+  "ensemble": ["in_graph_ensemble", "mean_predictions", "vote_predictions"],
+  "gradients": ["clip_gradients", "reduce_gradients"],
+  "in_graph": ["build_in_graph_asynchronous", "build_in_graph_synchronous"],
+  "lead_hook": ["LeadHook"],
+  "lost_replicas": ["LostReplicas"],
+  "model_parallel": ["layers_on_devices", "split_dense"],
+  "peers": ["PEER_ERRORS", "PeerLostError", "missing_tasks", "watch_peers"],
+  "queue_ensemble": ["Feeder", "Network", "QueueEnsemble"],
+  "recurrent": ["looped_recurrent", "unrolled_recurrent"],
+  "replica_threads": ["ReplicaError", "ReplicaThreads", "ReplicasLeft"],
+  "split_cost": [
+    "compare_split", "crossings", "crossings_by_devices", "split_table", "total_crossings"],
+  "stale_gradients": ["age_at_push", "apply_unless_older", "damped_learning_rate"],
+  "staleness": ["Ages", "begin_gradient_age", "gradient_age"],
+  "sync_hook": ["ReplicaLostError"],
+  "sync_replicas_optimizer": ["SyncReplicasOptimizer"],
+  "turns": ["NOT_JOINED", "REPLICAS_ENDED", "TEARS", "TORN", "Turn", "WIPES"],
+})

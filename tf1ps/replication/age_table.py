@@ -24,7 +24,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import staleness
 
-SIZE = 4096  # counts of the ages from 0; the last one has all above, too
+AGE_TABLE_SIZE = 4096  # counts of the ages from 0; the last one has all above, too
 
 
 class AgeTable:
@@ -52,10 +52,10 @@ class AgeTable:
     container = global_step.op.get_attr("container").decode("utf-8")
     with self._beside(), tf.get_default_graph().container(container):
       self._handle = tf.raw_ops.VarHandleOp(
-        dtype=tf.int64, shape=[SIZE],
+        dtype=tf.int64, shape=[AGE_TABLE_SIZE],
         shared_name="tf1ps.ages:%s:%d" % (global_step.op.name, index))
       self.reset = tf.raw_ops.AssignVariableOp(
-        resource=self._handle, value=tf.zeros([SIZE], tf.int64))
+        resource=self._handle, value=tf.zeros([AGE_TABLE_SIZE], tf.int64))
       self.is_initialized = tf.raw_ops.VarIsInitializedOp(resource=self._handle)
       self.read = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64)
 
@@ -63,7 +63,7 @@ class AgeTable:
     """Builds the counting of an age.
 
     Args:
-      age: an int64 scalar beside the global step, as `staleness.age` returns it.
+      age: an int64 scalar beside the global step, as `staleness.gradient_age` returns it.
       max_staleness: an age above it belongs to a gradient that is dropped, and does not count.
 
     Returns:
@@ -76,7 +76,7 @@ class AgeTable:
         one = tf.cast(age <= max_staleness, tf.int64)
       # As few operations as can be: a step on a small model notices each.
       return tf.raw_ops.ResourceScatterAdd(
-        resource=self._handle, indices=tf.minimum(age, SIZE - 1), updates=one)
+        resource=self._handle, indices=tf.minimum(age, AGE_TABLE_SIZE - 1), updates=one)
 
   @contextlib.contextmanager
   def _beside(self):
@@ -86,7 +86,7 @@ class AgeTable:
       yield
 
 
-def ages_of(tables: Iterable[np.ndarray]) -> staleness.Ages:
+def read_ages(tables: Iterable[np.ndarray]) -> staleness.Ages:
   """The ages in tables that were read.
 
   Args:

@@ -23,8 +23,9 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import Error
 from tf1ps.replication import queue_ensemble
-from tf1ps.state import queue_call, queue_errors
+from tf1ps.state import QueueCall, QueueEnded
 
 _log = logging.getLogger("tf1ps")
 _ALL = 2 ** 20  # elements; more than ever wait
@@ -43,7 +44,7 @@ class Answer(NamedTuple):
   seconds: float  # that the answer was waited for
 
 
-class QuorumError(RuntimeError):
+class QuorumError(Error, RuntimeError):
   """Too few networks answered a request. The next call goes on with the next one.
 
   Attributes:
@@ -57,14 +58,14 @@ class QuorumError(RuntimeError):
     self.silent = list(silent)
 
 
-def vote(predictions: np.ndarray) -> np.ndarray:
+def vote_answers(predictions: np.ndarray) -> np.ndarray:
   """The class that most name, element by element of `[answered, ...]`; of several, the lowest."""
   same = (predictions[:, np.newaxis] == predictions[np.newaxis]).sum(0)
   wins = same == same.max(0)
   return np.where(wins, predictions, np.iinfo(predictions.dtype).max).min(0)
 
 
-def mean(predictions: np.ndarray) -> np.ndarray:
+def mean_answers(predictions: np.ndarray) -> np.ndarray:
   """The mean of the predictions, `[answered, ...]`, element by element."""
   return predictions.mean(0)
 
@@ -77,7 +78,7 @@ class Aggregator:
   """
 
   def __init__(self, ensemble: queue_ensemble.QueueEnsemble, timeout: float,
-               quorum: Optional[int] = None, combine: Callable = mean):
+               quorum: Optional[int] = None, combine: Callable = mean_answers):
     """Builds the aggregator's operations in the default graph.
 
     Args:
@@ -121,7 +122,7 @@ class Aggregator:
     while True:
       try:
         answer = self.answer(session)
-      except queue_errors.QueueEnded:
+      except QueueEnded:
         return
       yield answer
 
@@ -142,7 +143,7 @@ class Aggregator:
     """
     feeder, number = self._requests.get(session, timeout=wait).tolist()
     began = time.monotonic()
-    call = queue_call.QueueCall(self._requests, session, "answer()", self._count, None)
+    call = QueueCall(self._requests, session, "answer()", self._count, None)
     self._begin(feeder, number)
     got = self._got.setdefault((feeder, number), {})
     while True:

@@ -26,7 +26,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.replication import turns
 
 # A replica has not joined yet; takes part; has left, or was dropped; is about to take part.
-EXPECTED, ACTIVE, AWAY, JOINING = range(4)
+EXPECTED, ACTIVE, CLOCK_AWAY, JOINING = range(4)
 
 
 class View(NamedTuple):
@@ -85,7 +85,7 @@ class Clocks:
       self._look = self._read()
       self._join = self._build_join()
       self._dropped = tf.placeholder_with_default(tf.constant(index, tf.int64), [])
-      self._drop = self._write([replicas + self._dropped], [AWAY])
+      self._drop = self._write([replicas + self._dropped], [CLOCK_AWAY])
     tf.add_to_collection(turns.WIPES, self.wipe)
 
   def advance(self, train_op: tf.Operation) -> tf.Tensor:
@@ -108,14 +108,14 @@ class Clocks:
 
   def look(self, session) -> View:
     """The clocks now."""
-    return view(session.run(self._look))
+    return view_clocks(session.run(self._look))
 
   def join(self, session) -> View:
     """This replica takes part, with the clock of the slowest; one that has left stays away."""
     if self._has_left:
       self.leave(session)
       return self.look(session)
-    return view(session.run(self._join))
+    return view_clocks(session.run(self._join))
 
   def leave(self, session) -> None:
     """This replica takes no part any more."""
@@ -154,7 +154,7 @@ class Clocks:
     return self._write([self.index, self.replicas + self.index], tf.stack([begin, standing]))
 
 
-def view(value: np.ndarray) -> View:
+def view_clocks(value: np.ndarray) -> View:
   """The vector as values of Python."""
   clocks, standings = np.split(value, 2)
   return View(clocks.tolist(), standings.tolist())

@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.replication import gradients, towers
 
 
-class Part(NamedTuple):
+class ClonePart(NamedTuple):
   """One clone's part of a batch."""
 
   tensors: Any  # like those of the batch
@@ -86,7 +86,7 @@ def split_batch(tensors, count: int) -> list:
   return [tf.nest.pack_sequence_as(tensors, list(part)) for part in zip(*parts)]
 
 
-def split_unevenly(tensors, size, count: int) -> List[Part]:
+def split_unevenly(tensors, size, count: int) -> List[ClonePart]:
   """Splits a batch of any size into parts, of which some have one example more than others.
 
   The mean of the parts' losses, each times its weight, is the mean loss of the batch, so that the
@@ -101,7 +101,7 @@ def split_unevenly(tensors, size, count: int) -> List[Part]:
   if count < 1:
     raise ValueError(f"count must be at least 1, got {count}")
   if count == 1:
-    return [Part(tensors, None)]
+    return [ClonePart(tensors, None)]
   known = tf.get_static_value(size)
   leaves = tf.nest.flatten(tensors)
   is_even = known is not None and known % count == 0
@@ -114,7 +114,7 @@ def split_unevenly(tensors, size, count: int) -> List[Part]:
     length = tf.constant(known // count, tf.int64) if is_even else tf.maximum(end - begin, 1)
     weight = tf.where_v2(is_empty, 0.0, tf.cast(count * length / size, tf.float32))
     own = [_rows(leaf, begin, length, known // count if is_even else None) for leaf in leaves]
-    parts.append(Part(tf.nest.pack_sequence_as(tensors, own), None if is_even else weight))
+    parts.append(ClonePart(tf.nest.pack_sequence_as(tensors, own), None if is_even else weight))
   return parts
 
 

@@ -15,7 +15,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import containers as containers_lib
+from tf1ps.state import container_scope
 
 
 class Ensemble(NamedTuple):
@@ -25,7 +25,7 @@ class Ensemble(NamedTuple):
   predictions: List[tf.Tensor]  # what each says, on its own device
 
 
-def mean(predictions: Sequence[tf.Tensor]) -> tf.Tensor:
+def mean_predictions(predictions: Sequence[tf.Tensor]) -> tf.Tensor:
   """The mean of the predictions, element by element; for floating-point numbers."""
   for prediction in predictions:
     if not prediction.dtype.is_floating:
@@ -34,7 +34,7 @@ def mean(predictions: Sequence[tf.Tensor]) -> tf.Tensor:
   return tf.add_n(list(predictions)) / tf.cast(len(predictions), predictions[0].dtype)
 
 
-def vote(predictions: Sequence[tf.Tensor]) -> tf.Tensor:
+def vote_predictions(predictions: Sequence[tf.Tensor]) -> tf.Tensor:
   """The class that most predictions name, element by element; of several, the lowest.
 
   Args:
@@ -54,8 +54,8 @@ def vote(predictions: Sequence[tf.Tensor]) -> tf.Tensor:
   return tf.reduce_min(tf.where(wins, votes, tf.fill(tf.shape(votes), votes.dtype.max)), 0)
 
 
-def in_graph(inputs: tf.Tensor, networks: Sequence[Callable], devices: Sequence[str],
-             combine: Callable = mean, names: Optional[Sequence[str]] = None,
+def in_graph_ensemble(inputs: tf.Tensor, networks: Sequence[Callable], devices: Sequence[str],
+             combine: Callable = mean_predictions, names: Optional[Sequence[str]] = None,
              containers: Optional[Sequence[str]] = None) -> Ensemble:
   """Builds an ensemble in the default graph.
 
@@ -88,7 +88,7 @@ def in_graph(inputs: tf.Tensor, networks: Sequence[Callable], devices: Sequence[
   for i, network in enumerate(networks):
     with contextlib.ExitStack() as stack:
       if containers is not None:
-        stack.enter_context(containers_lib.container(containers[i]))
+        stack.enter_context(container_scope(containers[i]))
       stack.enter_context(tf.device(devices[i]))
       stack.enter_context(tf.variable_scope(names[i]))
       predictions.append(network(inputs))

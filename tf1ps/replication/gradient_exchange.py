@@ -17,13 +17,13 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradient_rows
 from tf1ps.replication import turns as turns_lib
-from tf1ps.transfer import groups, packing
+from tf1ps.transfer import DEFAULT_PACK_BYTES, Bucket
 
 
 class GradientExchange:
   """The rows of all variables of one optimizer."""
 
-  def __init__(self, parcels: List[packing.Parcel], turns: turns_lib.Turns, shared_name: str):
+  def __init__(self, parcels: List[Bucket], turns: turns_lib.Turns, shared_name: str):
     """Builds the rows in the default graph.
 
     Args:
@@ -67,7 +67,7 @@ class GradientExchange:
                for parcel in self._parcels):
       return False
     return sum(parcel.dtype.size * parcel.shape.num_elements()
-               for parcel in self._parcels) <= groups.PACK_BYTES
+               for parcel in self._parcels) <= DEFAULT_PACK_BYTES
 
   def _push(self):
     pushed = []

@@ -22,7 +22,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradients, towers
-from tf1ps.transfer import packing
+from tf1ps.transfer import pack_gradients
 
 
 class InGraph(NamedTuple):
@@ -43,7 +43,7 @@ class AsyncReplica(NamedTuple):
   tower: towers.Tower  # with its index and its device
 
 
-def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
+def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                       optimizer: tf.train.Optimizer, global_step: Optional[tf.Variable] = None,
                       clip_norm: Optional[float] = None,
                       variables_device: towers.Device = None, pack_bytes: int = 0,
@@ -60,7 +60,7 @@ def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[st
     variables_device: where variables live: a device string or a device function; None: what is
       around decides.
     pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
-    wire_dtype: what float32 gradients are sent as, one of `wire.DTYPES`.
+    wire_dtype: what float32 gradients are sent as, one of `wire.WIRE_DTYPES`.
 
   Returns:
     An `InGraph`.
@@ -70,7 +70,7 @@ def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[st
   """
   global_step = _step(global_step, variables_device)
   built = towers.build_towers(tower_fn, devices, optimizer, variables_device)
-  sent = [packing.pack_gradients(tower.grads_and_vars, pack_bytes, wire_dtype) for tower in built]
+  sent = [pack_gradients(tower.grads_and_vars, pack_bytes, wire_dtype) for tower in built]
   reduced = gradients.reduce_gradients(sent, beside_variables=True)
   if clip_norm is not None:
     reduced = gradients.clip_gradients(reduced, clip_norm)
@@ -80,7 +80,7 @@ def build_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[st
   return InGraph(train_op, loss, reduced, built)
 
 
-def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
+def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                        make_optimizer: Callable[[], tf.train.Optimizer],
                        global_step: Optional[tf.Variable] = None,
                        clip_norm: Optional[float] = None,
@@ -102,7 +102,7 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
     variables_device: where variables live: a device string or a device function; None: what is
       around decides.
     pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
-    wire_dtype: what float32 gradients are sent as, one of `wire.DTYPES`.
+    wire_dtype: what float32 gradients are sent as, one of `wire.WIRE_DTYPES`.
 
   Returns:
     The replicas, in the order of the devices.
@@ -119,7 +119,7 @@ def build_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[s
     if clip_norm is not None:
       with tf.device(tower.device):
         own = gradients.clip_gradients(own, clip_norm)
-    own = packing.pack_gradients(own, pack_bytes, wire_dtype)
+    own = pack_gradients(own, pack_bytes, wire_dtype)
     with _around(variables_device):
       # Batch normalisation's moving averages follow the first replica.
       with tf.control_dependencies(built[0].update_ops if tower.index == 0 else []):

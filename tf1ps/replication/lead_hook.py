@@ -18,12 +18,11 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
-from tf1ps.compat import error_text
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import latest_record
+from tf1ps.compat import TIMING, error_line
 from tf1ps.replication import clocks as clocks_lib
 from tf1ps.replication import lost_replicas
-from tf1ps.state import control
+from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 
@@ -72,7 +71,7 @@ class LeadHook(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     self._close()
-    record = server.latest_record()
+    record = latest_record()
     self._names = lost_replicas.names(self._clocks.replicas, record)
     self._lost = lost_replicas.LostReplicas(record, self._start_timeout)
     view = self._clocks.join(session)
@@ -84,7 +83,7 @@ class LeadHook(tf.train.SessionRunHook):
     return tf.train.SessionRunArgs(self._advanced)
 
   def after_run(self, run_context, run_values):
-    view = clocks_lib.view(run_values.results)
+    view = clocks_lib.view_clocks(run_values.results)
     if view.standings[self._clocks.index] != clocks_lib.ACTIVE:
       _log.warning("this replica was silent, and was not counted meanwhile; it joins again")
       view = self._clocks.join(run_context.session)
@@ -130,8 +129,8 @@ class LeadHook(tf.train.SessionRunHook):
                and view.clocks[index] - view.clocks[i] >= self._max_lead]
     try:
       reasons = self._lost.lost(awaited)
-    except control.ControlError as error:
-      _log.debug("the heartbeats were not read: %s", error_text.first_line(error))
+    except ControlError as error:
+      _log.debug("the heartbeats were not read: %s", error_line(error))
       reasons = {}
     waited = time.monotonic() - self._began
     for i in awaited:

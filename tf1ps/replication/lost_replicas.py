@@ -12,15 +12,15 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Optional
 
-from tf1ps.cluster import server
-from tf1ps.compat.timing import TIMING
-from tf1ps.state import control, membership
+from tf1ps.cluster import ServerRecord
+from tf1ps.compat import TIMING
+from tf1ps.state import ControlTable, members_of
 
 
 class LostReplicas:
   """Who is lost, as the heartbeats of this process's job say."""
 
-  def __init__(self, record: Optional[server.ServerRecord], start_timeout: float):
+  def __init__(self, record: Optional[ServerRecord], start_timeout: float):
     """Prepares; makes no call yet.
 
     Args:
@@ -34,7 +34,7 @@ class LostReplicas:
     self._table = None
     if record is not None:
       cluster = record.cluster
-      self._table = control.ControlTable(record.target, cluster.task, cluster.control_task)
+      self._table = ControlTable(record.target, cluster.task, cluster.control_task)
 
   def lost(self, replicas: List[int]) -> Dict[int, str]:
     """Finds those of some replicas who will not come.
@@ -51,7 +51,7 @@ class LostReplicas:
     if self._table is None or not replicas:
       return {}
     cluster = self._record.cluster
-    members = {member.name: member for member in membership.members_of(
+    members = {member.name: member for member in members_of(
       self._table.read(), self._record.container)}
     own = members.get(cluster.task.name)
     # Where the keeper was held up, everybody's last beat is older than it should be.
@@ -90,7 +90,7 @@ class LostReplicas:
       self._table.close()
 
 
-def names(replicas: int, record: Optional[server.ServerRecord]) -> List[str]:
+def names(replicas: int, record: Optional[ServerRecord]) -> List[str]:
   """What so many replicas are called in a message."""
   tasks = record.cluster.replicas if record is not None else []
   return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]

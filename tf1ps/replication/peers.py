@@ -17,20 +17,20 @@ from typing import Iterator, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import probe, readiness, view, watch
-from tf1ps.cluster import session as session_lib
+from tf1ps.cluster import BoundedSession, ProbeResult, Task, TaskWatch, probe_tasks, wait_for_tasks
+from tf1ps.compat import Error
 
 # What the steps of those that are left end with.
-ENDED = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
+PEER_ERRORS = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
           tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
 
 
-class PeerLostError(RuntimeError):
+class PeerLostError(Error, RuntimeError):
   """A task that this one trains with is gone; the message names it."""
 
 
 @contextlib.contextmanager
-def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
+def watch_peers(session: BoundedSession, tasks: Sequence[Task],
                 lost_after: float = 30.0, timeout: float = 10.0) -> Iterator[None]:
   """Ends a session's runs when one of these tasks is gone.
 
@@ -44,7 +44,7 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
     readiness.TaskUnavailableError: one of them did not come up.
     PeerLostError: one of them is gone; `session.run` raises it, or leaving the context does.
   """
-  seen = readiness.wait_for_tasks(list(tasks), timeout)
+  seen = wait_for_tasks(list(tasks), timeout)
 
   def on_gone(one):
     session.abort(lambda: PeerLostError("lost " + str(one)))
@@ -52,12 +52,12 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
   def on_lost(one, silence):
     session.abort(lambda: PeerLostError("lost %s, silent for %.0f s" % (one, silence)))
 
-  watcher = watch.TaskWatch(seen, lost_after, on_gone, on_lost)
+  watcher = TaskWatch(seen, lost_after, on_gone, on_lost)
   watcher.start()
   try:
     yield
-  except ENDED as error:
-    gone = missing(seen)
+  except PEER_ERRORS as error:
+    gone = missing_tasks(seen)
     if not gone:
       raise
     raise PeerLostError("lost " + ", ".join(map(str, gone))) from error
@@ -65,14 +65,14 @@ def watch_peers(session: session_lib.BoundedSession, tasks: Sequence[view.Task],
     watcher.stop()
 
 
-def missing(seen: Sequence[probe.Seen]) -> List[probe.Seen]:
+def missing_tasks(seen: Sequence[ProbeResult]) -> List[ProbeResult]:
   """Looks at tasks again; returns those that are not there any more, or were started again.
 
   Args:
     seen: what was seen of them before.
   """
   found = []
-  for before, now in zip(seen, readiness.probe_all([one.task for one in seen])):
+  for before, now in zip(seen, probe_tasks([one.task for one in seen])):
     if not now.is_up:
       found.append(now)
     elif now.incarnation != before.incarnation:

@@ -38,7 +38,7 @@ from typing import Callable, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import placing, queue_call, queue_errors, queues
+from tf1ps.state import FIFOQueue, QueueCall, QueueEnded, QueueFull, shared_placement
 
 
 def name_of(index: int) -> str:
@@ -89,30 +89,32 @@ class QueueEnsemble:
     self._queues = {}
 
   @property
-  def requests(self) -> queues.FIFOQueue:
+  def requests(self) -> FIFOQueue:
     """The queue of requests: [feeder, number]."""
     return self._queue("requests", self._capacity, 2)
 
-  def inputs(self, index: int) -> queues.FIFOQueue:
+  def inputs(self, index: int) -> FIFOQueue:
     """The input queue of a network: [feeder, number, when it was fed in microseconds], inputs."""
     # With room for the request that the aggregator has taken.
     return self._queue("inputs/%d" % index, self._capacity + 1, 3, self.input)
 
-  def predictions(self, index: int) -> queues.FIFOQueue:
+  def predictions(self, index: int) -> FIFOQueue:
     """The prediction queue of a network: [feeder, number, age in microseconds], prediction."""
     # Without a limit: a network never waits for room, not even where the aggregator is gone. What
     # it can hold is limited by the requests, and by the input queue of a network that is late.
     return self._queue("predictions/%d" % index, -1, 3, self.prediction)
 
-  def clock(self, queue: queues.FIFOQueue) -> tf.Tensor:
+  def clock(self, queue: FIFOQueue) -> tf.Tensor:
     """Microseconds, by the clock of the task that the queues live on; an int64 scalar."""
     with tf.device(queue.device):
       return tf.cast(1e6 * tf.timestamp(), tf.int64)
 
   def _queue(self, name, capacity, head, *part):
     if name not in self._queues:
-      with placing.placed(self._name, self._device, self._container), tf.control_dependencies(None):
-        self._queues[name] = queues.FIFOQueue(
+      with shared_placement(self._name, self._device, self._container), tf.control_dependencies(
+        None
+      ):
+        self._queues[name] = FIFOQueue(
           capacity, [tf.int64] + [spec.dtype for spec in part],
           [[head]] + [spec.shape for spec in part],
           shared_name="%s/%s" % (self._name, name), container=self._container)
@@ -166,7 +168,7 @@ class Feeder:
     number, self._next = self._next, self._next + 1
     # First the request: whatever comes out of a prediction queue belongs to one that was told.
     self._requests.put(session, [[self._id, number]], timeout)
-    call = queue_call.QueueCall(self._requests, session, "feed()", 1, timeout)
+    call = QueueCall(self._requests, session, "feed()", 1, timeout)
     counts = call.run(self._put, {self._number: number, self._inputs: inputs})
     for index, count in enumerate(counts):
       self.missed[index] += not count
@@ -213,7 +215,7 @@ class Network:
     while True:
       try:
         answered += self.answer(session, predict, batch)
-      except queue_errors.QueueEnded:
+      except QueueEnded:
         return answered
 
   def answer(self, session, predict: Callable, batch: int = 32,
@@ -231,9 +233,9 @@ class Network:
     if values.shape != expected:
       raise ValueError("%s must predict %s for inputs of %s, it predicted %s" % (
         self.name, expected, inputs.shape, values.shape))
-    call = queue_call.QueueCall(
+    call = QueueCall(
       self._predictions, session, "put(%d)" % len(heads), len(heads), None)
     count, present, closed = call.run(self._put, {self._heads: heads, self._values: values})
     if not count:
-      call.pause(present, closed, queue_errors.QueueFull)  # it is closed: raises that
+      call.pause(present, closed, QueueFull)  # it is closed: raises that
     return len(heads)

@@ -32,7 +32,7 @@ class Recurrent(NamedTuple):
   states: List  # of each layer after the last time step
 
 
-def unrolled(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
+def unrolled_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
              states: Optional[Sequence] = None) -> Recurrent:
   """Builds recurrent layers with a piece of graph for each time step.
 
@@ -60,7 +60,7 @@ def unrolled(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
     return Recurrent(tf.stack(outputs), states)
 
 
-def looped(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
+def looped_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
            states: Optional[Sequence] = None, parallel_iterations: int = 10) -> Recurrent:
   """Builds recurrent layers in a while loop over time.
 

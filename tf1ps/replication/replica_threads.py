@@ -18,10 +18,10 @@ from typing import Callable, Dict, List, Mapping, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING, Error
 
 
-class ReplicaError(RuntimeError):
+class ReplicaError(Error, RuntimeError):
   """A replica's step failed; the error of the step is the cause.
 
   Attributes:
@@ -33,7 +33,7 @@ class ReplicaError(RuntimeError):
     self.replica = replica
 
 
-class ReplicasLeft(RuntimeError):
+class ReplicasLeft(Error, RuntimeError):
   """Replicas whose step did not return within the limit; their threads stay behind.
 
   Attributes:

@@ -17,14 +17,14 @@ from typing import Callable, List, Tuple
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import turn_book
-from tf1ps.state import guard, placing
+from tf1ps.state import QUEUE_KIND, Guard, Guarded, shared_placement
 
 TOKEN = [4]  # the shape of a token
 TORN = "tf1ps torn: "
 ENDED = "the_replicas_have_ended"  # in the text of the OutOfRangeError that ends training for all
 
 
-class SharedBook(guard.Guarded):
+class SharedBook(Guarded):
   """The book and the queues of one synchronous optimizer, as one replica's graph sees them.
 
   Attributes:
@@ -46,14 +46,14 @@ class SharedBook(guard.Guarded):
     self._shape = list(turn_book.empty(replicas).shape)
     names = ["%s/%d" % (name, i) for i in range(replicas)]
     with tf.control_dependencies(None):
-      with placing.placed(name, device):
+      with shared_placement(name, device):
         self._book = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=self._shape, shared_name=name)
         self._queues = [tf.raw_ops.FIFOQueueV2(
           component_types=[tf.int64], shapes=[TOKEN], shared_name=one) for one in names]
-      self._guard = guard.Guard(self._book.op, "turns", name, rules)
+      self._guard = Guard(self._book.op, "turns", name, rules)
       # So that a reset closes them before it takes them away under who waits.
       self.announced = [
-        guard.Guard(queue.op, guard.QUEUE, one, dict(kind="FIFOQueue")).announce()
+        Guard(queue.op, QUEUE_KIND, one, dict(kind="FIFOQueue")).announce()
         for queue, one in zip(self._queues, names)]
 
   def read(self) -> turn_book.Book:

@@ -18,7 +18,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed
+from tf1ps.transfer import LOCAL_CPU, OpDevices, needed_ops
 
 _CALLERS = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
             "PartitionedCall", "StatefulPartitionedCall")
@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
     return self.split / self.unsplit
 
 
-def crossings(fetches: Sequence, default_device: str = placed.LOCAL,
+def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
               iterations: Optional[int] = None) -> List[Crossing]:
   """Finds what travels between devices when these are run.
 
@@ -67,8 +67,8 @@ def crossings(fetches: Sequence, default_device: str = placed.LOCAL,
   """
   fetches = [tf.get_default_graph().as_graph_element(f) if isinstance(f, str) else f
              for f in fetches]
-  ops = placed.needed([fetch if isinstance(fetch, tf.Operation) else fetch.op for fetch in fetches])
-  devices, looped = placed.Devices(default_device), _in_loops(ops)
+  ops = needed_ops([fetch if isinstance(fetch, tf.Operation) else fetch.op for fetch in fetches])
+  devices, looped = OpDevices(default_device), _in_loops(ops)
   if looped and iterations is None:
     raise ValueError("%s stands in a loop: say by iterations= how often it runs" % (
       min(op.name for op in looped)))
@@ -87,12 +87,12 @@ def crossings(fetches: Sequence, default_device: str = placed.LOCAL,
   return list(found.values())
 
 
-def total(found: Sequence[Crossing]) -> int:
+def total_crossings(found: Sequence[Crossing]) -> int:
   """The bytes of all crossings together."""
   return sum(crossing.bytes for crossing in found)
 
 
-def by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
+def crossings_by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
   """{(source, destination): bytes a step}."""
   sums: Dict[tuple, int] = {}
   for crossing in found:
@@ -101,7 +101,7 @@ def by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
   return sums
 
 
-def compare(unsplit: Callable[[], object], split: Callable[[], object], steps: int = 50,
+def compare_split(unsplit: Callable[[], object], split: Callable[[], object], steps: int = 50,
             warm_up: int = 3) -> Comparison:
   """Takes the time of two steps, run in turn.
 
@@ -130,7 +130,7 @@ def compare(unsplit: Callable[[], object], split: Callable[[], object], steps: i
   return Comparison(*(statistics.median(seconds[run][warm_up:]) for run in (unsplit, split)))
 
 
-def table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> str:
+def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> str:
   """The costs of both steps as lines, with whether the split was worth it."""
   lines = ["%-10s %12s %31s" % ("", "ms a step", "bytes a step between devices")]
   for name, seconds, count in (("unsplit", times.unsplit, unsplit_bytes),

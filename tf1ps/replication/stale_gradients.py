@@ -4,7 +4,7 @@ The age of a gradient as of its push is the number of updates that others made b
 of the variables and the moment at which the gradient was computed (staleness.py measures it after
 the update instead, which is later). In this order:
 
-1. `staleness.begin` reads the global step as the step begins.
+1. `staleness.begin_gradient_age` reads the global step as the step begins.
 2. `age_at_push` reads it again, on the ps that keeps it, when the gradients are there.
 3. `damped` divides the learning rate by that age, and `apply_unless_older` makes the update only
    where the age is low enough. Both need the age before the update: a way to the ps and back.
@@ -33,7 +33,7 @@ def age_at_push(global_step: tf.Variable, begun: tf.Tensor,
 
   Args:
     global_step: the variable that counts updates.
-    begun: what `staleness.begin` returned.
+    begun: what `staleness.begin_gradient_age` returned.
     gradients: those of all variables; None among them are passed over.
 
   Returns:
@@ -47,7 +47,7 @@ def age_at_push(global_step: tf.Variable, begun: tf.Tensor,
     return tf.maximum(now - begun, 0, name="age_at_push")
 
 
-def damped(learning_rate: Union[float, tf.Tensor], age: tf.Tensor) -> tf.Tensor:
+def damped_learning_rate(learning_rate: Union[float, tf.Tensor], age: tf.Tensor) -> tf.Tensor:
   """The learning rate for a gradient of this age: divided by the age, where that is above 1.
 
   It is the learning rate that is lowered and not the gradient, which optimizers such as Adam scale

@@ -20,7 +20,7 @@ from typing import Dict, Optional
 import tensorflow.compat.v1 as tf
 
 
-def begin(global_step: tf.Variable) -> tf.Tensor:
+def begin_gradient_age(global_step: tf.Variable) -> tf.Tensor:
   """Builds the first read, which is made as the step begins.
 
   Args:
@@ -34,7 +34,7 @@ def begin(global_step: tf.Variable) -> tf.Tensor:
     return tf.add(tf.cast(global_step.read_value(), tf.int64), 1, name="staleness_begun")
 
 
-def age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operation) -> tf.Tensor:
+def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operation) -> tf.Tensor:
   """Builds the age of a training step's gradient.
 
   Args:

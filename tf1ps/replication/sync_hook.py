@@ -23,16 +23,15 @@ from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
-from tf1ps.compat import error_text
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import latest_record
+from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.replication import lost_replicas, turn_book, turns
-from tf1ps.state import control
+from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 
 
-class ReplicaLostError(RuntimeError):
+class ReplicaLostError(Error, RuntimeError):
   """A replica that every update waits for is lost, or has ended."""
 
 
@@ -72,7 +71,7 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     self._stop()
     optimizer = self._optimizer
     # A session of ours on a server of ours is of a run, whose chief wipes the book.
-    is_of_run = hasattr(session, "abort") and server.latest_record() is not None
+    is_of_run = hasattr(session, "abort") and latest_record() is not None
     session.run(optimizer.chief_init_op if self._is_chief else optimizer.local_step_init_op,
                 {optimizer.may_begin: int(not is_of_run)})
     if self._has_left:  # this session only waits for the others
@@ -119,7 +118,7 @@ class _Watch:
     self._optimizer = optimizer
     self._session = session
     self._coord = coord
-    self._record = server.latest_record()
+    self._record = latest_record()
     self._names = lost_replicas.names(optimizer.rules.replicas, self._record)
     self._has_said: List[int] = []
     self._seen_turn = -1
@@ -141,8 +140,8 @@ class _Watch:
         except (tf.errors.InvalidArgumentError, tf.errors.AbortedError) as error:
           if hasattr(self._session, "abort"):  # who waits for a token would never hear of it
             self._session.abort(lambda error=error: error)
-        except (tf.errors.OpError, control.ControlError, RuntimeError) as error:
-          _log.debug("the replicas were not looked at: %s", error_text.first_line(error))
+        except (tf.errors.OpError, ControlError, RuntimeError) as error:
+          _log.debug("the replicas were not looked at: %s", error_line(error))
     finally:
       beats.close()
 

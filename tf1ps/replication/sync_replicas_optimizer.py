@@ -20,20 +20,20 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
+from tf1ps.cluster import latest_record
 from tf1ps.replication import gradient_exchange, gradients, sync_hook, turns
 from tf1ps.transfer import (
-  constants,
-  groups,
-  packing,
-  placed,
-  pulls,
-  wire,
-  wrapping_optimizer,
+  WrappingOptimizer,
+  check_pack_bytes,
+  check_wire_dtype,
+  fetch_variables,
+  keep_constants_local,
+  make_buckets,
+  task_of_device,
 )
 
 
-class SyncReplicasOptimizer(wrapping_optimizer.WrappingOptimizer):
+class SyncReplicasOptimizer(WrappingOptimizer):
   """A `tf.train.SyncReplicasOptimizer` that is synchronous.
 
   Attributes:
@@ -70,7 +70,7 @@ class SyncReplicasOptimizer(wrapping_optimizer.WrappingOptimizer):
         over those who have data. "shrink": the others go on, waiting for one less.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
       pack_bytes: gradients and values of variables below so many bytes travel together
-        (`groups.PACK_BYTES` is a good value); 0: each alone. The same in all replicas.
+        (`groups.DEFAULT_PACK_BYTES` is a good value); 0: each alone. The same in all replicas.
       wire_dtype: what float32 gradients and values are sent as: "float32", "bfloat16" or "float16".
 
     Raises:
@@ -98,8 +98,8 @@ class SyncReplicasOptimizer(wrapping_optimizer.WrappingOptimizer):
     self._averages = variable_averages
     self._averaged = variables_to_average
     self._clip_norm = clip_norm
-    groups.check_pack_bytes(pack_bytes)
-    wire.check_dtype(wire_dtype)
+    check_pack_bytes(pack_bytes)
+    check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
     self._losses = []  # of which gradients were computed
     self.turns = self.turn = None
@@ -149,16 +149,16 @@ class SyncReplicasOptimizer(wrapping_optimizer.WrappingOptimizer):
     self._scope = tf.get_default_graph().get_name_scope()
     with tf.name_scope(name, self._name):
       shared_name = _shared_name(self._name, pairs)
-      home = placed.task_of(global_step.device)
+      home = task_of_device(global_step.device)
       self.turns = turns.Turns(self.rules, self._index, shared_name, home)
       self._exchange = gradient_exchange.GradientExchange(
-        packing.make_parcels(pairs, self._pack_bytes, self._wire_dtype, from_anywhere=True),
+        make_buckets(pairs, self._pack_bytes, self._wire_dtype, from_anywhere=True),
         self.turns, shared_name)
       self._build_life()
       self.turn = self.turns.come(self._update, self._exchange.push(), loss)
       if self._pack_bytes or self._wire_dtype != "float32":
-        pulls.pull(self._pack_bytes, self._wire_dtype)
-        constants.keep_at_home()
+        fetch_variables(self._pack_bytes, self._wire_dtype)
+        keep_constants_local()
       return tf.group(*[part for part in self.turn if part is not None], name="train")
 
   def get_chief_queue_runner(self):
@@ -208,7 +208,7 @@ class SyncReplicasOptimizer(wrapping_optimizer.WrappingOptimizer):
   def _update(self, came):
     """Makes the update from the rows of those who came; returns the global step after it."""
     grads_and_vars = self._exchange.means(came)
-    with tf.device(placed.task_of(self._global_step.device)):
+    with tf.device(task_of_device(self._global_step.device)):
       if self._clip_norm is not None:
         grads_and_vars = gradients.clip_gradients(grads_and_vars, self._clip_norm)
       # Its variables have the names that they have without this one: checkpoints fit both.
@@ -235,7 +235,7 @@ def _shared_name(name, pairs) -> str:
 def _replica_index(given, total) -> int:
   index = given
   if index is None:
-    record = server.latest_record()
+    record = latest_record()
     if record is None:
       raise ValueError(
         "which replica is this? Make a tf1ps.Server in this process before the optimizer, or give "

@@ -24,7 +24,7 @@ from typing import Callable, List, NamedTuple, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement import device_setter
+from tf1ps.placement import DEFAULT_PS_OPS
 from tf1ps.replication import gradients as gradients_lib
 
 Device = Union[None, str, Callable]  # what tf.device takes
@@ -132,7 +132,7 @@ def _placing(device, variables_device):
 
   def place(op):
     here = tf.DeviceSpec.from_string(op.device or "")
-    if op.type not in device_setter.DEFAULT_PS_OPS:
+    if op.type not in DEFAULT_PS_OPS:
       return tower.make_merged_spec(here).to_string()
     if callable(variables_device):
       return variables_device(op)

@@ -27,9 +27,21 @@ from tf1ps.replication import page, shared_book, turn_book
 from tf1ps.replication.choices import ON_UNEVEN, PAD, SHRINK, STOP_ALL
 from tf1ps.replication.page import Rules
 
-__all__ = ["ENDED", "NOT_JOINED", "ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL", "TEARS", "TORN",
-           "WIPES", "Rules", "Turn", "Turns"]
-TORN, ENDED = shared_book.TORN, shared_book.ENDED
+__all__ = [
+  "REPLICAS_ENDED",
+  "NOT_JOINED",
+  "ON_UNEVEN",
+  "PAD",
+  "SHRINK",
+  "STOP_ALL",
+  "TEARS",
+  "TORN",
+  "WIPES",
+  "Rules",
+  "Turn",
+  "Turns",
+]
+TORN, REPLICAS_ENDED = shared_book.TORN, shared_book.ENDED
 NOT_JOINED = "tf1ps not joined: "
 # Collections of a graph, for the chief's session: what it runs when the variables got new values,
 # and bool scalars that say whether the values that it finds are torn.

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import placing, queue_call, queue_errors, queues
 from tf1ps.state.accumulator_counts import (
@@ -79,7 +79,9 @@ class NamedAccumulator(guard_lib.Guarded):
     self.spec = queues.QueueSpec(kind, int(capacity), 0)
     self._types = types
     hidden = "tf1ps.accumulator:%s" % shared_name if shared_name else ""
-    with tf.name_scope(name) as scope, placing.placed(shared_name or "", device, container):
+    with tf.name_scope(name) as scope, placing.shared_placement(
+      shared_name or "", device, container
+    ):
       self._queue = tf.raw_ops.FIFOQueueV2(
         component_types=types, shared_name=hidden, name=scope,
         shapes=shapes if all(one.is_fully_defined() for one in shapes) else [])

@@ -87,7 +87,7 @@ class Barrier:
     self._heard: Dict[int, Dict[int, int]] = {
       i: {} for i in range(num_tasks) if i != task_index}
     self._came: Dict[int, int] = {}  # when this one came, by round
-    with placing.placed(name, device, container):
+    with placing.shared_placement(name, device, container):
       self.queues = [
         queues.FIFOQueue(-1, [tf.int64], [[3]], shared_name="%s/%d" % (name, i),
                          container=container) for i in range(num_tasks)]

@@ -20,7 +20,7 @@ import os
 import re
 from typing import Optional, Sequence
 
-from tf1ps.compat import worker_service
+from tf1ps.compat import CallError, Error, cleanup_all
 
 CONTROL = "tf1ps.control"
 _RESERVED = ("default", "localhost")
@@ -29,11 +29,11 @@ _RESERVED = ("default", "localhost")
 _LEGAL = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.\-/]*")
 
 
-class ContainerError(RuntimeError):
+class ContainerError(Error, RuntimeError):
   """A container that could not be cleared, or a `container` block in which nothing was built."""
 
 
-def check_name(name: str) -> str:
+def check_container_name(name: str) -> str:
   """Checks the name of a job's container.
 
   Args:
@@ -63,7 +63,7 @@ def check_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def container(name: str, graph=None):
+def container_scope(name: str, graph=None):
   """Builds what follows in a container: `tf.container`, that notices when it has no effect.
 
   It has none when it is entered before the graph, or round `session.run`: then nothing is built in
@@ -79,7 +79,7 @@ def container(name: str, graph=None):
   """
   import tensorflow.compat.v1 as tf  # late: a command line answers before TensorFlow is there
 
-  check_name(name)
+  check_container_name(name)
   graph = tf.get_default_graph() if graph is None else graph
   before = graph.version
   with graph.container(name):
@@ -91,7 +91,7 @@ def container(name: str, graph=None):
       "it does nothing, since an operation's container is fixed when it is built" % name)
 
 
-def of_job(checkpoint_dir: Optional[str], program: Optional[str]) -> str:
+def container_of_job(checkpoint_dir: Optional[str], program: Optional[str]) -> str:
   """The container of a job that was given none: another one for each directory, or each program.
 
   Args:
@@ -119,7 +119,7 @@ def real_name(name: str, task) -> str:
   return name or task.job
 
 
-def clear(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
+def clear_container(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
   """Clears a job's container on tasks, one by one; no session ends by it.
 
   Args:
@@ -131,10 +131,10 @@ def clear(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
     ContainerError: naming the task that did not answer; those before it are cleared.
     ValueError: the control container, or an illegal name.
   """
-  check_name(name)
+  check_container_name(name)
   for task in tasks:
     try:
-      worker_service.cleanup_all(task.address, [real_name(name, task)], timeout)
-    except worker_service.CallError as error:
+      cleanup_all(task.address, [real_name(name, task)], timeout)
+    except CallError as error:
       raise ContainerError("container %r of %s at %s was not cleared: %s" % (
         real_name(name, task), task.name, task.address, error)) from error

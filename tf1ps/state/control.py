@@ -23,21 +23,19 @@ from typing import Callable, Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded, probe
-from tf1ps.cluster import session as session_lib
-from tf1ps.compat import error_text, refused_runs
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import BoundedSession, LimitExceeded, call_within, probe_task
+from tf1ps.compat import TIMING, Error, error_line, retry_refused_run
 from tf1ps.state import containers
 
-CLUSTER = "cluster"  # the name of the record of the cluster that a task was started with
+CLUSTER_RECORD = "cluster"  # the name of the record of the cluster that a task was started with
 _TRIES = 1000  # of a change, each of which another client came before
 
 
-class ControlError(RuntimeError):
+class ControlError(Error, RuntimeError):
   """The task that keeps the records did not answer within the limit."""
 
 
-class Record(NamedTuple):
+class ControlRecord(NamedTuple):
   """A control record."""
 
   value: dict  # the JSON object
@@ -72,11 +70,11 @@ class ControlTable:
     """Writes records; raises ControlError."""
     self._run(self._ops.insert, records)
 
-  def read(self) -> Dict[str, Record]:
+  def read(self) -> Dict[str, ControlRecord]:
     """Returns all records by name; raises ControlError."""
     return _decode(*self._run(self._ops.export))
 
-  def exchange(self, records: Dict[str, dict]) -> Dict[str, Record]:
+  def exchange(self, records: Dict[str, dict]) -> Dict[str, ControlRecord]:
     """Writes records and returns all, in one run; raises ControlError."""
     return _decode(*self._run(self._ops.insert_then_export, records))
 
@@ -119,21 +117,21 @@ class ControlTable:
       try:
         if self._session is None:
           # A session on a task that is not up would wait for it, and its thread with it.
-          seen = probe.probe(self._keeper, timeout=min(TIMING.probe_limit, self._limit))
+          seen = probe_task(self._keeper, timeout=min(TIMING.probe_limit, self._limit))
           if not seen.is_up:
             raise ControlError("%s at %s keeps the control records and is not there: %s" % (
               self._keeper.name, self._keeper.address, seen.detail))
-          self._session = session_lib.BoundedSession(
+          self._session = BoundedSession(
             self._target, self._ops.graph, self._config, close_limit=TIMING.run_session_close_limit)
-        return bounded.call_within(
+        return call_within(
           self._limit + TIMING.call_grace, "asking %s for the control records" % self._keeper.name,
-          refused_runs.run, tf.Session.run, self._session, fetches, feed, options)
+          retry_refused_run, tf.Session.run, self._session, fetches, feed, options)
       except ControlError:
         raise
-      except (tf.errors.OpError, bounded.LimitExceeded, RuntimeError) as error:
+      except (tf.errors.OpError, LimitExceeded, RuntimeError) as error:
         self._drop(broken=True)
         raise ControlError("%s at %s does not answer for the control records: %s" % (
-          self._keeper.name, self._keeper.address, error_text.first_line(error))) from error
+          self._keeper.name, self._keeper.address, error_line(error))) from error
 
   def _drop(self, broken=False):
     session, self._session = self._session, None
@@ -212,10 +210,10 @@ def _encode(ops: _Ops, records: Dict[str, dict]):
   return {ops.keys: np.array(keys, np.int64), ops.values: values}
 
 
-def _decode(values, now: float) -> Dict[str, Record]:
+def _decode(values, now: float) -> Dict[str, ControlRecord]:
   records = {}
   for text in values:
     stamp, data = text.decode("utf-8").split(" ", 1)
     name, value = json.loads(data)
-    records[name] = Record(value, max(0.0, float(now) - float(stamp)))
+    records[name] = ControlRecord(value, max(0.0, float(now) - float(stamp)))
   return records

@@ -17,8 +17,8 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import job_container, latest_record
+from tf1ps.compat import TIMING, Error
 from tf1ps.state import containers, queue_call
 
 
@@ -35,7 +35,7 @@ class DoneStatus(NamedTuple):
       len(self.done), total, "; missing: %s" % ", ".join(self.names) if self.names else "")
 
 
-class DoneTimeout(RuntimeError):
+class DoneTimeout(Error, RuntimeError):
   """Some workers have not reported within the limit.
 
   Attributes:
@@ -83,7 +83,7 @@ class DoneQueues:
     self.places = list(_places() if places is None else places)
     if not self.places:
       raise ValueError("places must name at least one device to report to")
-    job = server.job_container() if container is None else container
+    job = job_container() if container is None else container
     graph = tf.get_default_graph()
     self._sizes, self._reports, self._clears = [], [[] for _ in range(num_workers)], []
     with tf.control_dependencies(None), tf.name_scope("done_queues"):
@@ -157,18 +157,18 @@ class DoneQueues:
     queue_call.run_once(session, self._clears)
 
   def _own_place(self) -> int:
-    record = server.latest_record()
+    record = latest_record()
     own = record.cluster.task.name if record is not None else None
     return self.places.index(own) if own in self.places else 0
 
 
 def _is_ps() -> bool:
-  record = server.latest_record()
+  record = latest_record()
   return record is not None and record.cluster.task.job == "ps"
 
 
 def _places() -> List[str]:
-  record = server.latest_record()
+  record = latest_record()
   if record is None:
     raise ValueError(
       "places must name the devices to report to: this process has no tf1ps.Server to know them by")

@@ -19,16 +19,15 @@ import threading
 import time
 from typing import List, Optional
 
-from tf1ps.cluster import probe
-from tf1ps.cluster import server as server_lib
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import JobLostError, ReleasedError, ServerRecord, probe_task, register_end_waiter
+from tf1ps.compat import TIMING
 from tf1ps.state import control, membership, run
 
 _log = logging.getLogger("tf1ps")
 DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
 
 
-def wait_for_end(record: server_lib.ServerRecord, interrupted: threading.Event) -> str:
+def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
   """Waits until the job of a server has ended.
 
   Args:
@@ -56,7 +55,7 @@ def wait_for_end(record: server_lib.ServerRecord, interrupted: threading.Event) 
 class _JobWatch:
   """What a ps sees of its job."""
 
-  def __init__(self, record: server_lib.ServerRecord):
+  def __init__(self, record: ServerRecord):
     cluster = record.cluster
     self._record = record
     self._is_ps = cluster.task in cluster.ps
@@ -67,7 +66,7 @@ class _JobWatch:
     keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
     self._beat = membership.Heartbeat(
       keeper, cluster.task, "ps" if self._is_ps else "worker", record.container, record.lost_after)
-    self._beat.set(state=membership.SERVING)
+    self._beat.set(state=membership.MEMBER_SERVING)
     self._beat.start()
     self._began = time.monotonic()
     self._said = self._began
@@ -83,7 +82,7 @@ class _JobWatch:
     found = self._look_for_run()
     if found is not None and found.ended:
       if found.failed:
-        raise server_lib.ReleasedError("the chief released this task: the job has failed")
+        raise ReleasedError("the chief released this task: the job has failed")
       return "the chief released this task: the job has ended"
     if not self._record.standing:
       self._check_keeper()
@@ -93,11 +92,11 @@ class _JobWatch:
   def _look_for_run(self) -> Optional[run.RunRecord]:
     try:
       if not self._told:
-        self._released_on.put({control.CLUSTER: self._record.cluster.to_json()})
+        self._released_on.put({control.CLUSTER_RECORD: self._record.cluster.to_json()})
         self._told = True
       if self._record.standing:
         return None
-      return run.find(self._released_on.read(), self._record.container, self._max_age())
+      return run.find_run(self._released_on.read(), self._record.container, self._max_age())
     except control.ControlError as error:
       if self._is_ps:  # the keeper is this process: only a machine that is very busy comes here
         _log.warning("%s", error)
@@ -117,17 +116,20 @@ class _JobWatch:
     else:
       limit = self._record.lost_after
     if silence > limit:
-      raise server_lib.JobLostError(
+      raise JobLostError(
         "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
-          keeper.name, silence, probe.probe(keeper).detail))
+          keeper.name, silence, probe_task(keeper).detail))
 
   def _check_workers(self):
-    workers = [m for m in self._beat.members()
-               if m.role != "ps" and m.state != membership.SERVING and m.age < self._max_age()]
+    workers = [
+      m
+      for m in self._beat.members()
+      if m.role != "ps" and m.state != membership.MEMBER_SERVING and m.age < self._max_age()
+    ]
     now = time.monotonic()
     if not workers:
       if now - self._began > self._start_timeout:
-        raise server_lib.JobLostError(
+        raise JobLostError(
           "no worker came within %g s (--start_timeout)" % self._start_timeout)
       if now - self._said > TIMING.reminder_interval:
         self._said = now
@@ -140,7 +142,7 @@ class _JobWatch:
     self._over_since = self._over_since or now
     # A chief that failed may be started again; its state lives here.
     if now - self._over_since > self._record.lost_after:
-      raise server_lib.JobLostError("no worker is left: " + _say(workers))
+      raise JobLostError("no worker is left: " + _say(workers))
 
 
 def _say(workers: List[membership.Member]) -> str:
@@ -153,4 +155,4 @@ def _say_state(member: membership.Member) -> str:
   return "%s (%s)" % (member.state, member.reason) if member.reason else member.state
 
 
-server_lib.register_end_waiter(wait_for_end)
+register_end_waiter(wait_for_end)

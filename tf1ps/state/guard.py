@@ -28,10 +28,10 @@ import tensorflow.compat.v1 as tf
 from tf1ps.state import containers
 
 REGISTER = "tf1ps.register"
-QUEUE = "queue"  # a kind of thing
+QUEUE_KIND = "queue"  # a kind of thing
 # What the errors of a step begin with; queue_call.py knows RESET by it.
-RESET = "tf1ps reset: "
-MISMATCH = "tf1ps mismatch: "
+GUARD_RESET = "tf1ps reset: "
+GUARD_MISMATCH = "tf1ps mismatch: "
 GONE = "gone"  # what the register says of a thing that a reset is about to take away
 _NOTHING = "nothing"  # no value of a register
 _NUMBER = 19  # digits of the random number before a description
@@ -138,7 +138,7 @@ class Guard:
       same = tf.cond(is_first, lambda: self._meet(found), lambda: same)
     return tf.raw_ops.Assert(
       condition=same, summarize=1,
-      data=[tf.constant("%scontainer %s was reset" % (RESET, self.container_title))])
+      data=[tf.constant("%scontainer %s was reset" % (GUARD_RESET, self.container_title))])
 
   def _meet(self, found):
     """The first step of a session: registers the thing, or compares it with what is there."""
@@ -154,7 +154,7 @@ class Guard:
     there = tf.strings.substr(known, _NUMBER + 1, 1 << 20)
     same = tf.raw_ops.Assert(
       condition=tf.equal(there, self.description), summarize=1,
-      data=[tf.constant(MISMATCH), there])
+      data=[tf.constant(GUARD_MISMATCH), there])
     with tf.control_dependencies([same]):
       remember = insert(self._seen, self._key, known)
     with tf.control_dependencies([remember]):

@@ -15,16 +15,16 @@ import threading
 import time
 from typing import Dict, List, NamedTuple, Optional
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
 
-STARTING = "starting"
-TRAINING = "training"
-SERVING = "serving"  # waits in join: others use its devices
-DONE = "done"
-FAILED = "failed"
+MEMBER_STARTING = "starting"
+MEMBER_TRAINING = "training"
+MEMBER_SERVING = "serving"  # waits in join: others use its devices
+MEMBER_DONE = "done"
+MEMBER_FAILED = "failed"
 _PREFIX = "member:"
 
 
@@ -51,10 +51,10 @@ class Member(NamedTuple):
 
   @property
   def has_ended(self) -> bool:
-    return self.state in (DONE, FAILED)
+    return self.state in (MEMBER_DONE, MEMBER_FAILED)
 
 
-def members_of(records: Dict[str, control.Record], container: Optional[str]) -> List[Member]:
+def members_of(records: Dict[str, control.ControlRecord], container: Optional[str]) -> List[Member]:
   """The members among control records, of the job in one container, sorted by job and index.
 
   With None for the container, those of all jobs.
@@ -67,7 +67,7 @@ def members_of(records: Dict[str, control.Record], container: Optional[str]) -> 
   return sorted(found, key=lambda member: (member.job, member.index))
 
 
-def containers_of(records: Dict[str, control.Record], task) -> Dict[str, Member]:
+def containers_of(records: Dict[str, control.ControlRecord], task) -> Dict[str, Member]:
   """The containers in which a task was a member: what it last wrote there, by container."""
   found = {}
   for name, record in records.items():
@@ -114,8 +114,8 @@ class Heartbeat:
     self._lock = threading.Lock()
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
-      state=STARTING, step=0, global_step=-1, examples=0, reason="")
-    self._records: Dict[str, control.Record] = {}
+      state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="")
+    self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
     self._steady_since: Optional[float] = None
     self._has_looked = False

@@ -24,7 +24,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server
+from tf1ps.cluster import job_container, latest_record
 from tf1ps.state import containers
 
 _log = logging.getLogger("tf1ps")
@@ -32,7 +32,7 @@ _told = set()
 
 
 @contextlib.contextmanager
-def placed(name: str, device: Optional[str] = None, container: Optional[str] = None):
+def shared_placement(name: str, device: Optional[str] = None, container: Optional[str] = None):
   """A context in which the operation that makes a named thing is built.
 
   Args:
@@ -44,12 +44,12 @@ def placed(name: str, device: Optional[str] = None, container: Optional[str] = N
     ValueError: an illegal container.
   """
   if container is not None:
-    containers.check_name(container)
+    containers.check_container_name(container)
   here = _anchor()
   if device is None and name:
     device = _pin(name, tf.DeviceSpec.from_string(here.device))
   if container is None and not here.get_attr("container"):
-    container = server.job_container()
+    container = job_container()
   with contextlib.ExitStack() as stack:
     if device is not None:
       stack.enter_context(tf.device(device))
@@ -73,7 +73,7 @@ def _anchor() -> tf.Operation:
 
 
 def _pin(name, here) -> Optional[str]:
-  record = server.latest_record()
+  record = latest_record()
   if record is None:
     if here.job is None and name not in _told:
       _told.add(name)

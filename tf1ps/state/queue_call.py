@@ -8,10 +8,8 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded, probe
-from tf1ps.cluster import session as session_lib
-from tf1ps.compat import refused_runs, worker_service
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import BoundedSession, call_within, task_name_of_device
+from tf1ps.compat import TIMING, get_status, retry_refused_run
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
@@ -49,7 +47,7 @@ class QueueCall:
       try:
         return run_once(self._session, fetches, feed)
       except tf.errors.InvalidArgumentError as error:
-        if guard_lib.RESET not in str(error):
+        if guard_lib.GUARD_RESET not in str(error):
           raise
         run_once(self._session, self._steps.look)  # it may be this session's first step
         return run_once(self._session, fetches, feed)
@@ -101,14 +99,14 @@ class QueueCall:
         raise RuntimeError(
           "TensorFlow 1.15 makes a queue once in a session without a server: open a new session "
           "to use %s again" % self._guard.title) from error
-      bounded.call_within(TIMING.queue_make_limit, "making %s anew" % self._guard.title,
+      call_within(TIMING.queue_make_limit, "making %s anew" % self._guard.title,
                           _make_in_another_session, self._queue.queue_ref.op,
                           self._guard.device, target)
       self.run(self._steps.look)
 
   def _meaning(self, error):
     """The error of ours that one of TensorFlow's means, or None."""
-    if guard_lib.RESET in str(error):
+    if guard_lib.GUARD_RESET in str(error):
       return self._reset()
     there = run_once(self._session, self._steps.register).decode("utf-8")
     if there in ("", guard_lib.GONE):
@@ -147,25 +145,25 @@ class QueueCall:
 def _make_in_another_session(op, device, target):
   """Makes the queue of an operation by a session and a graph of its own."""
   # The server itself must be among the devices; other tasks need not be there.
-  own = worker_service.get_status(target[len("grpc://"):], TIMING.queue_make_limit)[0]
-  config = tf.ConfigProto(device_filters=sorted(filter(None, {probe.task_name(own), device})))
+  own = get_status(target[len("grpc://"):], TIMING.queue_make_limit)[0]
+  config = tf.ConfigProto(device_filters=sorted(filter(None, {task_name_of_device(own), device})))
   with tf.Graph().as_default() as graph:
     made, = tf.import_graph_def(
       tf.GraphDef(node=[op.node_def], versions=op.graph.graph_def_versions),
       return_elements=[op.name + ":0"], name="")
     size = tf.raw_ops.QueueSizeV2(handle=made)
-  with session_lib.BoundedSession(target, graph, config) as session:
+  with BoundedSession(target, graph, config) as session:
     session.run(size)
 
 
 def run_once(session, fetches, feed=None):
   """Runs a step of ours, without hooks where the session has some."""
   if hasattr(session, "call_inside"):  # ours, which knows the new session after a recovery
-    return session.call_inside(lambda inner: refused_runs.run(inner.run, fetches, feed))
+    return session.call_inside(lambda inner: retry_refused_run(inner.run, fetches, feed))
   if hasattr(session, "run_step_fn"):
     return session.run_step_fn(
-      lambda step_context: refused_runs.run(step_context.session.run, fetches, feed))
-  return refused_runs.run(session.run, fetches, feed)
+      lambda step_context: retry_refused_run(step_context.session.run, fetches, feed))
+  return retry_refused_run(session.run, fetches, feed)
 
 
 def _raw(session):

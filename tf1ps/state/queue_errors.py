@@ -15,6 +15,8 @@ from __future__ import annotations
 import queue
 from typing import NamedTuple, Optional
 
+from tf1ps.compat import Error
+
 
 class QueueStatus(NamedTuple):
   """A queue as an operation saw it."""
@@ -29,7 +31,7 @@ class QueueStatus(NamedTuple):
   elapsed: float  # seconds since the operation began
 
 
-class QueueError(RuntimeError):
+class QueueError(Error, RuntimeError):
   """An operation on a queue that brought nothing.
 
   Attributes:

@@ -45,12 +45,12 @@ class _LosslessQueue(guard.Guarded, waiting.WaitingQueue):
     if capacity > 0 and min_after_dequeue >= capacity:
       raise ValueError("min_after_dequeue of %s must be below its capacity of %d, got %d" % (
         _say(kind, shared_name), capacity, min_after_dequeue))
-    with placing.placed(shared_name or "", device, container):
+    with placing.shared_placement(shared_name or "", device, container):
       make()
     self.spec = QueueSpec(kind, int(capacity), int(min_after_dequeue))
     self._single = queue_elements.single(self)
     self._guard = guard.Guard(
-      self.queue_ref.op, guard.QUEUE, shared_name or "", self._describe())
+      self.queue_ref.op, guard.QUEUE_KIND, shared_name or "", self._describe())
     self._steps = queue_steps.build(self, self._guard)
     with tf.control_dependencies(None):
       self._announced = [self._guard.announce()] if shared_name else []

@@ -24,10 +24,17 @@ from typing import Dict, List, NamedTuple, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded, from_spec, probe, proxy, view
-from tf1ps.cluster import server as server_lib
-from tf1ps.compat import error_text, worker_service
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import (
+  Cluster,
+  LimitExceeded,
+  Task,
+  bypass_proxy,
+  call_within,
+  from_cluster_spec,
+  probe_task,
+  record_of,
+)
+from tf1ps.compat import TIMING, CallError, Error, cleanup_all, error_line, get_status
 from tf1ps.state import containers, control, membership, retiring, run
 
 DEFAULT = "default"  # what a user may call the default container of each job
@@ -43,7 +50,7 @@ class Cleared(NamedTuple):
   error: str  # why it was not cleared; "" where it was
 
 
-class ResetError(RuntimeError):
+class ResetError(Error, RuntimeError):
   """A reset that did not reach every task.
 
   Attributes:
@@ -77,11 +84,11 @@ def check_names(names) -> List[str]:
       raise ValueError('TensorFlow clears nothing for the container "localhost": the default '
                        'container of a server bears the name of its job; say "default" for that')
     if name != DEFAULT:
-      containers.check_name(name)
+      containers.check_container_name(name)
   return list(names)
 
 
-def reset(target, names: Sequence[str], timeout: float = 10.0,
+def reset_containers(target, names: Sequence[str], timeout: float = 10.0,
           queues: Sequence[str] = ()) -> List[Cleared]:
   """Clears containers on every task of a cluster.
 
@@ -105,7 +112,7 @@ def reset(target, names: Sequence[str], timeout: float = 10.0,
   if timeout <= 0:
     raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
   cluster = target if hasattr(target, "tasks") else cluster_at(target, timeout)
-  proxy.bypass_proxy(cluster.tasks())
+  bypass_proxy(cluster.tasks())
   # Whoever knows that the default container is called "ps" means the jobs that live there.
   told = names + [DEFAULT] * any(name in cluster.jobs for name in names)
   token = uuid.uuid4().hex
@@ -118,20 +125,20 @@ def reset(target, names: Sequence[str], timeout: float = 10.0,
   return results
 
 
-def cluster_at(target: str, timeout: float = 10.0) -> view.Cluster:
+def cluster_at(target: str, timeout: float = 10.0) -> Cluster:
   """The cluster of a server, from what this process knows or what the server keeps.
 
   Raises:
     ValueError: nothing is known there.
   """
-  record = server_lib.record_of(target)
+  record = record_of(target)
   if record is not None:
     return record.cluster
   task = _task_at(target, timeout)
-  proxy.bypass_proxy([task])
+  bypass_proxy([task])
   table = control.ControlTable(target, task, task, timeout)
   try:
-    found = table.read().get(control.CLUSTER)
+    found = table.read().get(control.CLUSTER_RECORD)
   except control.ControlError as error:
     raise ValueError("the server at %s does not tell its cluster: %s" % (target, error)) from error
   finally:
@@ -139,7 +146,7 @@ def cluster_at(target: str, timeout: float = 10.0) -> view.Cluster:
   if found is None:
     raise ValueError("%s at %s does not tell its cluster, since it is no ps that was started by "
                      "tf1ps: give the cluster instead of the target" % (task.name, target))
-  return from_spec.from_cluster_spec(found.value, task.job, task.index)
+  return from_cluster_spec(found.value, task.job, task.index)
 
 
 def _task_at(target, timeout):
@@ -147,25 +154,25 @@ def _task_at(target, timeout):
     raise ValueError("target must be a cluster or begin with grpc://, got %r" % (target,))
   address = target[len("grpc://"):]
   try:
-    name = worker_service.get_status(address, timeout)[0].name
-  except (worker_service.CallError, IndexError) as error:
+    name = get_status(address, timeout)[0].name
+  except (CallError, IndexError) as error:
     raise ValueError("no TensorFlow server answers at %s: %s" % (address, error)) from error
   spec = tf.DeviceSpec.from_string(name)
-  return view.Task(spec.job, spec.task, address)
+  return Task(spec.job, spec.task, address)
 
 
 def _clear(task, names, timeout, queues) -> Cleared:
   real = [containers.real_name(_job_container(name), task) for name in names]
   closed: List[str] = []
-  seen = probe.probe(task, timeout)
+  seen = probe_task(task, timeout)
   if not seen.is_up:
     return Cleared(task, real, closed, seen.detail)
   try:
-    closed += bounded.call_within(
+    closed += call_within(
       timeout, "closing the queues", retiring.retire, task, real, queues)
-    worker_service.cleanup_all(task.address, real, timeout)
-  except (worker_service.CallError, bounded.LimitExceeded, tf.errors.OpError) as error:
-    return Cleared(task, real, closed, error_text.first_line(error))
+    cleanup_all(task.address, real, timeout)
+  except (CallError, LimitExceeded, tf.errors.OpError) as error:
+    return Cleared(task, real, closed, error_line(error))
   return Cleared(task, real, closed, "")
 
 
@@ -193,7 +200,7 @@ def _await_sessions(cluster, names, limit, token) -> None:
       records = table.read()
       members = [member for name in names
                  for member in membership.members_of(records, _job_container(name))]
-      if not any(member.state == membership.TRAINING and member.age < TIMING.alive_within
+      if not any(member.state == membership.MEMBER_TRAINING and member.age < TIMING.alive_within
                  and member.reset != token for member in members):
         return
       time.sleep(TIMING.local_poll_interval)
@@ -228,7 +235,7 @@ class ResetNotice(NamedTuple):
   done: bool  # whether it had been to every task
 
 
-def notice(records: Dict[str, control.Record], container: str) -> ResetNotice:
+def reset_notice(records: Dict[str, control.ControlRecord], container: str) -> ResetNotice:
   """What the control records of ps 0 tell of a job's container."""
   record = records.get(_RECORD + container)
   return ResetNotice("", True) if record is None else ResetNotice(**record.value)

@@ -17,8 +17,8 @@ from typing import Dict, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import session as session_lib
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import BoundedSession
+from tf1ps.compat import TIMING
 from tf1ps.state import containers, guard
 
 
@@ -39,7 +39,7 @@ def retire(task, names: Sequence[str], others: Sequence[str] = ()) -> List[str]:
     values = {name: _values(register) for name, register in registers.items()}
   config = tf.ConfigProto(device_filters=[task.name])
   closed = []
-  with session_lib.BoundedSession("grpc://" + task.address, graph, config, 1.0) as session:
+  with BoundedSession("grpc://" + task.address, graph, config, 1.0) as session:
     for name in names:
       things = guard.descriptions(session.run(values[name]))
       with graph.as_default(), tf.device(task.name):
@@ -83,7 +83,7 @@ class _Retiring:
       thing: its description there.
     """
     kind, name = thing["thing"], thing["name"]
-    self.queue = name if kind == guard.QUEUE else None
+    self.queue = name if kind == guard.QUEUE_KIND else None
     # Who lives in the default container calls it "".
     called = ["", container] if container == task.job else [container]
     locks = []

@@ -29,9 +29,9 @@ from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
 
-RUNNING = "running"
-ENDED = "ended"
-FAILED = "failed"
+RUN_RUNNING = "running"
+RUN_ENDED = "ended"
+RUN_FAILED = "failed"
 _PREFIX = "run:"
 _ENOUGH = 2 ** 16  # bytes; more than a status file has
 
@@ -48,7 +48,7 @@ class RunRecord(NamedTuple):
   writes: int  # how often this run was initialised or restored
 
 
-def new_id() -> str:
+def new_run_id() -> str:
   """A random id for a run."""
   return uuid.uuid4().hex[:16]
 
@@ -57,7 +57,7 @@ def _name(container: str) -> str:
   return _PREFIX + container
 
 
-def find(records: Dict[str, control.Record], container: Optional[str],
+def find_run(records: Dict[str, control.ControlRecord], container: Optional[str],
          max_age: float = math.inf) -> Optional[RunRecord]:
   """The run in a container among control records, or None.
 
@@ -76,14 +76,14 @@ def find(records: Dict[str, control.Record], container: Optional[str],
   return RunRecord(**record.value)
 
 
-def write(table: control.ControlTable, container: str, record: RunRecord) -> None:
+def write_run(table: control.ControlTable, container: str, record: RunRecord) -> None:
   """Writes the run onto a task; raises control.ControlError."""
   table.put({_name(container): dict(record._asdict())})
 
 
-def uninitialised(records: Dict[str, control.Record], container: str) -> Dict[str, dict]:
+def uninitialised(records: Dict[str, control.ControlRecord], container: str) -> Dict[str, dict]:
   """The record of a container's live run as not initialised; {} where there is none to change."""
-  found = find(records, container)
+  found = find_run(records, container)
   if found is None or found.ended or not found.initialised:
     return {}
   return {_name(container): dict(found._replace(initialised=False)._asdict())}
@@ -126,7 +126,7 @@ class RunFile:
   def write(self, run: str, state: str, global_step: int) -> None:
     """Replaces the file in one step; raises tf.errors.OpError where it cannot be written."""
     with self._lock:
-      self._is_over = state != RUNNING
+      self._is_over = state != RUN_RUNNING
       self._replace(RunStatus(run, state, int(global_step), time.time()))
 
   def touch(self, run: str, global_step: int, every: float) -> None:
@@ -138,7 +138,7 @@ class RunFile:
       if self._is_over or time.monotonic() - self._written_at < every:
         return
       try:
-        self._replace(RunStatus(run, RUNNING, int(global_step), time.time()))
+        self._replace(RunStatus(run, RUN_RUNNING, int(global_step), time.time()))
       except tf.errors.OpError as error:
         _log.warning("the run's status file was not written: %s", error)
 

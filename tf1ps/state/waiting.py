@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 from tf1ps.state import queue_call, queue_elements, queue_errors
 
 

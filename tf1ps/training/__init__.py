@@ -1,26 +1,15 @@
-"""What a program is, how it is trained, and what becomes of it.
-
-The names below are imported when one of them is first used, so that `from tf1ps import training`
-does not import TensorFlow.
-"""
+"""Trains a program as one worker of a job: builds the step, runs the loop, reports, leaves."""
 
 from __future__ import annotations
 
-import importlib
+from tf1ps import _lazy
 
-# The public names of this room, and the modules they come from.
-_MODULES = {
-  "ModelSpec": "tf1ps.training.model",
-}
-
-__all__ = sorted(_MODULES)
-
-
-def __getattr__(name):
-  if name not in _MODULES:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-  return getattr(importlib.import_module(_MODULES[name]), name)
-
-
-def __dir__():
-  return sorted(set(globals()) | set(_MODULES))
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "dynamic_ranges": ["DynamicRanges"],
+  "options": [
+    "Option", "Options", "PROGRAMS", "TABLE", "check_options", "of_program", "shard_of"],
+  "outcome": ["JobFailedError", "NanLossError"],
+  "replicas": ["build_replica"],
+  "worker": ["train"],
+})

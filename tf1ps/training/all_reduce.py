@@ -10,25 +10,17 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import spec as spec_lib
-from tf1ps.pipeline import shard as shard_lib
-from tf1ps.replication import all_reduce
-from tf1ps.replication import clones as clones_lib
-from tf1ps.training import (
-  batch_ahead,
-  between_graph,
-  lockstep,
-  optimizers,
-  program_towers,
-  variable_kind,
-)
+from tf1ps.cluster import Cluster
+from tf1ps.pipeline import Shard
+from tf1ps.program import Program, kind_scope, make_optimizer
+from tf1ps.replication import build_mirrored, devices_here
+from tf1ps.training import batch_ahead, between_graph, lockstep, program_towers
 from tf1ps.training import options as options_lib
-from tf1ps.training import program as program_lib
 from tf1ps.training import replica as replica_lib
 
 
-def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
-                  shard: shard_lib.Shard, options: options_lib.Options,
+def build_replica(program: Program, cluster: Cluster,
+                  shard: Shard, options: options_lib.Options,
                   container: str = "") -> replica_lib.Replica:
   """Builds this worker's graph, with variables of its own, in the default graph.
 
@@ -46,17 +38,17 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
     What `between_graph.build_replica` raises; ValueError for a variable that cannot travel.
   """
   graph = tf.get_default_graph()
-  local = clones_lib.devices_here(options.clones)
-  learning_rate = between_graph.learning_rate_of(options, cluster)
+  local = devices_here(options.clones)
+  learning_rate = between_graph.scaled_learning_rate(options, cluster)
   with graph.container(container), tf.device(cluster.task.name), \
-      variable_kind.kind_scope(options.variables):
+      kind_scope(options.variables):
     towers = program_towers.ProgramTowers(
-      program, lambda: optimizers.make_optimizer(options.optimizer, learning_rate))
+      program, lambda: make_optimizer(options.optimizer, learning_rate))
     ahead = batch_ahead.BatchAhead()
     towers.add_worker(shard, options.clones, ahead.pass_through)
     vote = tf.placeholder_with_default(tf.constant(1.0), [], "another_step")
     numbers = iter(range(options.clones))
-    built = all_reduce.build_mirrored(
+    built = build_mirrored(
       towers.loss, [cluster.task.name + device for device in local],
       lambda: towers.optimizer(next(numbers)), cluster.replica_index, cluster.num_replicas,
       clip_norm=options.clip_norm, vote=vote)

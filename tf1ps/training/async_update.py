@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import stale_gradients, staleness
+from tf1ps.replication import age_at_push, apply_unless_older, begin_gradient_age, gradient_age
 
 
 class Update(NamedTuple):
@@ -35,22 +35,22 @@ def build_update(
     make_damped: makes the optimizer of the gradient's age as of its push, to take the place of
       the other one; None: the learning rate does not go with the age.
     max_staleness: the highest age of a gradient that is applied, or None.
-    begun: what `staleness.begin` returned; None: it is called here.
+    begun: what `staleness.begin_gradient_age` returned; None: it is called here.
 
   Returns:
     The update.
   """
   if begun is None:
-    begun = staleness.begin(global_step)
+    begun = begin_gradient_age(global_step)
   if make_damped is None and max_staleness is None:
     train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
-    return Update(train_op, staleness.age(global_step, begun, train_op), None)
-  age = stale_gradients.age_at_push(global_step, begun, [g for g, _ in grads_and_vars])
+    return Update(train_op, gradient_age(global_step, begun, train_op), None)
+  age = age_at_push(global_step, begun, [g for g, _ in grads_and_vars])
   if make_damped is not None:
     optimizer = make_damped(age)
   if max_staleness is None:
     train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
     return Update(train_op, age, None)
-  applied = stale_gradients.apply_unless_older(
+  applied = apply_unless_older(
     optimizer, grads_and_vars, global_step, age, max_staleness)
   return Update(applied.train_op, age, applied.taken)

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.training import program
+from tf1ps.program import batch_size_of
 
 
 class BatchAhead:
@@ -38,7 +38,7 @@ class BatchAhead:
     tensors = [leaf for leaf in leaves if leaf is not None]
     queue = tf.FIFOQueue(2, [tensor.dtype for tensor in tensors], name="batch_ahead")
     with tf.control_dependencies([queue.enqueue(tensors)]):
-      self.read = tf.identity(program.batch_size_of(features), name="batch_ahead_examples")
+      self.read = tf.identity(batch_size_of(features), name="batch_ahead_examples")
     taken = queue.dequeue()
     taken = iter(taken if isinstance(taken, (list, tuple)) else [taken])
     found = [None if leaf is None else _like(next(taken), leaf) for leaf in leaves]

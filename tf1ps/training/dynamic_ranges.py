@@ -21,18 +21,23 @@ from typing import Callable, Dict, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
-from tf1ps.pipeline import datasets, iterators, range_table
-from tf1ps.pipeline import shard as shard_lib
-from tf1ps.pipeline.claims import StaleSessionError
-from tf1ps.replication import turns
-from tf1ps.state import control, membership
+from tf1ps.compat import TIMING
+from tf1ps.pipeline import (
+  FINISHED_RANGES,
+  TRAINED_RANGES,
+  RangeTable,
+  Shard,
+  StaleSessionError,
+  iterator_initializers,
+)
+from tf1ps.replication import REPLICAS_ENDED
+from tf1ps.state import MEMBER_SERVING, ControlError, ControlTable
 
 _log = logging.getLogger("tf1ps")
 SUFFIX = ".ranges.json"  # of the file beside a checkpoint
 
 
-def make(shard: shard_lib.Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRanges"]:
+def make(shard: Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRanges"]:
   """The hook, where ranges are handed out to a shard; the arguments are the hook's.
 
   Returns:
@@ -43,7 +48,7 @@ def make(shard: shard_lib.Shard, batch_examples: tf.Tensor, **kwargs) -> List["D
 
 def told() -> tuple:
   """Tensors of the default graph: the ranges that a batch is of, and which were read to an end."""
-  return tf.get_collection(datasets.TRAINED), tf.get_collection(datasets.FINISHED)
+  return tf.get_collection(TRAINED_RANGES), tf.get_collection(FINISHED_RANGES)
 
 
 class DynamicRanges(tf.train.SessionRunHook):
@@ -54,7 +59,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     is_done: whether all ranges of all epochs were done then.
   """
 
-  def __init__(self, shard: shard_lib.Shard, batch_examples: tf.Tensor, waits: bool = True,
+  def __init__(self, shard: Shard, batch_examples: tf.Tensor, waits: bool = True,
                is_over: Callable[[int], bool] = lambda step: False, runs=None):
     """Creates the hook.
 
@@ -69,7 +74,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     self._shard, self._work = shard, shard.work
     self._batch = batch_examples
     self._waits, self._is_over, self._runs = waits, is_over, runs
-    self._table: Optional[range_table.RangeTable] = None
+    self._table: Optional[RangeTable] = None
     self._life = None
     self._look_at = 0.0
     self.is_done = False
@@ -83,8 +88,8 @@ class DynamicRanges(tf.train.SessionRunHook):
       raise ValueError("--shard=dynamic needs to know the cluster: train on the target of a "
                        "tf1ps.Server")
     self._life = life
-    self._table = range_table.RangeTable(
-      control.ControlTable(part.record.target, part.cluster.task, part.cluster.control_task),
+    self._table = RangeTable(
+      ControlTable(part.record.target, part.cluster.task, part.cluster.control_task),
       part.record.container, self._work.digest, self._shard.epochs)
     life.creator.on_state.append(self._begin_state)
     life.creator.on_session.append(self._begin_session)
@@ -129,7 +134,7 @@ class DynamicRanges(tf.train.SessionRunHook):
   def _try(self, function):
     try:
       function()
-    except (control.ControlError, StaleSessionError) as error:
+    except (ControlError, StaleSessionError) as error:
       _log.info("the ranges of the data cannot be looked at: %s", error)
 
   def _note(self, examples, unused_told):
@@ -173,7 +178,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     try:
       self._work.claims.begin_session(self._table.change)
     except StaleSessionError as error:  # worth another try
-      raise control.ControlError(str(error)) from error
+      raise ControlError(str(error)) from error
 
   # The end of a pass.
 
@@ -187,7 +192,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     Returns:
       Whether there is another batch to come.
     """
-    if turns.ENDED in error.message:
+    if REPLICAS_ENDED in error.message:
       return False
     sessions = self._life.creator.sessions
     changed_at, seen = time.monotonic(), None
@@ -203,14 +208,14 @@ class DynamicRanges(tf.train.SessionRunHook):
           is_told = True
         value, has_more = self._table.change(self._look)
         if has_more and self._work.claims.begin_pass():
-          session.call_inside(lambda inside: inside.run(iterators.initializers(
+          session.call_inside(lambda inside: inside.run(iterator_initializers(
             inside.graph, only_task=self._life.part.cluster.task.name)))
           return True
         if self.is_done or not self._waits or self._is_over(step):
           return False
         if value != seen:
           changed_at, seen = time.monotonic(), value
-      except (control.ControlError, StaleSessionError) as problem:
+      except (ControlError, StaleSessionError) as problem:
         _log.info("the ranges of the data cannot be looked at: %s", problem)
       if time.monotonic() - changed_at > self._life.end_timeout:
         _log.warning("ranges of the data that other workers hold are not done, and nothing has "
@@ -239,7 +244,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     for owner in sorted(ranges.owners - {self._shard.index}):
       name = part.cluster.replicas[owner].name
       member = members.get(name)
-      if member is not None and (member.has_ended or member.state == membership.SERVING
+      if member is not None and (member.has_ended or member.state == MEMBER_SERVING
                                  or part.heartbeat.is_lost(member)):
         back = ranges.give_back(owner)
         _log.warning("%s has gone: %d ranges of the data that it held are handed out again", name,

@@ -18,26 +18,27 @@ from typing import List
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import spec as spec_lib
-from tf1ps.pipeline import python_calls
-from tf1ps.placement import device_setter
-from tf1ps.replication import age_table, clones, in_graph, staleness
-from tf1ps.training import (
-  between_graph,
-  in_graph_threads,
-  optimizers,
-  program_towers,
-  variable_kind,
+from tf1ps.cluster import Cluster
+from tf1ps.pipeline import has_python_calls
+from tf1ps.placement import replica_device_setter
+from tf1ps.program import Program, build_input, kind_scope, make_optimizer
+from tf1ps.replication import (
+  AgeTable,
+  begin_gradient_age,
+  build_in_graph_asynchronous,
+  build_in_graph_synchronous,
+  devices_here,
+  gradient_age,
 )
+from tf1ps.training import between_graph, in_graph_threads, program_towers
 from tf1ps.training import options as options_lib
-from tf1ps.training import program as program_lib
 from tf1ps.training import replica as replica_lib
-from tf1ps.transfer import constants, pulls, wire
+from tf1ps.transfer import fetch_variables, keep_constants_local, use_wire_dtype
 
 _log = logging.getLogger("tf1ps")
 
 
-def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
+def build_replica(program: Program, cluster: Cluster,
                   options: options_lib.Options, container: str = "") -> replica_lib.Replica:
   """Builds the chief's graph, with towers on all workers, in the default graph.
 
@@ -54,26 +55,26 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster,
     What `between_graph.build_replica` raises.
   """
   graph, workers = tf.get_default_graph(), cluster.replicas
-  setter = device_setter.replica_device_setter(
+  setter = replica_device_setter(
     worker_device=cluster.task.name, cluster=cluster.cluster_spec(),
     ps_strategy=options.ps_strategy)
   with graph.container(container), tf.device(setter or cluster.task.name), \
-      variable_kind.kind_scope(options.variables), \
+      kind_scope(options.variables), \
       between_graph.partition_scope(options.partition_bytes, cluster):
-    wire.use(options.wire_dtype)
+    use_wire_dtype(options.wire_dtype)
     global_step = tf.train.get_or_create_global_step()
-    learning_rate = between_graph.learning_rate_of(options, cluster)
+    learning_rate = between_graph.scaled_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
-      program, lambda: optimizers.make_optimizer(options.optimizer, learning_rate))
+      program, lambda: make_optimizer(options.optimizer, learning_rate))
     for shard, device in _inputs(program, cluster, options):
       with tf.device(device):
         towers.add_worker(shard, options.clones)
-    local = clones.devices_here(options.clones) if options.clones > 1 else [""]
+    local = devices_here(options.clones) if options.clones > 1 else [""]
     devices = [worker.name + device for worker in workers for device in local]
     build = _asynchronous if options.update == "async" else _synchronous
     replica = build(towers, devices, global_step, options)
-    pulls.pull(options.pack_bytes, options.wire_dtype)
-    constants.keep_at_home()
+    fetch_variables(options.pack_bytes, options.wire_dtype)
+    keep_constants_local()
     program_towers.check_scaling(towers, options.scale_learning_rate)
     replica_lib.summarize_loss(replica.loss)
     return replica
@@ -90,15 +91,15 @@ def _inputs(program, cluster, options) -> List[tuple]:
   if len(workers) > 1:
     with tf.Graph().as_default() as graph:
       for index in range(len(workers)):  # one worker's may be another pipeline than the others'
-        program_lib.build_input(program, "train", share(index))
-    if python_calls.are_in(graph):
+        build_input(program, "train", share(index))
+    if has_python_calls(graph):
       devices = [cluster.task.name] * len(workers)
       _log.info("input_fn calls Python, so the chief reads the data of all workers")
   return [(share(index), device) for index, device in enumerate(devices)]
 
 
 def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
-  built = in_graph.build_synchronous(
+  built = build_in_graph_synchronous(
     towers.loss, devices, towers.optimizer(), global_step, options.clip_norm,
     pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
   sizes = [tf.cast(size, tf.int32) for size in towers.batch_sizes]
@@ -106,15 +107,15 @@ def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
 
 
 def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
-  built = in_graph.build_asynchronous(
+  built = build_in_graph_asynchronous(
     towers.loss, devices, towers.optimizer, global_step, options.clip_norm,
     pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
   replicas = [replica_lib.Replica(one.train_op, one.loss, size)
               for one, size in zip(built, towers.batch_sizes)]
   if len(replicas) > 1:
-    tables = [age_table.AgeTable(global_step, index) for index in range(len(replicas))]
-    replicas = [replica._replace(counted=table.count(staleness.age(
-      global_step, staleness.begin(global_step), replica.train_op)), age_tables=tables)
+    tables = [AgeTable(global_step, index) for index in range(len(replicas))]
+    replicas = [replica._replace(counted=table.count(gradient_age(
+      global_step, begin_gradient_age(global_step), replica.train_op)), age_tables=tables)
                 for replica, table in zip(replicas, tables)]
   others = {device: in_graph_threads.Step(one, _after(global_step, one.train_op))
             for device, one in list(zip(devices, replicas))[1:]}

@@ -18,8 +18,9 @@ from typing import Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
-from tf1ps.training import global_step, progress
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import TIMING
+from tf1ps.training import progress
 from tf1ps.training import replica as replica_lib
 from tf1ps.training import stops as stops_lib
 
@@ -54,7 +55,7 @@ class InGraphThreads(tf.train.SessionRunHook):
     self._error: Optional[BaseException] = None
     self.steps = 0
 
-  def connect(self, tracker: global_step.GlobalStepTracker, counter: progress.ExampleCounter,
+  def connect(self, tracker: GlobalStepTracker, counter: progress.ExampleCounter,
               stops: stops_lib.Stops) -> None:
     """Tells the hook what only the training loop knows.
 

@@ -20,11 +20,10 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
-from tf1ps.state import control
+from tf1ps.compat import TIMING
+from tf1ps.session import Participation, SessionLife
+from tf1ps.state import ControlError
 from tf1ps.training import batch_ahead
-from tf1ps.training import life as life_lib
-from tf1ps.training import participation as participation_lib
 
 _log = logging.getLogger("tf1ps")
 
@@ -51,10 +50,10 @@ class Lockstep(tf.train.SessionRunHook):
     self._steps = 0
     self._is_last: Callable[[int], bool] = lambda examples: False
     self._is_told_to_stop: Callable[[], bool] = lambda: False
-    self._part: Optional[participation_lib.Participation] = None
+    self._part: Optional[Participation] = None
     self.was_ended = False
 
-  def connect(self, part: participation_lib.Participation,
+  def connect(self, part: Participation,
               is_last: Callable[[int], bool]) -> None:
     """Tells the hook what only the training loop knows.
 
@@ -65,7 +64,7 @@ class Lockstep(tf.train.SessionRunHook):
     """
     self._part, self._is_last = part, is_last
 
-  def watch(self, life: life_lib.SessionLife) -> None:
+  def watch(self, life: SessionLife) -> None:
     """Has a signal end the loop by a vote: who left alone would leave the others waiting."""
     life.stops_by_vote = True
     self._is_told_to_stop = lambda: life.signum is not None
@@ -114,7 +113,7 @@ class Lockstep(tf.train.SessionRunHook):
     while time.monotonic() < end:
       try:
         self._part.heartbeat.beat()
-      except control.ControlError:
+      except ControlError:
         pass
       waits_for = others - {member.name for member in self._part.heartbeat.members()
                             if member.has_ended or member.step >= self._steps}

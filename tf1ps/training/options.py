@@ -16,13 +16,18 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from tf1ps.compat import quiet
-from tf1ps.pipeline import choices as pipeline_choices
-from tf1ps.placement import choices as placement_choices
-from tf1ps.replication import choices as replication_choices
-from tf1ps.training import choices
-from tf1ps.transfer import choices as transfer_choices
-from tf1ps.transfer import groups
+from tf1ps.compat import VERBOSITIES
+from tf1ps.pipeline import (
+  DEFAULT_MAX_BAD_RATIO,
+  FAIL_ON_BAD_RECORD,
+  ON_BAD_RECORD,
+  SHARD_DYNAMIC,
+  SHARDS,
+)
+from tf1ps.placement import PS_STRATEGIES
+from tf1ps.program import OPTIMIZERS, VARIABLES
+from tf1ps.replication import ON_UNEVEN, STOP_ALL
+from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
 PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset")
 _TRAINING = ("local", "worker")
@@ -95,8 +100,8 @@ def parse_verbosity(text: str) -> str:
   """Parses a verbosity: a name, or a number of absl's."""
   absl_levels = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
   value = absl_levels.get(str(text), str(text).lower())
-  if value not in quiet.VERBOSITIES:
-    raise ValueError("must be one of %s" % ", ".join(quiet.VERBOSITIES))
+  if value not in VERBOSITIES:
+    raise ValueError("must be one of %s" % ", ".join(VERBOSITIES))
   return value
 
 
@@ -148,13 +153,13 @@ TABLE: Tuple[Option, ...] = (
                 Rule(lambda options: options.batch_size != 32,
                      "stands in the place of --batch_size: give one of them"))),
   Option("variables", "The kind of TensorFlow's variables; the same in all tasks.", "The program",
-         _WITH_PROGRAM, default="resource", values=choices.VARIABLES),
+         _WITH_PROGRAM, default="resource", values=VARIABLES),
   Option("on_bad_record", "What happens to a record that cannot be decoded: it ends the task with "
          "its file and line, or it is counted and left out. For input by tf1ps.pipeline and by "
-         "queue runners.", "The program", _WITH_PROGRAM, default=pipeline_choices.FAIL,
-         values=pipeline_choices.ON_BAD_RECORD),
+         "queue runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
+         values=ON_BAD_RECORD),
   Option("max_bad_ratio", "The part of the records that may be left out, 0 to 1; more end the "
-         "task.", "The program", _WITH_PROGRAM, float, pipeline_choices.DEFAULT_RATIO, at_least=0,
+         "task.", "The program", _WITH_PROGRAM, float, DEFAULT_MAX_BAD_RATIO, at_least=0,
          at_most=1),
 
   Option("num_ps", "Parameter servers to start; 1 by default, and none with all_reduce.",
@@ -204,7 +209,7 @@ TABLE: Tuple[Option, ...] = (
   Option("examples", "How many examples all workers together train on.", "Training", _TRAINING, int,
          above=0),
   Option("optimizer", "The optimizer, if the program has none of its own.", "Training", _TRAINING,
-         default="adam", values=choices.OPTIMIZERS),
+         default="adam", values=OPTIMIZERS),
   Option("learning_rate", "Its learning rate; by default the optimizer's usual one.", "Training",
          _TRAINING, float, above=0),
   Option("scale_learning_rate", "Multiply the learning rate by the number of gradients that make a "
@@ -219,8 +224,8 @@ TABLE: Tuple[Option, ...] = (
          int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
   Option("on_uneven", "What the end of one worker's data means for synchronous updates: training "
          "ends for all; or the worker counts as one without a gradient; or the others go on "
-         "without it.", "Training", _TRAINING, default=replication_choices.STOP_ALL,
-         values=replication_choices.ON_UNEVEN, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
+         "without it.", "Training", _TRAINING, default=STOP_ALL,
+         values=ON_UNEVEN, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
   Option("max_lead", "The most steps that an asynchronous worker makes more than the slowest; it "
          "waits then.", "Training", _TRAINING, int, above=0, rules=(_NEEDS_OWN_UPDATE,)),
   Option("max_staleness", "The highest age, in global steps, of a gradient that is applied; older "
@@ -231,18 +236,18 @@ TABLE: Tuple[Option, ...] = (
          "this number of global steps.", "Training", _TRAINING, int, above=0,
          rules=(_NEEDS_OWN_UPDATE,)),
   Option("shard", "What is divided among the workers; by default what the program asks its shard "
-         "for.", "Training", _TRAINING, values=pipeline_choices.SHARDS,
-         is_shared=lambda options: options.shard == pipeline_choices.DYNAMIC, rules=(
-           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC
+         "for.", "Training", _TRAINING, values=SHARDS,
+         is_shared=lambda options: options.shard == SHARD_DYNAMIC, rules=(
+           Rule(lambda options: options.shard == SHARD_DYNAMIC
                 and not _is_own_graph(options),
                 "is about workers that read each for itself: it needs "
                 "--replication=between_graph, the default"),
-           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC
-                and options.is_synchronous and options.on_uneven == replication_choices.STOP_ALL,
+           Rule(lambda options: options.shard == SHARD_DYNAMIC
+                and options.is_synchronous and options.on_uneven == STOP_ALL,
                 "gives workers unequal shares, and with --update=sync the first end of one would "
                 "end all: give --on_uneven=shrink, or pad"))),
   Option("ps_strategy", "How variables are spread over the ps: by bytes, or in turn.", "Training",
-         _TRAINING, default="greedy", values=placement_choices.PS_STRATEGIES, rules=(_NEEDS_PS,)),
+         _TRAINING, default="greedy", values=PS_STRATEGIES, rules=(_NEEDS_PS,)),
   Option("partition_bytes", "Trainable variables of more bytes are divided by their rows into "
          "shards of at most this size, on all ps. By default none is.", "Training", _TRAINING, int,
          above=0, rules=(_NEEDS_PS,),
@@ -262,10 +267,10 @@ TABLE: Tuple[Option, ...] = (
 
   Option("pack_bytes", "Variables of less than this number of bytes travel together, in one "
          "message for all of a ps, and so do their gradients; 0: each alone.", "Transfer",
-         _TRAINING, int, groups.PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
+         _TRAINING, int, DEFAULT_PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
          is_shared=lambda options: options.update == "sync"),
   Option("wire_dtype", "What float32 values and gradients are sent as; variables stay float32.",
-         "Transfer", _TRAINING, default="float32", values=transfer_choices.WIRE_DTYPES,
+         "Transfer", _TRAINING, default="float32", values=WIRE_DTYPES,
          rules=(_NEEDS_PS,),
          # Gradients wait on the ps for one another in one form.
          is_shared=lambda options: options.update == "sync"),
@@ -274,7 +279,7 @@ TABLE: Tuple[Option, ...] = (
            Rule(lambda options: not _is_alone(options),
                 "makes gradients stale, on purpose: it needs --replication=between_graph and "
                 "--update=async, the defaults"),
-           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC,
+           Rule(lambda options: options.shard == SHARD_DYNAMIC,
                 "cannot go with --shard=dynamic, whose passes end in the middle of a step"))),
   Option("steps_per_run", "The steps of an asynchronous worker in one run of its session, each on "
          "its own batch: fewer trips to the ps. Hooks, stops and checkpoints act between runs.",
@@ -282,7 +287,7 @@ TABLE: Tuple[Option, ...] = (
   Option("steps_in_flight", "The steps of an asynchronous worker that run at the same time: one "
          "travels while another computes, on older values.", "Transfer", _TRAINING, int, 1, above=0,
          rules=_SEVERAL_STEPS + (
-           Rule(lambda options: options.shard == pipeline_choices.DYNAMIC,
+           Rule(lambda options: options.shard == SHARD_DYNAMIC,
                 "cannot go with --shard=dynamic, which needs the order in which batches were "
                 "trained on"),)),
   Option("accumulate", "The batches of a worker that make one gradient, their mean: a larger batch "
@@ -455,16 +460,16 @@ def batch_size_of(options: Options, index: int, count: int) -> int:
 
 def bad_records_of(options: Options):
   """The `BadRecords` that the options ask for."""
-  from tf1ps.pipeline import bad_records  # imports TensorFlow
+  from tf1ps.pipeline import BadRecords  # imports TensorFlow
 
-  return bad_records.BadRecords(options.on_bad_record, options.max_bad_ratio)
+  return BadRecords(options.on_bad_record, options.max_bad_ratio)
 
 
 def shard_of(options: Options, index: int, count: int):
   """The `Shard` of a worker's data; arguments and errors are those of `batch_size_of`."""
-  from tf1ps.pipeline import shard, work  # import TensorFlow
+  from tf1ps.pipeline import BATCHES_PER_BLOCK, Shard  # import TensorFlow
 
   largest = max(options.batch_sizes or [options.batch_size])
-  return shard.Shard(
+  return Shard(
     mode="train", index=index, count=count, batch_size=batch_size_of(options, index, count),
-    epochs=options.epochs, policy=options.shard, block_size=work.BATCHES * largest)
+    epochs=options.epochs, policy=options.shard, block_size=BATCHES_PER_BLOCK * largest)

@@ -6,8 +6,9 @@ from typing import List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import membership
-from tf1ps.training import evaluation as evaluation_lib
+from tf1ps.compat import Error
+from tf1ps.program import Evaluation
+from tf1ps.state import Member
 
 
 class Outcome(NamedTuple):
@@ -20,15 +21,15 @@ class Outcome(NamedTuple):
   reason: str  # why it ended
   late: int  # examples of its batches that came too late for a synchronous update
   staleness: str  # what is told of its gradients' ages, and of what was done about them; or ""
-  evaluation: Optional[evaluation_lib.Evaluation]  # the chief's
-  members: List[membership.Member]  # of the job, as of the end; only the chief looks
+  evaluation: Optional[Evaluation]  # the chief's
+  members: List[Member]  # of the job, as of the end; only the chief looks
   skipped: int = 0  # bad records of this worker
   # Under --shard=dynamic: examples trained on in ranges that were handed out again, by all workers.
   again: Optional[int] = None
   traffic: str = ""  # what the chief's steps sent, and what their time went to
 
 
-class NanLossError(tf.train.NanLossDuringTrainingError):
+class NanLossError(Error, tf.train.NanLossDuringTrainingError):
   """The loss became NaN."""
 
   def __init__(self, step: int, own_step: int):
@@ -40,7 +41,7 @@ class NanLossError(tf.train.NanLossDuringTrainingError):
     return self._text
 
 
-class JobFailedError(RuntimeError):
+class JobFailedError(Error, RuntimeError):
   """This task did its part, but another task of the job failed or is lost.
 
   Attributes:

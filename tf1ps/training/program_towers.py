@@ -15,10 +15,9 @@ from typing import Callable, List
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import shard as shard_lib
-from tf1ps.replication import clones
-from tf1ps.training import model as model_lib
-from tf1ps.training import program as program_lib
+from tf1ps.pipeline import Shard, check_asked
+from tf1ps.program import Program, batch_size_of, build_input, check_model_spec
+from tf1ps.replication import ClonePart, split_unevenly
 
 
 class ProgramTowers:
@@ -31,7 +30,7 @@ class ProgramTowers:
     has_own_optimizer: whether the program has brought an optimizer.
   """
 
-  def __init__(self, program: program_lib.Program,
+  def __init__(self, program: Program,
                make_optimizer: Callable[[], tf.train.Optimizer]):
     """Prepares; builds nothing.
 
@@ -41,12 +40,12 @@ class ProgramTowers:
     """
     self._program = program
     self._make_optimizer = make_optimizer
-    self._parts: List[clones.Part] = []
+    self._parts: List[ClonePart] = []
     self.batch_sizes: list = []
     self.optimizers: List[tf.train.Optimizer] = []
     self.has_own_optimizer = False
 
-  def add_worker(self, shard: shard_lib.Shard, num_clones: int = 1,
+  def add_worker(self, shard: Shard, num_clones: int = 1,
                  transform: Callable = lambda inputs: inputs) -> None:
     """Builds a worker's input, for as many towers as it has clones.
 
@@ -59,13 +58,13 @@ class ProgramTowers:
       shard.ShardError: the program trains on several workers and never asked its shard.
       program.ProgramError: input_fn returned no batch.
     """
-    inputs = transform(program_lib.build_input(self._program, "train", shard))
-    shard_lib.check_asked(shard)
-    size = program_lib.batch_size_of(inputs[0])
+    inputs = transform(build_input(self._program, "train", shard))
+    check_asked(shard)
+    size = batch_size_of(inputs[0])
     drawn = [leaf for leaf in tf.nest.flatten(inputs, expand_composites=True) if leaf is not None]
     with tf.control_dependencies(drawn):
       self.batch_sizes.append(tf.identity(size))
-    self._parts += clones.split_unevenly(inputs, size, num_clones)
+    self._parts += split_unevenly(inputs, size, num_clones)
 
   def loss(self, index: int) -> tf.Tensor:
     """Builds the next tower's model; returns its loss, weighted by its part of the batch.
@@ -78,7 +77,7 @@ class ProgramTowers:
     """
     (features, labels), weight = self._parts[index]
     spec = self._program.model_fn(features, labels, "train")
-    model_lib.check_model_spec(spec, "train")
+    check_model_spec(spec, "train")
     self.has_own_optimizer = spec.optimizer is not None
     self.optimizers.append(spec.optimizer or self._make_optimizer())
     return spec.loss if weight is None else spec.loss * tf.cast(weight, spec.loss.dtype)

@@ -15,8 +15,8 @@ from typing import Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
-from tf1ps.training import global_step
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import TIMING
 
 
 class ExampleCounter(tf.train.SessionRunHook):
@@ -96,7 +96,7 @@ def as_list(value) -> list:
 class Progress(tf.train.SessionRunHook):
   """Says how far the job is; a batch of another worker counts as many examples as one of this."""
 
-  def __init__(self, tracker: global_step.GlobalStepTracker, counter: ExampleCounter, loss,
+  def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, loss,
                last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
                runs=None, others=None):
     """Creates the hook.

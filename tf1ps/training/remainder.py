@@ -12,8 +12,8 @@ from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import bounded
-from tf1ps.compat.timing import TIMING
+from tf1ps.cluster import LimitExceeded, call_within
+from tf1ps.compat import TIMING
 
 
 class Left(NamedTuple):
@@ -64,7 +64,7 @@ class Remainder:
       left = max(0.001, until - time.monotonic())
       options = tf.RunOptions(timeout_in_ms=max(1, int(1000 * left)))
       # An input that sits in Python hears of no timeout: its run is left behind.
-      return int(bounded.call_within(
+      return int(call_within(
         left + TIMING.call_grace, "counting what is left", session.run, fetched, options=options))
 
     try:
@@ -73,6 +73,6 @@ class Remainder:
         undrawn += run(self._size)
     except tf.errors.OutOfRangeError:
       is_all = True
-    except (tf.errors.OpError, bounded.LimitExceeded):
+    except (tf.errors.OpError, LimitExceeded):
       pass  # the limit, or whatever else keeps the rest from being seen
     return Left(drawn, undrawn, is_all)

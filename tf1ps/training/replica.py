@@ -6,9 +6,9 @@ from typing import List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import age_table, turns
+from tf1ps.replication import AgeTable, Turn
 from tf1ps.training import remainder as remainder_lib
-from tf1ps.transfer import accumulating
+from tf1ps.transfer import AccumulatedRemainder
 
 
 class Replica(NamedTuple):
@@ -18,13 +18,13 @@ class Replica(NamedTuple):
   loss: tf.Tensor  # [], of the batch; the mean over the batches of a synchronous update
   batch_examples: tf.Tensor  # the size of the batch, a scalar int; whoever runs it draws a batch
   counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
-  age_tables: List[age_table.AgeTable] = []  # where this and the hooks' replicas count them
+  age_tables: List[AgeTable] = []  # where this and the hooks' replicas count them
   taken: Optional[tf.Tensor] = None  # bool: whether an asynchronous update was made; None: always
-  turn: Optional[turns.Turn] = None  # of a synchronous update, see turns.py
+  turn: Optional[Turn] = None  # of a synchronous update, see turns.py
   # Of data that end, where the end of another worker's ends training.
   remainder: Optional[remainder_lib.Remainder] = None
   # Where a step is of several batches: what pushes a part of them at the end of the data.
-  rest: Optional[accumulating.Rest] = None
+  rest: Optional[AccumulatedRemainder] = None
   hooks: List[tf.train.SessionRunHook] = []  # that its steps need
 
 

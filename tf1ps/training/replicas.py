@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import spec as spec_lib
-from tf1ps.pipeline import shard as shard_lib
-from tf1ps.training import all_reduce, between_graph, in_graph, signature
+from tf1ps.cluster import Cluster
+from tf1ps.pipeline import Shard
+from tf1ps.program import Program
+from tf1ps.session import FLAGS
+from tf1ps.training import all_reduce, between_graph, in_graph
 from tf1ps.training import options as options_lib
-from tf1ps.training import program as program_lib
 from tf1ps.training import replica as replica_lib
 
 
-def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard: shard_lib.Shard,
+def build_replica(program: Program, cluster: Cluster, shard: Shard,
                   options: options_lib.Options, container: str = "") -> replica_lib.Replica:
   """Builds this worker's part of the job in the default graph.
 
@@ -27,7 +28,7 @@ def build_replica(program: program_lib.Program, cluster: spec_lib.Cluster, shard
     The replica; see `between_graph.build_replica` for what is raised.
   """
   for text in options_lib.shared_by_workers(options):
-    tf.add_to_collection(signature.FLAGS, text)
+    tf.add_to_collection(FLAGS, text)
   if options.replication == "in_graph":
     return in_graph.build_replica(program, cluster, options, container)
   if options.replication == "all_reduce":

@@ -10,9 +10,9 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import datasets
+from tf1ps.pipeline import FINISHED_RANGES, TRAINED_RANGES
 from tf1ps.training import replica as replica_lib
-from tf1ps.transfer import accumulating
+from tf1ps.transfer import Accumulated, AccumulatedRemainder
 
 
 class Step:
@@ -34,11 +34,11 @@ class Step:
       batches: how many batches make the step.
     """
     self.grads_and_vars, self.loss, self.batch_size = grads_and_vars, loss, batch_size
-    self._accumulated: Optional[accumulating.Accumulated] = None
+    self._accumulated: Optional[Accumulated] = None
     if batches == 1:
       return
-    told = [tf.get_collection_ref(name) for name in (datasets.TRAINED, datasets.FINISHED)]
-    self._accumulated = built = accumulating.Accumulated(
+    told = [tf.get_collection_ref(name) for name in (TRAINED_RANGES, FINISHED_RANGES)]
+    self._accumulated = built = Accumulated(
       grads_and_vars, loss, batch_size, batches, [one for each in told for one in each])
     together = iter(built.together)
     for each in told:  # a run tells of the ranges of all of its batches
@@ -55,7 +55,7 @@ class Step:
       replica.train_op, dict(loss=replica.loss, taken=taken, counted=replica.counted)))
 
 
-def push_rest(rest: accumulating.Rest, call_inside: Callable) -> Optional[dict]:
+def push_rest(rest: AccumulatedRemainder, call_inside: Callable) -> Optional[dict]:
   """Pushes what was added up before the end of the data.
 
   Args:

@@ -17,11 +17,10 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import lead_hook
-from tf1ps.training import global_step as global_step_lib
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.replication import Clocks, LeadHook
+from tf1ps.session import Participation
 from tf1ps.training import options as options_lib
-from tf1ps.training import participation as participation_lib
 from tf1ps.training import replica as replica_lib
 from tf1ps.training import staleness_recorder, warm_up
 
@@ -35,8 +34,8 @@ class StalenessPolicies:
   """
 
   def __init__(self, options: options_lib.Options, replica: replica_lib.Replica,
-               tracker: global_step_lib.GlobalStepTracker,
-               part: participation_lib.Participation, runs=None, counter=None):
+               tracker: GlobalStepTracker,
+               part: Participation, runs=None, counter=None):
     """Builds what the hooks need, in the replica's graph.
 
     Args:
@@ -51,7 +50,7 @@ class StalenessPolicies:
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
-    self._lead: Optional[lead_hook.LeadHook] = None
+    self._lead: Optional[LeadHook] = None
     self._max_staleness = options.max_staleness
     if replica.counted is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
@@ -61,13 +60,13 @@ class StalenessPolicies:
     cluster = part.cluster
     if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
       return
-    clocks = clocks_lib.Clocks(
+    clocks = Clocks(
       tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
     if options.warm_up_steps:
       self.first_hooks.append(warm_up.WarmUp(
         clocks, options.warm_up_steps, tracker, part, options.steps, options.start_timeout))
     if options.max_lead:
-      self._lead = lead_hook.LeadHook(
+      self._lead = LeadHook(
         clocks, clocks.advance(replica.train_op), options.max_lead, options.start_timeout,
         expects_all=not options.warm_up_steps)
       self.hooks.append(self._lead)

@@ -14,9 +14,10 @@ from typing import List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
-from tf1ps.replication import age_table, staleness
-from tf1ps.training import global_step, progress
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import TIMING
+from tf1ps.replication import AGE_TABLE_SIZE, Ages, AgeTable, read_ages
+from tf1ps.training import progress
 
 TAG = "staleness"
 
@@ -28,8 +29,8 @@ class StalenessRecorder(tf.train.SessionRunHook):
     dropped: how many gradients were not applied.
   """
 
-  def __init__(self, tables: List[age_table.AgeTable], counted: tf.Operation,
-               tracker: global_step.GlobalStepTracker, directory: Optional[str] = None,
+  def __init__(self, tables: List[AgeTable], counted: tf.Operation,
+               tracker: GlobalStepTracker, directory: Optional[str] = None,
                every_secs: float = 5.0, taken: Optional[tf.Tensor] = None, runs=None):
     """Creates the hook.
 
@@ -55,14 +56,14 @@ class StalenessRecorder(tf.train.SessionRunHook):
     self._next = 0.0
     self._has_begun = self._has_left = False
     # The sum of the tables that went with their ps, as of the last reading.
-    self._before = np.zeros([age_table.SIZE], np.int64)
-    self._now = np.zeros([len(tables), age_table.SIZE], np.int64)
+    self._before = np.zeros([AGE_TABLE_SIZE], np.int64)
+    self._now = np.zeros([len(tables), AGE_TABLE_SIZE], np.int64)
     self.dropped = 0
 
   @property
-  def ages(self) -> staleness.Ages:
+  def ages(self) -> Ages:
     """Those of the gradients that were applied, over recoveries, as of the last reading."""
-    return age_table.ages_of([self._before, *self._now])
+    return read_ages([self._before, *self._now])
 
   def after_create_session(self, session, coord):
     if not self._has_begun or not all(session.run([t.is_initialized for t in self._tables])):

@@ -17,10 +17,11 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.training import global_step, progress, several_batches
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.training import progress, several_batches
 from tf1ps.training import replica as replica_lib
 from tf1ps.training.outcome import NanLossError
-from tf1ps.transfer import unrolling
+from tf1ps.transfer import Unrolled
 
 _FIRST = 25  # as `faster` of the stops, for the first run of several steps in a session
 
@@ -33,7 +34,7 @@ class StepRuns(tf.train.SessionRunHook):
     losses: of its steps.
   """
 
-  def __init__(self, replica: replica_lib.Replica, tracker: global_step.GlobalStepTracker,
+  def __init__(self, replica: replica_lib.Replica, tracker: GlobalStepTracker,
                steps_per_run: int = 1, more: Any = None):
     """Builds the copies of the step that runs of several need, in the replica's graph.
 
@@ -48,7 +49,7 @@ class StepRuns(tf.train.SessionRunHook):
                      taken=replica.taken, counted=replica.counted, more=more)
     self._all = self._one
     self._several = steps_per_run
-    self._unrolled: Optional[unrolling.Unrolled] = None
+    self._unrolled: Optional[Unrolled] = None
     self._feed: Dict[tf.Tensor, Any] = {}
     self._counter = self._stops = None
     self._lock = threading.RLock()
@@ -58,7 +59,7 @@ class StepRuns(tf.train.SessionRunHook):
     self.steps = 1
     self.losses: List[float] = []
     if steps_per_run > 1:
-      self._unrolled = built = unrolling.Unrolled(
+      self._unrolled = built = Unrolled(
         replica.train_op, steps_per_run, replica.loss, replica.batch_examples, replica.taken,
         fetches=dict(counted=replica.counted, more=more))
       self._all = dict(

@@ -21,7 +21,7 @@ import time
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat.timing import TIMING
+from tf1ps.compat import TIMING
 from tf1ps.training import in_graph_threads, outcome, step_runs
 
 

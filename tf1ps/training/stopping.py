@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.training import global_step
+from tf1ps.checkpoint import GlobalStepTracker
 
 # Between two looks the others may become faster: no more than a quarter of the way at once.
 _SHARE = 4.0
@@ -20,7 +20,7 @@ FASTER = 2.0  # so many times the steps of a run others may make, each, while it
 class StopAtStep(tf.train.SessionRunHook):
   """Requests a stop when the global step has reached the last one."""
 
-  def __init__(self, tracker: global_step.GlobalStepTracker, last_step: int, num_workers: int = 1,
+  def __init__(self, tracker: GlobalStepTracker, last_step: int, num_workers: int = 1,
                run_steps: int = 1):
     """Creates the hook.
 

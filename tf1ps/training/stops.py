@@ -6,9 +6,10 @@ from typing import Dict, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import turns
-from tf1ps.training import global_step, progress, remainder, stopping
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.replication import STOP_ALL
 from tf1ps.training import options as options_lib
+from tf1ps.training import progress, remainder, stopping
 
 
 class Stops:
@@ -18,7 +19,7 @@ class Stops:
     hooks: those that request a stop.
   """
 
-  def __init__(self, options: options_lib.Options, tracker: global_step.GlobalStepTracker,
+  def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
                counter: progress.ExampleCounter, index: int, count: int):
     """Creates them.
 
@@ -86,7 +87,7 @@ class Stops:
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return reason
-    if was_ended and self._options.on_uneven != turns.STOP_ALL:
+    if was_ended and self._options.on_uneven != STOP_ALL:
       return "training had been ended for all without this worker"
     if was_ended:
       reason = "another worker's data ended (--on_uneven=stop_all)"

@@ -22,8 +22,17 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.training import global_step
-from tf1ps.transfer import step_trace, traffic
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.transfer import (
+  StepTraffic,
+  TimeShares,
+  merge_trace,
+  read_trace,
+  report_traffic,
+  sent_messages,
+  time_shares,
+  traffic_table,
+)
 
 _log = logging.getLogger("tf1ps")
 TAG = "traffic/"
@@ -38,19 +47,19 @@ class TrafficReport(tf.train.SessionRunHook):
 
   Attributes:
     report: of the graph, and of the last traced run; None before `begin`.
-    shares: of each traced run, a list of `step_trace.Shares`.
+    shares: of each traced run, a list of `step_trace.TimeShares`.
     cost: seconds that the traces took beyond what their runs would have.
   """
 
-  def __init__(self, tracker: global_step.GlobalStepTracker, fetches, worker: Optional[str] = None,
+  def __init__(self, tracker: GlobalStepTracker, fetches, worker: Optional[str] = None,
                batch: Optional[int] = None, steps: int = 1, directory: Optional[str] = None,
                first_run: int = 10, every_secs: float = 60.0, max_cost: float = 0.01):
     """Creates the hook.
 
     Args:
       tracker: the tracker, which stands before this hook.
-      fetches: what the loop runs, as for `traffic.report`.
-      worker: the task of the session's target, "/job:worker/task:0"; None: see `traffic.report`.
+      fetches: what the loop runs, as for `traffic.report_traffic`.
+      worker: the task of the session's target, "/job:worker/task:0"; None: see `report_traffic`.
       batch: the examples of a batch, or None.
       steps: the training steps of a run.
       directory: where the event files go; None writes none.
@@ -70,15 +79,15 @@ class TrafficReport(tf.train.SessionRunHook):
     self._began = self._next = None
     self._run_began = 0.0
     self._traced = False
-    self._graph: Optional[traffic.Report] = None
-    self.report: Optional[traffic.Report] = None
-    self.shares: List[step_trace.Shares] = []
+    self._graph: Optional[StepTraffic] = None
+    self.report: Optional[StepTraffic] = None
+    self.shares: List[TimeShares] = []
     self.cost = 0.0
 
   def begin(self):
-    self._graph = traffic.report(self._fetches, self._worker, self._batch, self._steps)
+    self._graph = report_traffic(self._fetches, self._worker, self._batch, self._steps)
     self.report = self._graph
-    _log.debug("the graph says what a step sends:\n%s", traffic.table(self.report))
+    _log.debug("the graph says what a step sends:\n%s", traffic_table(self.report))
 
   def before_run(self, run_context):
     self._run_began = time.perf_counter()
@@ -119,20 +128,20 @@ class TrafficReport(tf.train.SessionRunHook):
     return time.perf_counter() >= self._next
 
   def _read(self, metadata, usual):
-    trace = step_trace.read(metadata)
+    trace = read_trace(metadata)
     if not trace.ops:
       return
-    shares = step_trace.shares(trace, usual)
+    shares = time_shares(trace, usual)
     self.shares.append(shares)
-    self.report = traffic.merged(self._graph, step_trace.sent(trace, self._steps))
-    _log.debug("a traced step: %s\n%s", shares, traffic.table(self.report))
+    self.report = merge_trace(self._graph, sent_messages(trace, self._steps))
+    _log.debug("a traced step: %s\n%s", shares, traffic_table(self.report))
     if self._directory is not None:
       tf.summary.FileWriterCache.get(self._directory).add_summary(
         _summary(self.report, shares), self._tracker.value)
 
 
-def _mean(shares) -> step_trace.Shares:
-  return step_trace.Shares(*[statistics.mean(values) for values in zip(*shares)])
+def _mean(shares) -> TimeShares:
+  return TimeShares(*[statistics.mean(values) for values in zip(*shares)])
 
 
 def _summary(report, shares) -> tf.Summary:

@@ -22,13 +22,11 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import error_text
-from tf1ps.compat.timing import TIMING
-from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import lost_replicas
-from tf1ps.state import control
-from tf1ps.training import global_step, session_creator
-from tf1ps.training import participation as participation_lib
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import TIMING, error_line
+from tf1ps.replication import CLOCK_AWAY, Clocks, LostReplicas
+from tf1ps.session import Participation, TaskLostError
+from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 
@@ -36,8 +34,8 @@ _log = logging.getLogger("tf1ps")
 class WarmUp(tf.train.SessionRunHook):
   """Waits for this worker's turn when a session is created; leaves at the end."""
 
-  def __init__(self, clocks: clocks_lib.Clocks, steps_each: int,
-               tracker: global_step.GlobalStepTracker, part: participation_lib.Participation,
+  def __init__(self, clocks: Clocks, steps_each: int,
+               tracker: GlobalStepTracker, part: Participation,
                last_step: Optional[int] = None, start_timeout: float = 60.0):
     """Creates the hook.
 
@@ -59,7 +57,7 @@ class WarmUp(tf.train.SessionRunHook):
     self._start_timeout = start_timeout
 
   def after_create_session(self, session, coord):
-    lost = lost_replicas.LostReplicas(self._part.record, self._start_timeout)
+    lost = LostReplicas(self._part.record, self._start_timeout)
     try:
       self._wait(session, coord, lost)
     finally:
@@ -87,7 +85,7 @@ class WarmUp(tf.train.SessionRunHook):
       if step >= self._begins_at or self._last_step is not None and step >= self._last_step:
         return
       standings = self._clocks.look(session).standings
-      if all(standings[i] == clocks_lib.AWAY or i in gone for i in before):
+      if all(standings[i] == CLOCK_AWAY or i in gone for i in before):
         return
       if not said:
         said = True
@@ -101,12 +99,12 @@ class WarmUp(tf.train.SessionRunHook):
     """Those of the workers before this one who will not come; the chief must."""
     try:
       gone = lost.lost(before)
-    except control.ControlError as error:
-      _log.debug("the heartbeats were not read: %s", error_text.first_line(error))
+    except ControlError as error:
+      _log.debug("the heartbeats were not read: %s", error_line(error))
     chief = self._part.cluster.chief.name
     for i, reason in gone.items():
       if self._part.cluster.replicas[i].name == chief:
-        raise session_creator.TaskLostError(
+        raise TaskLostError(
           "this worker was to begin at global step %d (--warm_up_steps), but the chief %s %s" % (
             self._begins_at, chief, reason))
     return gone

@@ -16,33 +16,33 @@ from typing import List, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server as server_lib
-from tf1ps.compat.timing import TIMING
-from tf1ps.pipeline import bad_records
-from tf1ps.placement import load_table
-from tf1ps.replication import turns
-from tf1ps.state import membership
+from tf1ps.checkpoint import (
+  CheckpointSaver,
+  GlobalStepTracker,
+  InputPositions,
+  OptionalVariablesSaver,
+  latest_checkpoint,
+)
+from tf1ps.cluster import Server, record_of
+from tf1ps.compat import TIMING
+from tf1ps.pipeline import use_bad_records
+from tf1ps.placement import format_load_table, make_load_table
+from tf1ps.program import Program, evaluate
+from tf1ps.replication import REPLICAS_ENDED
+from tf1ps.session import MonitoredTrainingSession, Participation
+from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 from tf1ps.training import (
-  checkpoints,
   dynamic_ranges,
-  global_step,
   in_graph_threads,
-  input_positions,
   lockstep,
-  monitored_session,
-  optional_variables,
   remainder,
   replicas,
-  saving,
   staleness_policies,
   step_runs,
   steps_in_flight,
   traffic_report,
 )
-from tf1ps.training import evaluation as evaluation_lib
 from tf1ps.training import options as options_lib
-from tf1ps.training import participation as participation_lib
-from tf1ps.training import program as program_lib
 from tf1ps.training import progress as progress_lib
 from tf1ps.training import stops as stops_lib
 from tf1ps.training.outcome import JobFailedError, Outcome
@@ -50,7 +50,7 @@ from tf1ps.training.outcome import JobFailedError, Outcome
 _log = logging.getLogger("tf1ps")
 
 
-def train(program: program_lib.Program, server: server_lib.Server,
+def train(program: Program, server: Server,
           options: options_lib.Options) -> Outcome:
   """Trains a program as one worker of a job, to the job's end.
 
@@ -68,8 +68,8 @@ def train(program: program_lib.Program, server: server_lib.Server,
     NanLossError, and what `MonitoredTrainingSession` raises.
   """
   options_lib.check_options(options)
-  record = server_lib.record_of(server.target)
-  part = participation_lib.Participation(record, options.checkpoint_dir)
+  record = record_of(server.target)
+  part = Participation(record, options.checkpoint_dir)
   part.start()
   try:
     with contextlib.ExitStack() as stack:
@@ -84,8 +84,8 @@ def train(program: program_lib.Program, server: server_lib.Server,
     raise
   except BaseException as error:
     # What happens before the session is there, or after it has gone, is reported here.
-    if not isinstance(error, SystemExit) and part.heartbeat.get("state") != membership.FAILED:
-      part.report(membership.FAILED, "%s: %s" % (type(error).__name__, error),
+    if not isinstance(error, SystemExit) and part.heartbeat.get("state") != MEMBER_FAILED:
+      part.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error),
                   limit=TIMING.report_limit_after_failure)
     raise
   finally:
@@ -107,15 +107,15 @@ class _Worker:
     cluster = part.cluster
     self._shard = options_lib.shard_of(options, cluster.replica_index, cluster.num_replicas)
     self._bad = options_lib.bad_records_of(options)
-    bad_records.use(self._bad)
+    use_bad_records(self._bad)
     self._replica = replicas.build_replica(
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
-    self._scaffold = tf.train.Scaffold(saver=optional_variables.Saver(
+    self._scaffold = tf.train.Scaffold(saver=OptionalVariablesSaver(
       max_to_keep=options.keep_checkpoints, save_relative_paths=True))
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)  # or of steps in flight
-    self._tracker = global_step.GlobalStepTracker()
+    self._tracker = GlobalStepTracker()
     turn = self._replica.turn
     if turn is not None:
       self._tracker.come_along(turn.global_step)
@@ -133,7 +133,7 @@ class _Worker:
     self._policies = staleness_policies.StalenessPolicies(
       options, self._replica, self._tracker, part, self._several, self._counter)
     self._runs.connect(self._counter, self._stops, options.steps_in_flight)
-    positions = self._hook_of(input_positions.InputPositions)
+    positions = self._hook_of(InputPositions)
     if positions is not None:
       positions.steps_of_run = lambda: options.accumulate * self._runs.steps
     if options.steps_in_flight > 1:
@@ -146,7 +146,7 @@ class _Worker:
       cluster.task.name, self._shard.batch_size, options.steps_per_run,
       options.checkpoint_dir)
     if part.is_chief:
-      _log.info("%s", load_table.format_table(load_table.load_table()))
+      _log.info("%s", format_load_table(make_load_table()))
 
   @property
   def _several(self):  # who says what to fetch of a run; None: each run is one step
@@ -160,9 +160,9 @@ class _Worker:
     hooks = self._hooks()
     if part.is_chief and not options.checkpoint_dir:
       # What is evaluated at the end.
-      hooks.append(saving.CheckpointSaver(
+      hooks.append(CheckpointSaver(
         self._tracker, self._directory, self._scaffold, save_secs=1e9, save_graph_def=False))
-    session = monitored_session.MonitoredTrainingSession(
+    session = MonitoredTrainingSession(
       master=self._target, is_chief=part.is_chief, checkpoint_dir=options.checkpoint_dir,
       scaffold=self._scaffold, hooks=hooks, config=options.config,
       save_checkpoint_secs=None if options.save_checkpoint_steps else options.save_checkpoint_secs,
@@ -180,7 +180,7 @@ class _Worker:
         try:
           session.run([])  # what its hooks ask for: the first of them the steps
         except tf.errors.OutOfRangeError as error:
-          self._was_ended = turns.ENDED in error.message
+          self._was_ended = REPLICAS_ENDED in error.message
           if self._was_ended and self._replica.remainder is not None:
             self._left = session.call_inside(self._replica.remainder.count)
           if self._threads is not None:
@@ -226,15 +226,15 @@ class _Worker:
   def finish(self, outcome: Outcome) -> Outcome:
     """The chief's: evaluates the last checkpoint and releases the ps."""
     try:
-      evaluation = evaluation_lib.evaluate(
-        self._program, checkpoints.latest(self._directory), self._options.batch_size,
+      evaluation = evaluate(
+        self._program, latest_checkpoint(self._directory), self._options.batch_size,
         self._options.variables, bad=self._bad)
     except BaseException:
       self._part.release(failed=True)
       raise
     outcome = outcome._replace(evaluation=evaluation, global_step=evaluation.global_step)
     self._part.release()
-    self._part.report(membership.DONE, "")
+    self._part.report(MEMBER_DONE, "")
     if self._problems:
       raise JobFailedError(self._problems, outcome)
     return outcome

@@ -24,7 +24,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.transfer import graph_copies, placed, step_chain
 
 
-class Rest(NamedTuple):
+class AccumulatedRemainder(NamedTuple):
   """What pushes the batches that were added up when the data ended."""
 
   pending: tf.Tensor  # int64: how many batches that are; run the others only where there are some
@@ -67,7 +67,7 @@ class Accumulated:
                together=list(together))
     with loss.graph.as_default(), tf.control_dependencies(None), tf.name_scope("accumulated"), \
         tf.device(None), tf.device(self._worker):
-      with tf.device(placed.cpu_of(placed.task_of(self._worker))):
+      with tf.device(placed.cpu_of(placed.task_of_device(self._worker))):
         self._count = tf.raw_ops.MutableHashTableV2(
           key_dtype=tf.int64, value_dtype=tf.int64,
           shared_name="tf1ps.batches_of_step:" + uuid.uuid4().hex)
@@ -91,7 +91,7 @@ class Accumulated:
         means = [_same(mean) for mean in means]
     self.grads_and_vars = [(mean, variable) for mean, (_, variable) in zip(means, grads_and_vars)]
 
-  def rest(self, train_op: tf.Operation, fetches: Any = None) -> Rest:
+  def rest(self, train_op: tf.Operation, fetches: Any = None) -> AccumulatedRemainder:
     """Builds what pushes a part of the batches; when all of the step is built.
 
     Args:
@@ -112,7 +112,9 @@ class Accumulated:
       copy = graph_copies.Part(wanted, without=before).copy(
         "rest", replace=graph_copies.Copy({op.name: nothing.op for op in before}, {}))
     found = copy.of(wanted)
-    return Rest(pending, found["op"], found["loss"], found["size"], found["fetches"])
+    return AccumulatedRemainder(
+      pending, found["op"], found["loss"], found["size"], found["fetches"]
+    )
 
   def _add_up(self, one, batches, sums) -> List[dict]:
     """Builds the copies; returns the tensors of each batch."""

@@ -21,7 +21,7 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement import table_parts
+from tf1ps.placement import TablePart
 from tf1ps.transfer import wire
 
 _GRADIENTS = {
@@ -34,7 +34,7 @@ _GRADIENTS = {
 }
 
 
-def sum_rows(parts: List[table_parts.Part], ids: tf.Tensor, bags: tf.Tensor, count,
+def sum_rows(parts: List[TablePart], ids: tf.Tensor, bags: tf.Tensor, count,
              weights: Optional[tf.Tensor] = None, wire_dtype: str = "float32",
              what: str = "bags") -> tf.Tensor:
   """Sums rows bag by bag, on the device of the parts.
@@ -96,7 +96,7 @@ def divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) -> 
   return [list(each) for each in zip(*divided)]
 
 
-def devices_of(parts: List[table_parts.Part]) -> List[List[table_parts.Part]]:
+def devices_of(parts: List[TablePart]) -> List[List[TablePart]]:
   """The parts on each device, in order: a list of them for each."""
   by_device = {}
   for part in parts:

@@ -12,7 +12,7 @@ from typing import Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import graph_inputs
+from tf1ps.compat import replace_input
 from tf1ps.transfer import frames, placed
 
 
@@ -38,7 +38,7 @@ def bring(values: Dict[str, Optional[tf.Tensor]], task: str) -> int:
       if consumers and tensor.name not in values and placed.is_small(tensor):
         copy = _copy(op, values, task, made)
         if copy is not None:
-          graph_inputs.replace(tensor, copy.outputs[index], consumers)
+          replace_input(tensor, copy.outputs[index], consumers)
           count += 1
   return count
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import graph_inputs
+from tf1ps.compat import replace_input
 from tf1ps.transfer import placed
 
 
-def keep_at_home() -> int:
+def keep_constants_local() -> int:
   """Copies small constants of the default graph to the tasks that take them.
 
   No session may have run the graph before.
@@ -33,6 +33,6 @@ def keep_at_home() -> int:
           copy = graph.create_op(
             "Const", [], [tensor.dtype], name=op.name + "/of" + placed.suffix_of(task),
             attrs={name: op.node_def.attr[name] for name in ("value", "dtype")})
-        graph_inputs.replace(tensor, copy.outputs[0], consumers)
+        replace_input(tensor, copy.outputs[0], consumers)
         count += 1
   return count

@@ -25,7 +25,7 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement import table_parts
+from tf1ps.placement import TablePart, parts_of_table
 from tf1ps.transfer import bag_sums, wire
 
 COMBINERS = ("mean", "sum", "sqrtn")
@@ -49,10 +49,10 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
     A tensor [shape of ids] + [width].
 
   Raises:
-    TypeError, ValueError: see `table_parts.parts_of`; an unknown `wire_dtype`, or a narrower one
+    TypeError, ValueError: see `parts_of_table`; an unknown `wire_dtype`, or a narrower one
       for a table of 2 ** 31 rows or more; ids of another type.
   """
-  parts = table_parts.parts_of(params)
+  parts = parts_of_table(params)
   wire_dtype = _wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup"):
     ids = _checked(tf.convert_to_tensor(ids), "ids")
@@ -86,12 +86,12 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
     A tensor [batch, width], also where the last bags are empty; an empty bag is 0.
 
   Raises:
-    TypeError, ValueError: see `table_parts.parts_of`; a table that is no matrix, or arguments that
+    TypeError, ValueError: see `parts_of_table`; a table that is no matrix, or arguments that
       do not fit each other.
   """
   if combiner not in COMBINERS:
     raise ValueError("combiner must be one of %s, got %r" % (", ".join(COMBINERS), combiner))
-  parts = table_parts.parts_of(params)
+  parts = parts_of_table(params)
   shape = params.get_shape()
   if shape.rank != 2 or shape.as_list()[0] >= _ROWS:
     raise ValueError("bags need a table [rows, width] of less than 2 ** 31 rows, and %s has the "
@@ -114,11 +114,11 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
 
 def _wire_dtype(given: Optional[str]) -> str:
   wire_dtype = wire.in_use() if given is None else given
-  wire.check_dtype(wire_dtype)
+  wire.check_wire_dtype(wire_dtype)
   return wire_dtype
 
 
-def _rows(params, parts: List[table_parts.Part], ids: tf.Tensor, wire_dtype: str) -> tf.Tensor:
+def _rows(params, parts: List[TablePart], ids: tf.Tensor, wire_dtype: str) -> tf.Tensor:
   """The rows of ids of any shape, and on the way of the type that was asked for."""
   count = params.get_shape().as_list()[0]
   if not wire.is_narrowed(params.dtype.base_dtype, wire_dtype):

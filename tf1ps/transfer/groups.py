@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple, Sequence, Tuple
 
-PACK_BYTES = 1 << 16  # measured by `python -m benchmarks pack_bytes`
+DEFAULT_PACK_BYTES = 1 << 16  # measured by `python -m benchmarks pack_bytes`
 MESSAGE_BYTES = 1 << 20
 _MANY = 32  # members for which a message of their own costs less than flattening each
 

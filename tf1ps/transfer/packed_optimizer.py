@@ -23,7 +23,7 @@ class PackedOptimizer(wrapping_optimizer.WrappingOptimizer):
     arrivals: what comes from the ps otherwise than before, once apply_gradients was called.
   """
 
-  def __init__(self, opt: tf.train.Optimizer, pack_bytes: int = groups.PACK_BYTES,
+  def __init__(self, opt: tf.train.Optimizer, pack_bytes: int = groups.DEFAULT_PACK_BYTES,
                wire_dtype: str = "float32", name: str = "Packed"):
     """Creates the optimizer.
 
@@ -38,7 +38,7 @@ class PackedOptimizer(wrapping_optimizer.WrappingOptimizer):
     """
     super().__init__(opt, False, name)
     groups.check_pack_bytes(pack_bytes)
-    wire.check_dtype(wire_dtype)
+    wire.check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
     self.arrivals = []
 
@@ -49,6 +49,6 @@ class PackedOptimizer(wrapping_optimizer.WrappingOptimizer):
     """
     pairs = packing.pack_gradients(grads_and_vars, self._pack_bytes, self._wire_dtype)
     train_op = self._opt.apply_gradients(pairs, global_step, name)
-    self.arrivals = pulls.pull(self._pack_bytes, self._wire_dtype)
-    constants.keep_at_home()
+    self.arrivals = pulls.fetch_variables(self._pack_bytes, self._wire_dtype)
+    constants.keep_constants_local()
     return train_op

@@ -25,7 +25,7 @@ Gradient = Union[tf.Tensor, tf.IndexedSlices]
 GradsAndVars = List[Tuple[Gradient, tf.Variable]]
 
 
-class Parcel:
+class Bucket:
   """What travels as one.
 
   Attributes:
@@ -81,11 +81,11 @@ class Parcel:
     """Divides what arrived, or a tensor like it such as a mean of several, by variable."""
     if len(self.variables) == 1:
       return [(arrived, self.variables[0])]
-    with _on(placed.task_of(self.device)):
+    with _on(placed.task_of_device(self.device)):
       return list(zip(joined.divide(arrived, self._shapes, self._is_flat), self.variables))
 
   def _cross(self, tensor):
-    source, target = placed.place_of(tensor.op), placed.task_of(self.device)
+    source, target = placed.place_of(tensor.op), placed.task_of_device(self.device)
     if source == target:
       return tensor
     sparse = isinstance(self._gradients[0], tf.IndexedSlices)
@@ -99,14 +99,14 @@ class Parcel:
       return wire.widen(tf.identity(sent), tensor.dtype)
 
 
-def make_parcels(grads_and_vars: GradsAndVars, pack_bytes: int = groups.PACK_BYTES,
-                 wire_dtype: str = "float32", from_anywhere: bool = False) -> List[Parcel]:
+def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = groups.DEFAULT_PACK_BYTES,
+                 wire_dtype: str = "float32", from_anywhere: bool = False) -> List[Bucket]:
   """Divides gradients into what travels as one.
 
   Args:
     grads_and_vars: pairs of a gradient and its variable; those without a gradient are passed over.
     pack_bytes: gradients of variables of so many bytes or more travel alone; 0: all do.
-    wire_dtype: what float32 gradients are sent as, one of `wire.DTYPES`.
+    wire_dtype: what float32 gradients are sent as, one of `wire.WIRE_DTYPES`.
     from_anywhere: whether the parcels are the same wherever the gradients are, as replicas need it
       whose gradients wait for one another: also where these are on the variables' own task.
 
@@ -117,27 +117,27 @@ def make_parcels(grads_and_vars: GradsAndVars, pack_bytes: int = groups.PACK_BYT
     ValueError: arguments out of their range.
   """
   groups.check_pack_bytes(pack_bytes)
-  wire.check_dtype(wire_dtype)
+  wire.check_wire_dtype(wire_dtype)
   pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
   by_way = {}
   for index, (gradient, variable) in enumerate(pairs):
     if _may_be_packed(gradient, variable, from_anywhere):
       source = "" if from_anywhere else placed.place_of(gradient.op)
-      way = source, placed.task_of(variable.device), gradient.dtype.name
+      way = source, placed.task_of_device(variable.device), gradient.dtype.name
       by_way.setdefault(way, []).append(index)
   parcels = []
   for members in by_way.values():
     shapes = [pairs[index][1].shape.as_list() for index in members]
     for group in groups.make_groups(shapes, pairs[members[0]][0].dtype.size, pack_bytes):
       own = [members[index] for index in group.members]
-      parcels.append((own[0], Parcel([pairs[index] for index in own], group.is_flat, wire_dtype)))
+      parcels.append((own[0], Bucket([pairs[index] for index in own], group.is_flat, wire_dtype)))
   together = {variable.op.name for _, parcel in parcels for variable in parcel.variables}
-  parcels += [(index, Parcel([pair], False, wire_dtype)) for index, pair in enumerate(pairs)
+  parcels += [(index, Bucket([pair], False, wire_dtype)) for index, pair in enumerate(pairs)
               if pair[1].op.name not in together]
   return [parcel for _, parcel in sorted(parcels, key=lambda one: one[0])]
 
 
-def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = groups.PACK_BYTES,
+def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = groups.DEFAULT_PACK_BYTES,
                    wire_dtype: str = "float32") -> GradsAndVars:
   """Has gradients arrive on the ps: `apply_gradients` of what is returned updates there.
 
@@ -147,7 +147,7 @@ def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = groups.PACK_B
     The same pairs in the same order; those without a gradient as they are.
   """
   grads_and_vars = list(grads_and_vars)  # it may be a zip
-  parcels = make_parcels(grads_and_vars, pack_bytes, wire_dtype)
+  parcels = make_buckets(grads_and_vars, pack_bytes, wire_dtype)
   with tf.name_scope("push"):
     arrived = {variable.op.name: gradient for parcel in parcels
                for gradient, variable in parcel.unpack(parcel.send())}
@@ -159,7 +159,7 @@ def _may_be_packed(gradient, variable, from_anywhere) -> bool:
   """Whether it is dense, of a known shape, and travels to its variable, if that matters."""
   if isinstance(gradient, tf.IndexedSlices) or not variable.shape.is_fully_defined():
     return False
-  target = placed.task_of(variable.device)
+  target = placed.task_of_device(variable.device)
   return bool(target) and gradient.dtype.is_floating and (
     from_anywhere or placed.place_of(gradient.op) not in ("", target))
 

@@ -18,10 +18,10 @@ import tensorflow.compat.v1 as tf
 
 VARIABLES = frozenset(["VarHandleOp", "VariableV2", "Variable"])  # types of operations
 PS = "/job:ps/"  # how the tasks begin that keep the variables
-LOCAL = "/job:localhost/replica:0/task:0/device:CPU:0"  # of a session without a server
+LOCAL_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"  # of a session without a server
 
 
-def needed(roots: Sequence[tf.Operation], fed: Iterable[tf.Tensor] = ()) -> List[tf.Operation]:
+def needed_ops(roots: Sequence[tf.Operation], fed: Iterable[tf.Tensor] = ()) -> List[tf.Operation]:
   """The operations that these need, and they themselves, in the order in which they were made.
 
   Args:
@@ -44,7 +44,7 @@ def needed(roots: Sequence[tf.Operation], fed: Iterable[tf.Tensor] = ()) -> List
 
 
 @functools.lru_cache(maxsize=1024)
-def task_of(device: str) -> str:
+def task_of_device(device: str) -> str:
   """The task of a device: "/job:ps/task:0"; "" where the device names none."""
   spec = tf.DeviceSpec.from_string(device or "")
   return "" if spec.job is None else "/job:%s/task:%d" % (spec.job, spec.task or 0)
@@ -69,8 +69,8 @@ def place_of(op: tf.Operation) -> str:
   """The task that an operation runs on, by its device and its variables; "" where neither says."""
   for tensor in op.inputs:
     if tensor.op.type in VARIABLES:
-      return task_of(tensor.op.device)
-  return task_of(op.device)
+      return task_of_device(tensor.op.device)
+  return task_of_device(op.device)
 
 
 def worker_of(ops: Sequence[tf.Operation]) -> str:
@@ -78,12 +78,12 @@ def worker_of(ops: Sequence[tf.Operation]) -> str:
 
   Raises ValueError where there are several.
   """
-  named = {task_of(device) for device in {op.device for op in ops}} - {""}
+  named = {task_of_device(device) for device in {op.device for op in ops}} - {""}
   workers = sorted(name for name in named if not name.startswith(PS))
   if len(workers) > 1:
     raise ValueError("the graph has operations on %s: say by worker= which of these is the task of "
                      "the session's target" % ", ".join(workers))
-  return workers[0] if workers else task_of(LOCAL)
+  return workers[0] if workers else task_of_device(LOCAL_CPU)
 
 
 def copied_constants(ops: Sequence[tf.Operation], tasks: Dict[tf.Operation, str]
@@ -114,7 +114,7 @@ def _colocated(op):
   return [op.graph.get_operation_by_name(name) for name in names if name != op.name]
 
 
-class Devices:
+class OpDevices:
   """Where operations run, as far as the graph says."""
 
   def __init__(self, default: str):
@@ -123,7 +123,7 @@ class Devices:
     Args:
       default: where an operation without a device runs: "/job:worker/task:0", or `LOCAL`.
     """
-    self._default = tf.DeviceSpec.from_string(LOCAL).make_merged_spec(
+    self._default = tf.DeviceSpec.from_string(LOCAL_CPU).make_merged_spec(
       tf.DeviceSpec.from_string(default))
     self._wholes: Dict[str, str] = {}  # by the device that an operation has
     self._known: Dict[tf.Operation, str] = {}

@@ -41,7 +41,7 @@ class Prefetch:
     """Stages tensors where the first of them is; returns those of a step before.
 
     Args:
-      tensors: of known shapes; what `pulls.pull` passes to its `hold`.
+      tensors: of known shapes; what `pulls.fetch_variables` passes to its `hold`.
 
     Returns:
       As many tensors, of the same types and shapes.

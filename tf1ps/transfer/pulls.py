@@ -26,7 +26,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import graph_inputs
+from tf1ps.compat import replace_input
 from tf1ps.transfer import colocated, groups, joined, placed, wire
 
 _READS = frozenset(["ReadVariableOp", "Identity"])
@@ -51,14 +51,14 @@ class Arrival(NamedTuple):
   reads: Tuple[Read, ...]  # whose values it is made of
 
 
-def pull(pack_bytes: int = groups.PACK_BYTES, wire_dtype: str = "float32",
+def fetch_variables(pack_bytes: int = groups.DEFAULT_PACK_BYTES, wire_dtype: str = "float32",
          worker: str = "", hold: Optional[Callable[[List[tf.Tensor]], List[tf.Tensor]]] = None
          ) -> List[Arrival]:
   """Has small variables of the default graph travel together.
 
   Args:
     pack_bytes: variables of so many bytes or more travel alone; 0: all do.
-    wire_dtype: what float32 values are sent as, one of `wire.DTYPES`.
+    wire_dtype: what float32 values are sent as, one of `wire.WIRE_DTYPES`.
     worker: the task of operations without a device; "": such operations are left alone.
     hold: called with what arrives on a task; returns what is used in its place, tensor by tensor.
       With it, also what travels alone and unchanged goes through it.
@@ -70,7 +70,7 @@ def pull(pack_bytes: int = groups.PACK_BYTES, wire_dtype: str = "float32",
     ValueError: arguments out of their range.
   """
   groups.check_pack_bytes(pack_bytes)
-  wire.check_dtype(wire_dtype)
+  wire.check_wire_dtype(wire_dtype)
   arrivals, plans = [], []
   for (source, target, dtype, is_cast), reads in sorted(
       _reads_by_way(worker).items(), key=lambda item: str(item[0])):
@@ -123,20 +123,20 @@ def _hand_out(arrival: Arrival, group: groups.Group, tensor: tf.Tensor) -> Dict[
   for read, value in zip(reads, values):
     value.set_shape(read.value.shape)
     for alias in read.aliases:
-      graph_inputs.replace(alias, value, read.consumers)
+      replace_input(alias, value, read.consumers)
       parts[alias.name] = value
   return parts
 
 
 def _reads_by_way(worker: str) -> dict:
   """(ps, receiving task, dtype, whether cast) to the reads of this way, in the graph's order."""
-  keepers = {placed.task_of(variable.device) for variable in tf.global_variables()}
+  keepers = {placed.task_of_device(variable.device) for variable in tf.global_variables()}
   cast = {variable.op.name for variable in tf.trainable_variables() if not _is_assigned(variable)}
   found = {}
   for op in tf.get_default_graph().get_operations():
     if op.type not in placed.VARIABLES:
       continue
-    source = placed.task_of(op.device)
+    source = placed.task_of_device(op.device)
     if not source:
       continue
     reads = [one.outputs[0] for one in op.outputs[0].consumers() if _is_free_read(one)]

@@ -34,7 +34,7 @@ class Chain:
       note: called with the steps before a copy; builds on the worker what notes that they are done.
     """
     self._step, self._note = step, note
-    self._place, self._worker = worker, placed.task_of(worker)
+    self._place, self._worker = worker, placed.task_of_device(worker)
     self._part = graph_copies.Part(step)
     self._ops = {op.name: op for op in frames.in_order(self._part.ops)}
     self._tasks = _tasks_of(self._ops.values())
@@ -187,7 +187,7 @@ def _tasks_of(ops) -> Dict[str, str]:
   found = {}
   for op in ops:
     handles = [tensor.op for tensor in op.inputs if graph_copies.is_handle_type(tensor)]
-    found[op.name] = placed.task_of(op.device)
+    found[op.name] = placed.task_of_device(op.device)
     if handles:  # whatever its own device says, as that of a read of a variable
-      found[op.name] = found.get(handles[0].name, placed.task_of(handles[0].device))
+      found[op.name] = found.get(handles[0].name, placed.task_of_device(handles[0].device))
   return found

@@ -2,8 +2,8 @@
 
 `session.run(..., tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)` notes when each
 operation ran, on every task, and each tensor that one task got from another, with its bytes.
-`sent` makes a `traffic.Report` of that. `shares` divides the time of the run. Each moment belongs
-to the first of these that is true:
+`sent_messages` makes a `StepTraffic` of it. `time_shares` divides the time of the run. Each moment
+belongs to the first of these that is true:
 
 computing  an operation runs on a worker
 pulling    a tensor of a ps is on its way to a worker, or a ps runs what needs nothing of a worker:
@@ -37,7 +37,7 @@ _BLOCKS = re.compile(r"Dequeue|Enqueue|GetNext|Barrier|TakeGradient|TakeMany|Uns
                      r"Reader|PyFunc|Collective|^_?(Host)?(Send|Recv)$")
 
 
-class Shares(NamedTuple):
+class TimeShares(NamedTuple):
   """What the time of a run went to, as parts of it; together 1."""
 
   pulling: float
@@ -61,7 +61,7 @@ class Transfer(NamedTuple):
   bytes: int
   source: str  # a task
   destination: str
-  sent: float
+  sent_messages: float
   arrived: float
 
 
@@ -83,13 +83,13 @@ class Trace(NamedTuple):
   ops: List[Ran]
 
 
-def read(metadata: tf.RunMetadata) -> Trace:
+def read_trace(metadata: tf.RunMetadata) -> Trace:
   """Reads what a run with `trace_level=FULL_TRACE` noted."""
   transfers, ops = [], []
   for device in metadata.step_stats.dev_stats:
     if not device.device.startswith("/job:"):
       continue  # a second account of the same operations
-    task = placed.task_of(device.device)
+    task = placed.task_of_device(device.device)
     for node in device.node_stats:
       start = node.all_start_micros
       if node.node_name == _TRANSFER:
@@ -98,7 +98,7 @@ def read(metadata: tf.RunMetadata) -> Trace:
           allocation = node.output[0].tensor_description.allocation_description
           transfers.append(Transfer(
             label.group(1), allocation.requested_bytes,
-            placed.task_of(label.group(2)), placed.task_of(label.group(3)),
+            placed.task_of_device(label.group(2)), placed.task_of_device(label.group(3)),
             start, start + node.all_end_rel_micros))
       elif node.node_name != "_SOURCE":
         ops.append(Ran(node.node_name, *_call(node.timeline_label), task,
@@ -106,7 +106,7 @@ def read(metadata: tf.RunMetadata) -> Trace:
   return Trace(transfers, ops)
 
 
-def sent(trace: Trace, steps: int = 1) -> traffic.Report:
+def sent_messages(trace: Trace, steps: int = 1) -> traffic.StepTraffic:
   """What a traced run sent between tasks, with the sizes that the tensors had.
 
   Args:
@@ -117,12 +117,12 @@ def sent(trace: Trace, steps: int = 1) -> traffic.Report:
     A report. A message of 0 bytes is a signal, an empty tensor, or one of a branch that was not
     taken. What was fetched from a ps is not in it.
   """
-  return traffic.Report([
+  return traffic.StepTraffic([
     traffic.Message(one.name if one.bytes else "^" + one.name, one.source, one.destination,
                     one.bytes, traffic.RUN) for one in trace.transfers], steps)
 
 
-def shares(trace: Trace, seconds: Optional[float] = None) -> Shares:
+def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
   """Divides the time of a traced run.
 
   Args:
@@ -159,7 +159,7 @@ def shares(trace: Trace, seconds: Optional[float] = None) -> Shares:
   first, last = min(start for start, _ in spans), max(end for _, end in spans)
   whole = max(last - first, 1e6 * (seconds or 0.0), 1.0)
   compute, pull, push = (part / whole for part in parts)
-  return Shares(pull, compute, push, max(0.0, 1.0 - pull - compute - push), 1e-6 * whole)
+  return TimeShares(pull, compute, push, max(0.0, 1.0 - pull - compute - push), 1e-6 * whole)
 
 
 def _call(label):

@@ -61,7 +61,7 @@ class Total(NamedTuple):
                               _count(self.messages), noun)
 
 
-class Report(NamedTuple):
+class StepTraffic(NamedTuple):
   """What a run sends between tasks."""
 
   messages: List[Message]  # of one run
@@ -101,8 +101,13 @@ class Report(NamedTuple):
     return "sent %s a step down, %s up" % (self.down, self.up.say())
 
 
-def report(fetches, worker: Optional[str] = None, batch: Optional[int] = None, steps: int = 1,
-           feeds: Sequence[tf.Tensor] = ()) -> Report:
+def report_traffic(
+  fetches,
+  worker: Optional[str] = None,
+  batch: Optional[int] = None,
+  steps: int = 1,
+  feeds: Sequence[tf.Tensor] = (),
+) -> StepTraffic:
   """Computes what running these sends.
 
   Args:
@@ -126,10 +131,12 @@ def report(fetches, worker: Optional[str] = None, batch: Optional[int] = None, s
   graph = tf.get_default_graph()
   roots = [graph.as_graph_element(getattr(one, "_as_graph_element", lambda one=one: one)())
            for one in tf.nest.flatten(fetches) if one is not None]
-  ops = placed.needed([one if isinstance(one, tf.Operation) else one.op for one in roots], feeds)
-  worker = placed.task_of(worker or placed.worker_of(ops))
-  devices = placed.Devices(worker)
-  tasks = {op: placed.task_of(devices.of(op)) for op in ops}
+  ops = placed.needed_ops(
+    [one if isinstance(one, tf.Operation) else one.op for one in roots], feeds
+  )
+  worker = placed.task_of_device(worker or placed.worker_of(ops))
+  devices = placed.OpDevices(worker)
+  tasks = {op: placed.task_of_device(devices.of(op)) for op in ops}
   copied = placed.copied_constants(ops, tasks)
   fed = {tensor.name for tensor in feeds}
   found: Dict[tuple, Message] = {}
@@ -142,19 +149,19 @@ def report(fetches, worker: Optional[str] = None, batch: Optional[int] = None, s
   for op in ops:
     for tensor in op.inputs:
       if tensor.dtype not in (tf.resource, tf.variant) and tensor.op not in copied:
-        source = placed.task_of(devices.of(tensor.op))
+        source = placed.task_of_device(devices.of(tensor.op))
         if tensor.name in fed or tensor.op.type.startswith("Placeholder"):
           send(tensor, worker, source, with_run=True)
         send(tensor, source, tasks[op])
   for one in roots:
     if not isinstance(one, tf.Operation):
       send(one, tasks[one.op], worker, with_run=True)
-  return Report(list(found.values()) + [
+  return StepTraffic(list(found.values()) + [
     Message("^" + signal.name, signal.source, signal.destination, 0, SHAPE)
     for signal in signals.signals(ops, roots, tasks)], steps)
 
 
-def merged(graph: Report, trace: Report) -> Report:
+def merge_trace(graph: StepTraffic, trace: StepTraffic) -> StepTraffic:
   """What a step sends, by its graph and by a traced run together.
 
   A trace knows all sizes, and what was optimized; but on a ps TensorFlow sometimes begins too late
@@ -169,10 +176,10 @@ def merged(graph: Report, trace: Report) -> Report:
       messages += noted + [m for m in expected if not m.messages]  # those are in no trace
     else:
       messages += expected
-  return Report(messages, graph.steps)
+  return StepTraffic(messages, graph.steps)
 
 
-def table(of: Report, largest: int = 5) -> str:
+def traffic_table(of: StepTraffic, largest: int = 5) -> str:
   """A report as lines, with so many of its largest messages."""
   rows = [("a step", "down: bytes", "messages", "up: bytes", "messages")]
   rows += [(name, *_cells(down), *_cells(up))

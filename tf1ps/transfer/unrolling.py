@@ -69,7 +69,7 @@ class Unrolled:
       raise ValueError("steps must be a number, 1 or more, got %r" % (steps,))
     if worker is None and loss is None:
       raise ValueError("give the loss or the worker's device: batches are drawn on the worker")
-    if steps > 1 and prefetch.is_in(placed.needed([train_op])):
+    if steps > 1 and prefetch.is_in(placed.needed_ops([train_op])):
       raise ValueError("this step computes on values that were fetched before it, by "
                        "prefetch.Prefetch: all steps of a run would compute on those of before the "
                        "run. Use one of the two")
@@ -140,7 +140,7 @@ class Unrolled:
       self._slot = tf.placeholder_with_default(tf.constant(0, tf.int64), [], "slot")
       self._number = tf.placeholder_with_default(tf.constant(0, tf.int64), [], "run")
       # A table needs no initialisation. By a name that nobody else on this worker has.
-      with tf.device(placed.cpu_of(placed.task_of(self._worker))):
+      with tf.device(placed.cpu_of(placed.task_of_device(self._worker))):
         self._notes = tf.raw_ops.MutableHashTableOfTensorsV2(
           key_dtype=tf.int64, value_dtype=tf.int64, value_shape=[4],
           shared_name="tf1ps.steps_of_run:" + uuid.uuid4().hex)

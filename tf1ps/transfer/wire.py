@@ -17,7 +17,7 @@ from typing import Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer.choices import WIRE_DTYPES as DTYPES
+from tf1ps.transfer.choices import WIRE_DTYPES
 
 _IN_USE = "tf1ps_wire_dtype"  # collection: what a graph's flag says, at most one
 OVERFLOW = "float16 overflow: "  # an error of this begins so
@@ -25,15 +25,15 @@ OVERFLOW = "float16 overflow: "  # an error of this begins so
 _LIMIT = 65520.0
 
 
-def check_dtype(wire_dtype: str) -> None:
+def check_wire_dtype(wire_dtype: str) -> None:
   """Refuses a type that nothing can be sent as; raises ValueError."""
-  if wire_dtype not in DTYPES:
-    raise ValueError("wire_dtype must be one of %s, got %r" % (", ".join(DTYPES), wire_dtype))
+  if wire_dtype not in WIRE_DTYPES:
+    raise ValueError("wire_dtype must be one of %s, got %r" % (", ".join(WIRE_DTYPES), wire_dtype))
 
 
-def use(wire_dtype: str) -> None:
+def use_wire_dtype(wire_dtype: str) -> None:
   """Says what the lookups of a model that is built after it in the default graph send values as."""
-  check_dtype(wire_dtype)
+  check_wire_dtype(wire_dtype)
   tf.get_default_graph().get_collection_ref(_IN_USE)[:] = [wire_dtype]
 
 
@@ -53,7 +53,7 @@ def narrow(tensor: tf.Tensor, wire_dtype: str, names: Sequence[str],
 
   Args:
     tensor: what is sent.
-    wire_dtype: one of DTYPES.
+    wire_dtype: one of WIRE_DTYPES.
     names: of what is in the tensor, one behind the other.
     sizes: how many elements each of them has; () for a single one.
 

@@ -1,0 +1,139 @@
+"""Workers that are stopped, and go on in their data where they were."""
+from __future__ import annotations
+
+import pathlib
+import signal
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import harness
+from tests.training import job as job_lib
+from tf1ps.checkpoint import checkpoints, optional_variables
+
+PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "positions.py")
+BATCH = 4
+
+
+def job(start, *flags, **kwargs):
+  return job_lib.Job(start, flags=[PROGRAM, "--batch_size=%d" % BATCH, *flags], **kwargs)
+
+
+def saw(task):
+  """The first records of the batches that a worker has trained on so far."""
+  return [int(line.split()[1]) for line in list(task.lines) if line.startswith("saw ")]
+
+
+def wait_for_batches(task, count):
+  harness.wait_until(lambda: len(saw(task)) >= count, what=lambda: "batches: %s" % task.output)
+
+
+def check_goes_on(task, before, count, index=0, workers=1):
+  """Checks where a worker has gone on, which drew so many batches before it was stopped."""
+  number, = job_lib.find(task, r"goes on at batch (\d+) of its data")
+  assert 1 < number <= before + 1 and number >= count, (number, before, task.output)
+  first = saw(task)[0]
+  assert first == index + (number - 1) * BATCH * workers
+
+
+def test_a_worker_alone_comes_back(start):
+  # The last step that is counted is the chief's, which is slow: it waits for nobody.
+  this = job(start, "--steps=150")
+  ps, chief, worker = this.ps(), this.worker(0, "--step_seconds=0.2"), this.worker(1)
+  wait_for_batches(worker, 30)
+  worker.kill()
+  before = len(saw(worker))
+  again = this.worker(1)
+  assert job_lib.codes(again, chief, ps) == [0, 0, 0], again.output
+  check_goes_on(again, before, 10, index=1, workers=2)
+  assert "goes on at" not in chief.output
+
+
+@pytest.mark.slow
+def test_the_whole_job_comes_back_from_its_checkpoint(start, tmp_path):
+  flags = ["--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=10", "--steps=1000000"]
+  this = job(start, *flags)
+  (ps,), workers = this.all()
+  for worker in workers:
+    wait_for_batches(worker, 40)
+  for task in [*workers, ps]:
+    task.kill()
+  before = [len(saw(worker)) for worker in workers]
+  step = checkpoints.global_step_of_checkpoint(checkpoints.latest_checkpoint(str(tmp_path)))
+  this = job(start, *flags[:2], "--steps=%d" % (step + 60))
+  (ps,), workers = this.all()
+  assert job_lib.codes(*workers, ps) == [0, 0, 0]
+  for index, worker in enumerate(workers):
+    check_goes_on(worker, before[index], 5, index, 2)
+  # With another number of workers their data are other ones.
+  this = job(start, *flags[:2], "--steps=%d" % (step + 70), num_workers=1)
+  ps, chief = this.ps(), this.worker()
+  assert job_lib.codes(chief, ps) == [0, 0]
+  assert "begins its data anew, and does not go on at batch" in chief.output
+  assert "workers was 2 and is 1" in chief.output and saw(chief)[0] == 0
+
+
+def test_after_a_signal_and_a_checkpoint_nothing_is_trained_twice(start, tmp_path):
+  flags = ["--checkpoint_dir=%s" % tmp_path, "--steps=1000000"]
+  this = job(start, *flags, num_workers=1)
+  ps, chief = this.ps(), this.worker()
+  wait_for_batches(chief, 10)
+  chief.signal(signal.SIGTERM)
+  assert chief.wait() == 128 + signal.SIGTERM
+  ps.kill()
+  this = job(start, flags[0], "--steps=%d" % (len(saw(chief)) + 20), num_workers=1)
+  ps, again = this.ps(), this.worker()
+  assert job_lib.codes(again, ps) == [0, 0]
+  assert saw(again) == [BATCH * (len(saw(chief)) + number) for number in range(20)]
+
+
+def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
+  this = job(start, "--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=10", "--steps=120",
+             num_workers=1)
+  ps, chief = this.ps(), this.worker()
+  wait_for_batches(chief, 35)
+  ps.kill()
+  ps = this.ps()
+  assert job_lib.codes(chief, ps) == [0, 0]
+  number, = job_lib.find(chief, r"goes on at batch (\d+) of its data")
+  step, = job_lib.find(chief, r"restored .*model.ckpt-(\d+)")
+  assert number == step + 1  # the chief has stored it just before its checkpoint
+  assert saw(chief)[-1] == 119 * BATCH
+
+
+def test_data_that_are_over_begin_anew(start, tmp_path):
+  for _ in range(2):
+    this = job(start, "--checkpoint_dir=%s" % tmp_path, "--epochs=1", "--records=20",
+               num_workers=1)
+    ps, chief = this.ps(), this.worker()
+    assert job_lib.codes(chief, ps) == [0, 0]
+    assert saw(chief) == [0, 4, 8, 12, 16] and "goes on at" not in chief.output
+
+
+def test_a_pipeline_in_python_is_told(start):
+  this = job(start, "--in_python", "--steps=3", num_workers=1)
+  ps, chief = this.ps(), this.worker()
+  assert job_lib.codes(chief, ps) == [0, 0]
+  assert "the input calls Python, so its position is not kept" in chief.output
+
+
+def test_a_checkpoint_may_lack_what_is_optional(tmp_path):
+  path = str(tmp_path / "model")
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.get_variable("v", initializer=3.0)
+    tf.get_variable("other", initializer=tf.constant(["text"]))
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  with tf.Graph().as_default(), tf.Session() as session:
+    v = tf.get_variable("v", initializer=0.0)
+    more = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True, collections=[
+      tf.GraphKeys.GLOBAL_VARIABLES, optional_variables.OPTIONAL])
+      for name, value in (("new", "a"), ("other", "b"))]
+    saver = optional_variables.OptionalVariablesSaver()
+    saver.restore(session, path)
+    assert session.run([v, more]) == [3.0, [b"a", b"b"]]
+    session.run(more[0].assign("c").op)
+    saver.save(session, path)
+    session.run(tf.global_variables_initializer())
+    saver.restore(session, path)
+    assert session.run([v, more]) == [3.0, [b"c", b"b"]]

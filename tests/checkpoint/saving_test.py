@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests.training import local_loop
+from tf1ps.checkpoint import checkpoints, global_step, saving
+
+
+def train(directory, last_step, fail_at=(), saver=None, **kwargs):
+  """Trains in this process with tf1ps.MonitoredTrainingSession; returns the x at its end."""
+  with tf.Graph().as_default():
+    model = local_loop.Model()
+    scaffold = tf.train.Scaffold(saver=saver() if saver else None)
+    with tf1ps.MonitoredTrainingSession(
+        checkpoint_dir=str(directory), scaffold=scaffold, log_step_count_steps=None,
+        hooks=[tf.train.StopAtStepHook(last_step=last_step), FailOnce(fail_at)],
+        **kwargs) as session:
+      while not session.should_stop():
+        session.run(model.train_op)
+        x = session.run_step_fn(lambda step_context: step_context.session.run(model.x))
+  return x
+
+
+class FailOnce(tf.train.SessionRunHook):
+  """Loses the session after these steps of the process, once each."""
+
+  def __init__(self, steps):
+    self._left, self._step = list(steps), 0
+
+  def after_run(self, run_context, run_values):
+    self._step += 1
+    if self._step in self._left:
+      self._left.remove(self._step)
+      raise tf.errors.AbortedError(None, None, "lost")
+
+
+def steps_in(directory):
+  """The global steps of the checkpoints that lie there, sorted."""
+  return sorted(int(re.search(r"-(\d+)\.index", name).group(1))
+                for name in os.listdir(str(directory)) if name.endswith(".index"))
+
+
+def listed(directory):
+  return [
+    checkpoints.global_step_of_checkpoint(path)
+    for path in checkpoints.listed_checkpoints(str(directory))
+  ]
+
+
+def test_at_the_start_every_n_steps_and_at_the_end(tmp_path):
+  train(tmp_path, 25, save_checkpoint_steps=10)
+  assert steps_in(tmp_path) == listed(tmp_path) == [0, 10, 20, 25]
+  assert checkpoints.latest_checkpoint(str(tmp_path), verify_data=True) == str(
+    tmp_path / "model.ckpt-25"
+  )
+  reader = tf.train.NewCheckpointReader(str(tmp_path / "model.ckpt-10"))
+  assert (reader.get_tensor("x"), reader.get_tensor("global_step")) == (10.0, 10)
+
+
+@pytest.mark.parametrize("secs, steps", [(1e-9, [0, 1, 2, 3]), (3600, [0, 3])])
+def test_every_n_seconds(tmp_path, secs, steps):
+  train(tmp_path, 3, save_checkpoint_secs=secs)
+  assert steps_in(tmp_path) == steps
+
+
+def test_the_last_step_is_not_saved_twice(tmp_path):
+  saved = count_saves(tmp_path, 20, save_checkpoint_steps=10)
+  assert saved == [0, 10, 20]
+
+
+def test_a_restart_goes_on_and_does_not_save_again_what_is_there(tmp_path):
+  train(tmp_path, 20, save_checkpoint_steps=10)
+  assert count_saves(tmp_path, 35, save_checkpoint_steps=10) == [30, 35]
+  assert listed(tmp_path) == [0, 10, 20, 30, 35]
+
+
+def count_saves(directory, last_step, **kwargs):
+  """Trains; returns the steps at which a saver was asked to save."""
+  saved = []
+
+  class Saver(tf.train.Saver):
+    def save(self, session, prefix, global_step, **kwargs):
+      saved.append(global_step)
+      return super().save(session, prefix, global_step, **kwargs)
+
+  train(directory, last_step, saver=Saver, **kwargs)
+  return saved
+
+
+def test_after_a_recovery_it_goes_on_from_the_last_checkpoint(tmp_path):
+  # In this process the variables live in the session: what came after step 20 is lost with it.
+  assert train(tmp_path, 35, fail_at=[25], save_checkpoint_steps=10) == 35
+  assert listed(tmp_path) == [0, 10, 20, 30, 35]
+
+
+def test_keeps_so_many_also_over_a_restart(tmp_path):
+  def saver():
+    return tf.train.Saver(max_to_keep=2)
+
+  train(tmp_path, 30, saver=saver, save_checkpoint_steps=10)
+  assert steps_in(tmp_path) == [20, 30]
+  train(tmp_path, 40, saver=saver, save_checkpoint_steps=10)
+  assert steps_in(tmp_path) == listed(tmp_path) == [30, 40]
+
+
+def test_the_graph_stands_beside_them(tmp_path):
+  train(tmp_path, 3, save_checkpoint_secs=3600)
+  assert "x/Assign" in (tmp_path / "graph.pbtxt").read_text()
+  assert "graph_def" in {event.WhichOneof("what") for event in events(tmp_path)}
+  with tf.Graph().as_default(), tf.Session() as session:
+    last = str(tmp_path / "model.ckpt-3")
+    tf.train.import_meta_graph(last + ".meta").restore(session, last)
+    assert session.run("loss:0") == 3.0
+
+
+def test_without_graphs(tmp_path):
+  train(tmp_path, 3, save_checkpoint_secs=3600, save_graph_def=False)
+  assert not [name for name in os.listdir(str(tmp_path)) if name.endswith((".meta", ".pbtxt"))]
+
+
+def events(directory):
+  for name in sorted(os.listdir(str(directory))):
+    if ".tfevents." in name:
+      yield from tf.train.summary_iterator(str(directory / name))
+
+
+def test_a_directory_is_made(tmp_path):
+  train(tmp_path / "a" / "b", 1)
+  assert steps_in(tmp_path / "a" / "b") == [0, 1]
+
+
+@pytest.mark.parametrize("where, text", [
+  ("file", "checkpoint_dir .*/file "),
+  ("file/below", "checkpoint_dir .*/file/below cannot be made"),
+  ("/proc/tf1ps", "checkpoint_dir /proc/tf1ps cannot be made: .*No such file or directory")])
+def test_a_place_that_cannot_be_written_is_an_error_before_the_first_step(tmp_path, where, text):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(checkpoints.CheckpointError, match=text):
+    train(os.path.join(str(tmp_path), where), 3)
+
+
+def test_a_directory_that_takes_no_files_is_an_error_before_the_first_step():
+  steps = []
+  with tf.Graph().as_default():
+    model = local_loop.Model()
+    with pytest.raises(tf.errors.OpError, match="/sys/.*Permission denied"):
+      with tf1ps.MonitoredTrainingSession(checkpoint_dir="/sys") as session:
+        steps.append(session.run(model.loss))
+  assert steps == []
+
+
+@pytest.mark.parametrize("secs, steps", [(None, None), (1.0, 1), (-1.0, None), (None, 0)])
+def test_an_interval_that_is_none_is_refused(secs, steps):
+  with pytest.raises(ValueError, match="save_secs or save_steps|positive interval"):
+    saving.CheckpointSaver(global_step.GlobalStepTracker(), "d", tf.train.Scaffold(), secs, steps)

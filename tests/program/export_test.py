@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests.training import line_program
+from tf1ps.checkpoint import checkpoints
+from tf1ps.program import export, prediction
+from tf1ps.program.loader import Program
+
+LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
+IS_TF2 = tf.__version__.startswith("2.")
+
+# Asks each exported model for x = 0 to 9, as a TensorFlow 2 program does. Arguments: NAME=PATH.
+TF2_CLIENT = """
+import json, sys
+import tensorflow as tf
+assert tf.executing_eagerly()
+for name, path in (argument.split("=") for argument in sys.argv[1:]):
+  serve = tf.saved_model.load(path).signatures["serving_default"]
+  outputs = serve(**{name: tf.range(10.)})
+  print(json.dumps({key: value.numpy().tolist() for key, value in outputs.items()}))
+"""
+
+
+@pytest.fixture
+def trained(tmp_path):
+  line_program.save(tmp_path / "run", 4, w=0., b=0.)
+  line_program.save(tmp_path / "run", 5, w=.1, b=1 / 3)
+  return str(tmp_path / "run")
+
+
+def single_input_fn(mode, shard):
+  """The feature alone, in batches whose size is known while the graph is built."""
+  rows = tf.data.Dataset.from_tensor_slices(line_program.X).batch(2, drop_remainder=True)
+  return tf.data.make_one_shot_iterator(rows).get_next(), None
+
+
+def table_model_fn(features, labels, mode):
+  """Looks x up in a table that knows 2 alone."""
+  assert labels is None and features.shape.as_list() == [None]
+  line_program.model_fn({"x": features}, None, mode)
+  table = tf.lookup.StaticHashTable(
+      tf.lookup.KeyValueTensorInitializer(tf.constant([2], tf.int64), tf.constant([20.])), -1.)
+  return tf1ps.ModelSpec(predictions=table.lookup(tf.cast(features, tf.int64)))
+
+
+def serve(*models):
+  """What models, each (name of the input, path), answer to x = 0 to 9: a list of {name: list}."""
+  if IS_TF2:
+    arguments = ["=".join(model) for model in models]
+    output = subprocess.check_output([sys.executable, "-c", TF2_CLIENT] + arguments)
+    return [json.loads(line) for line in output.decode().splitlines()]
+  answers = []
+  for name, path in models:
+    with tf.Graph().as_default(), tf.Session() as session:
+      loaded = tf.saved_model.loader.load(session, ["serve"], path)
+      signature = loaded.signature_def["serving_default"]
+      outputs = {key: value.name for key, value in signature.outputs.items()}
+      answer = session.run(outputs, {signature.inputs[name].name: line_program.X})
+    answers.append({key: value.tolist() for key, value in answer.items()})
+  return answers
+
+
+def test_exported_models_answer_with_the_numbers_of_predict(trained, tmp_path):
+  paths = {kind: str(tmp_path / kind) for kind in ("resource", "ref", "table")}
+  for kind in ("resource", "ref"):
+    done = export.export_saved_model(LINE, trained, paths[kind], kind)
+    assert done.export_dir == paths[kind] and done.checkpoint == trained + "/model.ckpt-5"
+    assert done.inputs == {"x": "float32 [?]"}
+    assert done.outputs == {"y": "float32 [?]", "pair": "float32 [?, 2]", "even": "bool [?]"}
+  os.mkdir(paths["table"])  # one that is empty may be there
+  done = export.export_saved_model(Program("table", None, single_input_fn, table_model_fn), trained,
+                       paths["table"], checkpoint=trained + "/model.ckpt-4")
+  assert list(done.inputs) == ["features"] and done.checkpoint == trained + "/model.ckpt-4"
+  prediction.predict(LINE, trained, str(tmp_path / "p.npz"), 4)
+  with np.load(str(tmp_path / "p.npz")) as arrays:
+    expected = {name: arrays[name].tolist() for name in arrays}
+  assert serve(("x", paths["resource"]), ("x", paths["ref"]), ("features", paths["table"])) == [
+      expected, expected, {"prediction": [-1., -1., 20.] + [-1.] * 7}]
+  assert sorted(os.listdir(str(tmp_path))) == ["p.npz", "ref", "resource", "run", "table"]
+
+
+def test_a_directory_that_holds_something_is_refused(trained, tmp_path):
+  with pytest.raises(export.ExportError, match="run is there and not an empty directory"):
+    export.export_saved_model(LINE, trained, trained)
+
+
+def test_features_that_cannot_be_inputs_are_refused(trained, tmp_path):
+  def input_fn(mode, shard):
+    return {"x": tf.SparseTensor([[0, 0]], [1.], [4, 2])}, None
+
+  with pytest.raises(export.ExportError, match="must be a tensor or a dict of tensors"):
+    export.export_saved_model(LINE._replace(input_fn=input_fn), trained, str(tmp_path / "out"))
+
+
+def test_a_failed_export_leaves_nothing(trained, tmp_path):
+  def model_fn(features, labels, mode):
+    tf.get_variable("more", [2])
+    return line_program.model_fn(features, labels, mode)
+
+  with pytest.raises(checkpoints.CheckpointError, match="has a variable 'more'"):
+    export.export_saved_model(LINE._replace(model_fn=model_fn), trained, str(tmp_path / "out"))
+  assert os.listdir(str(tmp_path)) == ["run"]
+  with pytest.raises(checkpoints.CheckpointError, match="there is no checkpoint in"):
+    export.export_saved_model(LINE, str(tmp_path), str(tmp_path / "out"))
+
+
+def test_a_directory_that_is_filled_meanwhile_stays_as_it_is(trained, tmp_path):
+  def model_fn(features, labels, mode):
+    (tmp_path / "out" / "in the way").mkdir(parents=True)
+    return line_program.model_fn(features, labels, mode)
+
+  with pytest.raises(OSError):
+    export.export_saved_model(LINE._replace(model_fn=model_fn), trained, str(tmp_path / "out"))
+  assert sorted(os.listdir(str(tmp_path))) == ["out", "run"]

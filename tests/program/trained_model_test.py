@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.pipeline import classic
+from tests.training import line_program
+from tf1ps.checkpoint import checkpoints
+from tf1ps.program import trained_model
+from tf1ps.program.loader import Program
+
+LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
+
+
+def test_newest(tmp_path):
+  with pytest.raises(checkpoints.CheckpointError, match="there is no checkpoint in"):
+    trained_model.newest(str(tmp_path))
+  first = line_program.save(tmp_path, 1, w=1., b=1.)
+  second = line_program.save(tmp_path, 2, w=1., b=1.)
+  assert trained_model.newest(str(tmp_path)) == second
+  assert trained_model.newest(str(tmp_path), first) == first
+  with pytest.raises(checkpoints.CheckpointError, match="without the endings"):
+    trained_model.newest(str(tmp_path), second + ".data-00000-of-00002")
+
+
+def test_it_is_built_in_a_graph_of_its_own_with_a_global_step():
+  with tf.Graph().as_default() as graph:
+    trained = trained_model.build(LINE, "eval", 4, "ref")
+    assert not graph.get_operations()
+  names = {variable.op.name: variable.op.type
+           for variable in trained.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
+  assert names == {name: "VariableV2" for name in ("w", "b", "global_step")}
+  assert not trained.one_batch
+
+
+def test_batches_end_with_the_input_or_when_interrupted(tmp_path):
+  path = line_program.save(tmp_path, 1, w=1., b=1.)
+  answers = iter([False, False, True])
+  for interrupted, sizes in ((None, [4, 4, 2]), (lambda: next(answers), [4, 4])):
+    trained = trained_model.build(LINE, "predict", 4, "resource")
+    with trained_model.session(trained.graph, path) as session:
+      assert list(trained_model.batches(session, trained, trained.batch_size, interrupted)) == sizes
+
+
+def test_a_long_input_is_spoken_of(tmp_path, caplog, set_timing):
+  caplog.set_level(logging.INFO, "tf1ps")
+  set_timing(trained_model, reminder_interval=0)
+  path = line_program.save(tmp_path, 1, w=1., b=1.)
+  trained = trained_model.build(LINE, "predict", 5, "resource")
+  with trained_model.session(trained.graph, path) as session:
+    list(trained_model.batches(session, trained, trained.batch_size))
+  assert [record.getMessage() for record in caplog.records] == [
+      "1 batches after 0 s, and the input has not ended",
+      "2 batches after 0 s, and the input has not ended"]
+
+
+def classic_model(path, **arguments):
+  """A model whose input comes from queue runners, with a checkpoint."""
+  graph = tf.Graph()
+  with graph.as_default():
+    tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    batch = classic.pipeline([path], **arguments)
+    size = tf.size(batch)
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      saved = tf.train.Saver().save(session, path + ".ckpt", write_meta_graph=False)
+  return trained_model.TrainedModel(graph, batch, None, size, False), saved
+
+
+def test_a_classic_input_ends_cleanly_and_its_failures_are_told(tmp_path):
+  for bad, text in (((), None), ((5,), "a.csv:5: Field 1 in record 0 is not a valid int32: x")):
+    trained, saved = classic_model(classic.write(tmp_path / "a.csv", 6, bad=bad))
+    found, error = [], None
+    try:
+      with trained_model.session(trained.graph, saved) as session:
+        for batch in trained_model.batches(session, trained, trained.features):
+          found += batch.tolist()
+    except tf.errors.InvalidArgumentError as caught:
+      error = caught.message.splitlines()[0]
+    assert found == list(range(1, 5 if bad else 7))
+    assert error == (text and str(tmp_path / text))
+
+
+def test_a_classic_input_that_has_not_ended_holds_nothing_up(tmp_path):
+  trained, saved = classic_model(classic.write(tmp_path / "a.csv", 6), num_epochs=None, capacity=3)
+  with trained_model.session(trained.graph, saved) as session:
+    assert session.run(trained.features).tolist() == [1]
+    began = time.monotonic()
+  assert time.monotonic() - began < 1.0

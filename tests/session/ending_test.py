@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.training import local_server
+from tf1ps.session import ending, participation
+from tf1ps.state import membership
+
+LOST_AFTER = 0.8  # seconds; the steady view that a loss needs is as long
+PATIENT = pytest.mark.parametrize("part", [30.0], indirect=True)  # where nobody is to be lost
+DONE, FAILED, TRAINING = (
+  membership.MEMBER_DONE,
+  membership.MEMBER_FAILED,
+  membership.MEMBER_TRAINING,
+)
+
+
+@pytest.fixture
+def part(request):
+  """The chief's part in a run of three workers."""
+  name = request.node.name.split("[")[0].replace("_", "-")
+  of = local_server.record(name, getattr(request, "param", LOST_AFTER))
+  part = participation.Participation(of)
+  part.begin_initialisation()
+  part.mark_initialised([])
+  yield part
+  part.stop()
+
+
+@pytest.fixture
+def workers(part):
+  return [local_server.Worker(part.record, 1), local_server.Worker(part.record, 2)]
+
+
+def wait(part, end_timeout=30.0, each_round=lambda: None):
+  part.start()
+  return ending.wait_for_workers(part, end_timeout, each_round)
+
+
+@PATIENT
+def test_all_have_done_their_part(part, workers):
+  for worker in workers:
+    worker.say(run=part.run_id, state=DONE)
+  assert wait(part) == []
+
+
+@PATIENT
+def test_one_that_only_serves_is_not_waited_for(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(state=membership.MEMBER_SERVING)
+  assert wait(part) == []
+
+
+@PATIENT
+def test_one_that_failed_is_named_with_its_reason(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine")
+  assert wait(part) == ["/job:worker/task:2 failed: ValueError: mine"]
+
+
+@PATIENT
+def test_one_that_failed_before_it_joined(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(state=FAILED, reason="GraphMismatchError")
+  assert wait(part) == ["/job:worker/task:2 failed: GraphMismatchError"]
+
+
+def test_one_that_falls_silent_is_lost(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(run=part.run_id, state=TRAINING, global_step=77)
+  began = time.monotonic()
+  (problem,) = wait(part)
+  assert re.match(r"/job:worker/task:2 is lost: silent for \d+ s, last seen at global step 77$",
+                  problem)
+  assert LOST_AFTER < time.monotonic() - began < LOST_AFTER + 20.0
+
+
+def test_one_that_never_comes(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  began = time.monotonic()
+  assert wait(part) == ["/job:worker/task:2 never came"]
+  assert LOST_AFTER < time.monotonic() - began < LOST_AFTER + 20.0
+
+
+def test_what_an_earlier_runs_worker_left_says_nothing(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(run="an earlier one", state=DONE)
+  assert wait(part) == ["/job:worker/task:2 never came"]
+
+
+@PATIENT
+def test_one_that_lives_and_makes_no_step_is_given_up(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  rounds = []
+
+  def each_round():
+    workers[1].say(run=part.run_id, state=TRAINING, step=5)
+    part.heartbeat.beat()
+    rounds.append(time.monotonic())
+
+  assert wait(part, 0.7, each_round) == [
+    "/job:worker/task:2 has made no step for 1 s (--end_timeout)"]
+  assert 0.7 < rounds[-1] - rounds[0] < 20.0
+
+
+@PATIENT
+def test_a_step_of_a_missing_one_begins_the_wait_anew(part, workers):
+  workers[0].say(run=part.run_id, state=DONE)
+  began, steps = time.monotonic(), [0]
+
+  def each_round():
+    if time.monotonic() - began < 2.5:  # more than twice the limit
+      steps[0] += 1
+      workers[1].say(run=part.run_id, state=TRAINING, step=steps[0])
+    else:
+      workers[1].say(state=DONE)
+    part.heartbeat.beat()
+
+  assert wait(part, 1.2, each_round) == []
+
+
+@PATIENT
+def test_what_a_round_raises_ends_the_wait(part, workers):
+  def each_round():
+    raise SystemExit(143)
+
+  with pytest.raises(SystemExit):
+    wait(part, each_round=each_round)

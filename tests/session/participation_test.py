@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import harness
+from tests.training import local_server
+from tf1ps.session import participation, run_records
+from tf1ps.state import control, membership, run
+
+SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
+
+
+@pytest.fixture
+def make(request):
+  """Makes a chief's part; each is as new as one of another process, and ended with the test."""
+  made = []
+
+  def one(directory=None, lost_after=20.0):
+    of = local_server.record(re.sub("[^a-z]", "-", request.node.name), lost_after)
+    part = participation.Participation(of, directory and str(directory))
+    made.append(part)
+    return part
+
+  yield one
+  for part in made:
+    part.stop()
+
+
+def runs(part):
+  """What the records say of the run, whatever the part believes."""
+  return run_records.RunRecords(part.record).runs()
+
+
+def initialise(part, signature=SIGNATURE):
+  part.begin_initialisation()
+  part.mark_initialised(signature)
+
+
+def test_a_chief_that_finds_nothing_begins_a_run(make, tmp_path):
+  part = make(tmp_path)
+  assert not part.adopt(SIGNATURE) and part.run_id == ""
+  part.begin_initialisation()
+  (found,) = runs(part)
+  assert (found.id, found.initialised, found.ended, found.writes) == (part.run_id, False, False, 1)
+  assert found.jobs == part.cluster.to_json() and len(found.id) == 16
+  part.mark_initialised(SIGNATURE)
+  (found,) = runs(part)
+  assert (found.initialised, found.signature) == (True, SIGNATURE)
+  assert run.RunFile(str(tmp_path)).read()[:2] == (part.run_id, run.RUN_RUNNING)
+
+
+def test_its_run_is_known_by_the_file_in_the_directory(make, tmp_path):
+  first = make(tmp_path)
+  initialise(first)
+  again = make(tmp_path)
+  assert again.adopt(SIGNATURE) and again.run_id == first.run_id
+
+
+@pytest.mark.parametrize(
+  "case", ["other directory", "no file", "another graph", "half done", "ended", "ended unsaid"])
+def test_what_is_not_this_runs_live_state(make, tmp_path, case):
+  first = make(tmp_path / "one")
+  first.begin_initialisation()
+  if case != "half done":
+    first.mark_initialised(SIGNATURE)
+  if "ended" in case:
+    first.release()
+  if case == "ended unsaid":
+    run.RunFile(str(tmp_path / "one")).write(first.run_id, run.RUN_RUNNING, 0)
+  if case == "no file":
+    (tmp_path / "one" / run.RunFile.NAME).unlink()
+  again = make(tmp_path / ("two" if case == "other directory" else "one"))
+  assert not again.adopt([] if case == "another graph" else SIGNATURE)
+  # Of a run that was to be initialised, or restored, the id goes on; the state does not.
+  assert again.run_id == (first.run_id if case == "half done" else "")
+  again.begin_initialisation()
+  (found,) = runs(again)
+  assert not found.initialised and found.writes == (2 if case == "half done" else 1)
+
+
+def test_without_a_directory_only_what_another_member_keeps_alive(make):
+  first = make()
+  initialise(first)
+  assert not make().adopt(SIGNATURE)
+  worker = local_server.Worker(first.record, 1)
+  worker.say(run=first.run_id, state=membership.MEMBER_TRAINING)
+  again = make()
+  assert again.adopt(SIGNATURE) and again.run_id == first.run_id
+  worker.say(state=membership.MEMBER_DONE)
+  assert not make().adopt(SIGNATURE)
+
+
+def test_who_joins_a_run_is_heard_at_once(make):
+  worker = make()
+  worker.is_chief = False  # it plays a worker here
+  worker.join(run.RunRecord("one", True, False, False, {}, [], 1))
+  later = make()  # another process of this task, which reads what the one before it said
+  later.heartbeat.beat()
+  assert later.heartbeat.previous.run == "one"
+
+
+def test_a_chief_that_cannot_hear_the_others_takes_nobody_for_dead(make, monkeypatch):
+  first = make()
+  initialise(first)
+  again = make()
+
+  def fail():
+    raise control.ControlError("no answer")
+
+  monkeypatch.setattr(again.heartbeat, "beat", fail)
+  with pytest.raises(control.ControlError):
+    again.adopt(SIGNATURE)
+
+
+def test_what_another_run_left_is_cleared(make):
+  part = make()
+  container = part.record.container
+
+  def leave_something(value):
+    with tf.Graph().as_default(), tf.container(container):
+      left = tf.get_variable("left", initializer=value, use_resource=True)
+      with tf.Session(part.record.target, config=tf.ConfigProto(
+          device_filters=[part.cluster.task.name])) as session:
+        if value:
+          session.run(left.initializer)
+        return bool(session.run(tf.is_variable_initialized(left)))
+
+  assert leave_something(1.0)
+  part.begin_initialisation()
+  assert not leave_something(0.0)
+  assert leave_something(1.0)
+  part.begin_initialisation()  # of the same run: a ps that kept its part keeps its queues, too
+  assert leave_something(0.0)
+
+
+def test_the_release_is_the_end(make, tmp_path):
+  part = make(tmp_path)
+  part.release()  # of nothing
+  initialise(part)
+  part.heartbeat.set(global_step=7)
+  part.release()
+  assert runs(part)[0][1:4] == (True, True, False)
+  assert run.RunFile(str(tmp_path)).read()[:3] == (part.run_id, run.RUN_ENDED, 7)
+  part.heartbeat.beat()  # a late one changes nothing
+  assert run.RunFile(str(tmp_path)).read().state == run.RUN_ENDED
+
+
+def test_a_failure_is_told(make, tmp_path):
+  part = make(tmp_path)
+  initialise(part)
+  part.release(failed=True)
+  assert runs(part)[0][1:4] == (True, True, True)
+  assert run.RunFile(str(tmp_path)).read().state == run.RUN_FAILED
+
+
+def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):
+  part = make(tmp_path, lost_after=0.6)  # a sixth of it at the most
+  initialise(part)
+  part.heartbeat.set(global_step=5)
+  part.start()
+  harness.wait_until(lambda: run.RunFile(str(tmp_path)).read().global_step == 5)
+
+
+def test_its_own_end_is_reported(make):
+  part = make()
+  assert part.report(membership.MEMBER_FAILED, "a reason", limit=5.0)
+  member = part.chief_member()
+  assert (member.state, member.reason, member.role) == (
+    membership.MEMBER_FAILED,
+    "a reason",
+    "chief",
+  )
+
+
+@pytest.mark.parametrize("state, run_of, examples", [
+  (membership.MEMBER_TRAINING, "same", 96), (membership.MEMBER_DONE, "same", 0),
+  (membership.MEMBER_TRAINING, "other", 0)])
+def test_what_an_earlier_process_trained_on_in_this_run(make, state, run_of, examples):
+  first = make()
+  initialise(first)
+  first.heartbeat.set(examples=96, state=state)
+  if run_of == "other":
+    first.heartbeat.set(run="another")
+  first.heartbeat.beat()
+  again = make()
+  again.heartbeat.beat()
+  again.run_id = first.run_id
+  assert again.examples_before == examples
+
+
+def test_a_holder_that_was_told_another_cluster(make):
+  part = make()
+  part.compare_clusters()
+  other = dict(part.cluster.to_json()["worker"], **{"2": "elsewhere:1"})
+  local_server.table(part.record).put({control.CLUSTER_RECORD: {"worker": other}})
+  try:
+    with pytest.raises(participation.ClusterMismatchError, match=(
+        r"/job:worker/task:0 at .* was started with a different cluster than /job:worker/task:0: "
+        r"worker 2 is .* here and elsewhere:1 there")):
+      part.compare_clusters()
+  finally:
+    local_server.table(part.record).put({control.CLUSTER_RECORD: part.cluster.to_json()})
+
+
+def test_a_worker_is_told_of_another_run(make):
+  part = make()
+  part.is_chief = False  # it plays a worker here
+  told = []
+  part.on_new_run(told.append)
+  part.heartbeat.beat()
+  part.join(run.RunRecord("one", True, False, False, {}, [], 1))
+  for run_id, writes in (("one", 1), ("one", 2), ("two", 1)):
+    run_records.RunRecords(part.record).write(
+      run.RunRecord(run_id, True, False, False, {}, [], writes))
+    part.heartbeat.beat()
+  assert told == ["the chief began another run (two)"]

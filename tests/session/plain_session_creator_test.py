@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests import harness
+from tests.training import local_loop, stock_tasks
+from tf1ps.checkpoint import checkpoints
+from tf1ps.session import initialise, plain_session_creator
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+def make(**kwargs):
+  kwargs = dict({"master": "", "is_chief": True, "scaffold": tf.train.Scaffold()}, **kwargs)
+  return plain_session_creator.PlainSessionCreator(**kwargs)
+
+
+def test_initialises_what_is_local_and_what_is_not():
+  model = local_loop.Model()
+  local = tf.get_local_variable("local", [], initializer=tf.constant_initializer(3.0))
+  creator = make()
+  session = creator.create_session()
+  assert session.run([model.x, local]) == [0.0, 3.0]
+  assert (creator.session, creator.sessions) == (session, 1)
+  session.close()
+
+
+def save(directory, model, x):
+  """Saves a checkpoint with a value of x; returns its saver."""
+  assign, saver = model.x.assign(x), tf.train.Saver()
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(assign)
+    saver.save(session, str(directory / "model.ckpt"), global_step=1)
+  return saver
+
+
+def test_restores_the_last_checkpoint(tmp_path):
+  model = local_loop.Model()
+  saver = save(tmp_path, model, 7.0)
+  creator = make(checkpoint_dir=str(tmp_path), scaffold=tf.train.Scaffold(saver=saver))
+  with creator.create_session() as session:
+    assert session.run(model.x) == 7.0
+
+
+def test_a_lost_state_file_is_no_empty_directory(tmp_path):
+  saver = save(tmp_path, local_loop.Model(), 7.0)
+  (tmp_path / "checkpoint").unlink()
+  creator = make(checkpoint_dir=str(tmp_path), scaffold=tf.train.Scaffold(saver=saver))
+  with pytest.raises(checkpoints.CheckpointError, match="has no state file"):
+    creator.create_session()
+
+
+def test_the_end_of_data_in_it_is_an_error():
+  local_loop.Model()
+  nothing = tf.data.make_one_shot_iterator(tf.data.Dataset.range(0)).get_next()
+  creator = make(scaffold=tf.train.Scaffold(local_init_op=nothing.op))
+  with pytest.raises(initialise.SessionCreationError, match="(?s)creating .*nd of sequence"):
+    creator.create_session()
+
+
+def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
+  set_timing(plain_session_creator, retry_pause=0.01)
+  local_loop.Model()
+  left = [2]
+
+  def init_fn(scaffold, session):
+    left[0] -= 1
+    if left[0] >= 0:
+      raise tf.errors.UnavailableError(None, None, "not yet")
+
+  creator = make(scaffold=tf.train.Scaffold(init_fn=init_fn))
+  creator.create_session().close()
+  assert (left, creator.sessions) == ([-1], 1)
+  left[0] = 10**9
+  creator = make(scaffold=tf.train.Scaffold(init_fn=init_fn), start_timeout=0.2)
+  with pytest.raises(initialise.SessionCreationError, match="no session on '' within 0 s: not yet"):
+    creator.create_session()
+
+
+def test_a_worker_is_ready_when_the_chief_is(start, tmp_path):
+  workers, files = harness.addresses(2), [str(tmp_path / "go"), str(tmp_path / "done")]
+  chief = start("chief", stock_tasks.train, workers, 0, *files)
+  worker = start("worker", stock_tasks.train, workers, 1, *files)
+  chief.wait_for("up at")
+  worker.wait_for("waiting for the chief to initialise 2 variables, such as")
+  open(files[0], "w").close()
+  ready = [float(task.wait_for("ready at").split()[-1]) for task in (chief, worker)]
+  assert -5.0 < ready[1] - ready[0] < 10.0  # two at most on a quiet machine; stock looks every 30
+  assert (worker.wait(), chief.wait()) == (0, 0)
+  for task in (chief, worker):
+    said = [line for line in task.lines if "is no target of a tf1ps.Server in this process" in line]
+    assert len(said) == 1, task.output  # for two sessions
+    assert "grpc://" in said[0] and "no ps is released" in said[0]
+
+
+def test_a_chief_that_never_comes_is_an_error_with_the_names(start):
+  task = start("worker", stock_tasks.wait_for_a_chief, harness.addresses(1))
+  assert task.wait() == 0
+  line = task.wait_for("SessionCreationError")
+  assert re.search(r"the chief has not initialised 2 variables, such as global_step, x, within 2 s "
+                   r"\(max_wait_secs\)", line)
+  assert float(line.split()[0]) < 30.0
+
+
+def test_a_server_that_is_not_there_is_an_error(start):
+  (address,) = harness.addresses(1)
+  task = start("worker", stock_tasks.connect_to_nobody, address)
+  assert task.wait() == 0
+  line = task.wait_for("connecting to 'grpc://%s' did not end within " % address)
+  assert float(line.split()[0]) < 30.0

@@ -1,0 +1,164 @@
+"""A worker that comes back goes on in its data where it was.
+
+Each worker of a between-graph job has a variable beside the global step, a text with the position
+of its iterators. The variables outlive a worker, and are in the chief's checkpoints.
+
+1. Between two steps the worker stores its position: every `Timing.position_interval`, more rarely
+   where that would cost more than a hundredth of the time; before the chief's checkpoints, where
+   it is the chief; and when it leaves. So a position is never ahead of what was trained on, and
+   what came after it is trained on once more.
+2. A new session goes on from the position that it finds, if it is that of the same pipeline,
+   worker, number of workers and batch size. Else it says so and begins anew.
+3. Where the data are over the position is forgotten: who comes back then begins anew.
+
+Pipelines that call Python, and those that TensorFlow cannot save, always begin anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import optional_variables
+from tf1ps.compat import TIMING, error_line
+from tf1ps.pipeline import IteratorPositions, PositionError
+from tf1ps.replication import REPLICAS_ENDED
+
+_log = logging.getLogger("tf1ps")
+_PART = 0.01  # of the time that storing may take
+
+
+class InputPositions(tf.train.SessionRunHook):
+  """Stores and restores the position of a worker's input.
+
+  Attributes:
+    batches: how many batches were drawn, also by processes before this one.
+    steps_of_run: called in `before_run`; returns how many batches the run draws.
+    quiet: makes a context in which nobody else draws a batch; it tells whether that is so.
+  """
+
+  def __init__(self, index: int, count: int, batch_size: int, global_step: tf.Variable):
+    """Adds the variables of all workers to the default graph, whose input is built.
+
+    Args:
+      index: of this worker, from 0.
+      count: of the workers.
+      batch_size: of this worker.
+      global_step: beside which the variables are.
+    """
+    with tf.get_default_graph().colocate_with(global_step.op, ignore_existing=True), \
+        tf.variable_scope(tf.VariableScope(reuse=tf.AUTO_REUSE, use_resource=True)):
+      variables = [tf.get_variable(
+        "tf1ps/input_position/worker_%d" % each, [], tf.string, trainable=False,
+        initializer=tf.constant_initializer(b""),
+        collections=[tf.GraphKeys.GLOBAL_VARIABLES, optional_variables.OPTIONAL])
+        for each in range(count)]
+      self._value = tf.placeholder(tf.string, [])
+      self._read = variables[index].read_value()
+      self._write = variables[index].assign(self._value).op
+    self._positions = IteratorPositions(tf.get_default_graph())
+    self._key = {"digest": self._positions.digest, "worker": index, "workers": count,
+                 "batch_size": batch_size}
+    self._works = self._positions.are_there
+    self._is_over = False
+    self._stored_at = 0.0
+    self._stored_batches = None
+    self._cost = 0.0
+    self.batches = 0
+    self._lock = threading.Lock()
+    self.steps_of_run = lambda: 1
+    self.quiet = lambda: contextlib.nullcontext(True)
+
+  def begin(self):
+    if self._positions.calls_python:
+      _log.info("the input calls Python, so its position is not kept: who comes back begins anew")
+
+  def after_create_session(self, session, coord):
+    self.batches, self._stored_batches = 0, None
+    self._stored_at = time.monotonic()
+    if self._works:
+      self._go_on(session, session.run(self._read))
+
+  def before_run(self, run_context):
+    self.add(self.steps_of_run())  # here, as whoever saves may stand before this hook and store
+
+  def add(self, batches: int) -> None:
+    """Counts batches that are about to be drawn; other threads may do so too."""
+    with self._lock:
+      self.batches += batches
+
+  def after_run(self, run_context, run_values):
+    interval = max(TIMING.position_interval, self._cost / _PART)
+    if self._works and time.monotonic() - self._stored_at >= interval:
+      self.store(run_context.session)
+
+  def join(self, life) -> None:
+    """The session's, when it is made: has the position stored before each of its checkpoints."""
+    if life.saver is not None:
+      life.saver.before_save.append(self.store)
+
+  def leave(self, session, is_clean):
+    """The session's, when the loop has ended."""
+    self.store(session)
+
+  def goes_on(self, session, error) -> bool:
+    """The session's, at the end of the data: a position of theirs is of no use any more."""
+    self._is_over |= REPLICAS_ENDED not in error.message
+    return False
+
+  def store(self, session) -> None:
+    """Stores the position now; between two steps."""
+    if self._works and (self._stored_batches != self.batches or self._is_over):
+      with self.quiet() as is_quiet:
+        if is_quiet:
+          self._store(session)
+
+  def _store(self, session):
+    began = time.monotonic()
+    position = b""
+    if not self._is_over:
+      try:
+        position = self._positions.save(session)
+      except PositionError as error:
+        self._works = False
+        _log.info("the position of the input cannot be kept, so who comes back begins anew: %s",
+                  error_line(error))
+        return
+      header = dict(self._key, batches=self.batches)
+      position = json.dumps(header, sort_keys=True).encode() + b"\n" + position
+    session.run(self._write, {self._value: position})
+    self._stored_at, self._stored_batches = time.monotonic(), self.batches
+    self._cost = self._stored_at - began
+
+  def _go_on(self, session, stored: bytes):
+    header, _, position = stored.partition(b"\n")
+    if not header:
+      return
+    found = json.loads(header.decode())
+    batches = found.pop("batches")
+    reason = self._difference(found)
+    if reason is None:
+      try:
+        self._positions.restore(session, position)
+      except PositionError as error:
+        reason = error_line(error)
+    if reason is None:
+      self.batches = self._stored_batches = batches
+      _log.info("goes on at batch %d of its data", batches + 1)
+    else:
+      _log.warning("begins its data anew, and does not go on at batch %d: %s", batches + 1, reason)
+
+  def _difference(self, found: dict) -> Optional[str]:
+    if found == self._key:
+      return None
+    names = [name for name in sorted(self._key) if found.get(name) != self._key[name]]
+    if names == ["digest"]:
+      return "its input pipeline, or the files that it reads, are not what they were"
+    return ", ".join("%s was %s and is %s" % (name, found.get(name), self._key[name])
+                     for name in names if name != "digest")

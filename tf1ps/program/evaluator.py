@@ -1,0 +1,214 @@
+"""The evaluator: follows the checkpoints of a run, and never connects to its cluster.
+
+It knows the run by two files of the checkpoint directory alone: the state file, which lists the
+checkpoints, and the run's status file, which the chief rewrites every few seconds. In a loop:
+
+1. it looks at the status file. The run is alive once the file's content has changed before the
+   evaluator's eyes; what it finds at its start may be left from an older run;
+2. it evaluates what the state file lists and was not evaluated yet, the newest first. Of the
+   checkpoints that it finds at its start it takes the newest alone;
+3. it leaves when the run has ended, when the run's file stands still for too long, or when no run
+   shows itself. Whether the last checkpoint was evaluated is looked at once more before.
+
+Times are measured by this process's own clock, from one look to the next: clocks of two machines
+are never compared.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Callable, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import CheckpointError, latest_checkpoint, listed_checkpoints
+from tf1ps.compat import EXIT_FAILED, TIMING
+from tf1ps.pipeline import BadRecords
+from tf1ps.program import evaluation, variable_kind
+from tf1ps.program.loader import Program
+from tf1ps.state import RUN_ENDED, RUN_RUNNING, RunFile
+
+_log = logging.getLogger("tf1ps")
+
+SUMMARIES = "eval"  # the folder in the checkpoint directory
+
+
+class Outcome(NamedTuple):
+  """How following a run ended."""
+
+  evaluations: int  # how many checkpoints were evaluated
+  last: Optional[evaluation.Evaluation]  # of the newest checkpoint that was evaluated
+  reason: str  # why the evaluator leaves
+  code: int  # its exit code: 0 if the run has done what it was asked for and was evaluated
+
+
+def follow_checkpoints(
+  program: Program,
+  checkpoint_dir: str,
+  lost_after: float,
+  start_timeout: float,
+  batch_size: int,
+  variables: str = variable_kind.RESOURCE,
+  config: Optional[tf.ConfigProto] = None,
+  interrupted: Optional[Callable[[], bool]] = None,
+  look_every: float = 1.0,
+  bad: Optional[BadRecords] = None,
+) -> Outcome:
+  """Evaluates the checkpoints of a run until it ends.
+
+  Summaries of the metrics go to the folder "eval" in the checkpoint directory.
+
+  Args:
+    program: the program.
+    checkpoint_dir: the run's checkpoint directory; it need not exist yet.
+    lost_after: seconds without a change of the status file after which the run counts as lost.
+    start_timeout: seconds within which a run must show itself.
+    batch_size: examples in a batch.
+    variables: their kind, "resource" or "ref".
+    config: of the sessions.
+    interrupted: asked several times a second; ends the evaluator when it returns True.
+    look_every: seconds between two looks at the directory.
+    bad: the policy for bad records; None: they fail.
+
+  Returns:
+    The outcome. Its code is 0 if the run has ended well, also if it had before the evaluator
+    started and no other run came; else 1.
+
+  Raises:
+    CheckpointError: a checkpoint does not fit the program, or the last one is damaged.
+    EvaluationError, ProgramError, ModelSpecError: as `evaluation.evaluate`.
+  """
+  for name, value in (("lost_after", lost_after), ("start_timeout", start_timeout),
+                      ("look_every", look_every)):
+    if not value > 0:
+      raise ValueError(f"{name} must be above 0 seconds, got {value}")
+  is_interrupted = interrupted or (lambda: False)
+  watch = _RunWatch(checkpoint_dir, lost_after, start_timeout)
+  evaluator = _Evaluator(
+    program, checkpoint_dir, batch_size, variables, config, is_interrupted, bad)
+  try:
+    while True:
+      end = watch.look()  # before the checkpoints: the last one is there when the run has ended
+      if end is not None:
+        return evaluator.finish(*end)
+      evaluator.evaluate_new()
+      _wait(look_every, is_interrupted)
+      if is_interrupted():
+        return evaluator.outcome("interrupted", EXIT_FAILED)
+  finally:
+    evaluator.close()
+
+
+class _RunWatch:
+  """Sees the run through its status file."""
+
+  def __init__(self, checkpoint_dir: str, lost_after: float, start_timeout: float):
+    self._file = RunFile(checkpoint_dir)
+    self._lost_after = lost_after
+    self._start_timeout = start_timeout
+    self._status = self._file.read()
+    self._changed_at = time.monotonic()
+    self._is_alive = False  # whether the content has changed since the start
+
+  def look(self):
+    """Returns None while there is something to wait for, else (reason, exit code)."""
+    status = self._file.read() or self._status  # unreadable for a moment counts as unchanged
+    now = time.monotonic()
+    if status != self._status:
+      self._status, self._changed_at, self._is_alive = status, now, True
+    silent = now - self._changed_at
+    if self._is_alive:
+      if status.state != RUN_RUNNING:
+        return self._ended()
+      if silent >= self._lost_after:
+        return f"the run is lost: no sign of life for {silent:.0f} s", EXIT_FAILED
+    elif silent >= self._start_timeout:
+      if status is None:
+        return f"no run appeared within {silent:.0f} s", EXIT_FAILED
+      if status.state == RUN_RUNNING:
+        return f"the run is lost: no sign of life for {silent:.0f} s", EXIT_FAILED
+      return self._ended()
+    return None
+
+  def _ended(self):
+    if self._status.state == RUN_ENDED:
+      return f"the run has ended at step {self._status.global_step}", 0
+    return f"the run has failed at step {self._status.global_step}", EXIT_FAILED
+
+
+class _Evaluator:
+  """Evaluates each checkpoint once, and writes the summaries."""
+
+  def __init__(self, program, checkpoint_dir, batch_size, variables, config, interrupted, bad):
+    self._evaluate = lambda path: evaluation.evaluate(
+      program, path, batch_size, variables, config, interrupted, bad)
+    self._directory = checkpoint_dir
+    self._is_interrupted = interrupted
+    # The checkpoints that are not to be evaluated any more; of those at the start all but the last.
+    self._seen = set(listed_checkpoints(checkpoint_dir)[:-1])
+    self._writer = None
+    self._count = 0
+    self._last = None
+
+  def evaluate_new(self) -> None:
+    """Evaluates the listed checkpoints that are new, the newest first."""
+    while not self._is_interrupted():
+      new = [path for path in listed_checkpoints(self._directory) if path not in self._seen]
+      if not new:
+        return
+      self._evaluate_one(new[-1])
+
+  def finish(self, reason: str, code: int) -> Outcome:
+    """Evaluates the last checkpoint if that is still to be done."""
+    last = latest_checkpoint(self._directory)
+    if last is not None and last not in self._seen:
+      self._evaluate_one(last)
+    if self._is_interrupted():
+      return self.outcome("interrupted", EXIT_FAILED)
+    if self._last is None and code == 0:
+      return self.outcome(f"{reason}, but there is no checkpoint to evaluate", EXIT_FAILED)
+    return self.outcome(reason, code)
+
+  def outcome(self, reason: str, code: int) -> Outcome:
+    return Outcome(self._count, self._last, reason, code)
+
+  def close(self) -> None:
+    if self._writer is not None:
+      self._writer.close()
+
+  def _evaluate_one(self, path: str) -> None:
+    self._seen.add(path)
+    try:
+      found = self._evaluate(path)
+    except CheckpointError:
+      if path in listed_checkpoints(self._directory):
+        raise
+      _log.info("%s was deleted while it was being read: skipped", path)
+      return
+    if found is None:
+      return  # interrupted
+    _log.info("%s", evaluation.format_evaluation(found))
+    self._count += 1
+    if self._last is None or (found.global_step or 0) >= (self._last.global_step or 0):
+      self._last = found
+    self._write(found)
+
+  def _write(self, found: evaluation.Evaluation) -> None:
+    if self._writer is None:
+      with tf.Graph().as_default():  # the writer is for graph mode alone
+        self._writer = tf.summary.FileWriter(os.path.join(self._directory, SUMMARIES))
+    values = [tf.Summary.Value(tag=name, simple_value=value)
+              for name, value in found.metrics.items()]
+    self._writer.add_summary(tf.Summary(value=values), found.global_step)
+    self._writer.flush()
+
+
+def _wait(seconds: float, is_interrupted: Callable[[], bool]) -> None:
+  until = time.monotonic() + seconds
+  while not is_interrupted():
+    left = until - time.monotonic()
+    if left <= 0:
+      return
+    time.sleep(min(left, TIMING.fast_poll_interval))

@@ -1,0 +1,126 @@
+"""Export: a checkpoint's model as a SavedModel, to be served.
+
+1. input_fn is asked, in mode "predict", for the types and shapes of its features, and thrown away.
+2. In a new graph each feature becomes a placeholder whose first dimension is open, and model_fn
+   builds the model on them, without labels.
+3. The checkpoint is restored and saved, with the signature "serving_default": inputs are the
+   features, outputs the predictions. TensorFlow 2's `tf.saved_model.load` reads it. TensorFlow 1.15
+   reads its own, and of TensorFlow 2's those with ref variables.
+4. The directory gets its name when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, Dict, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import restore_from
+from tf1ps.compat import Error
+from tf1ps.pipeline import Shard
+from tf1ps.program import loader as program_lib
+from tf1ps.program import model, trained_model, variable_kind
+
+FEATURES = "features"  # the input's name where the features are a single tensor
+
+
+class Export(NamedTuple):
+  """What was exported."""
+
+  export_dir: str  # the SavedModel's directory
+  checkpoint: str  # the checkpoint that was used
+  inputs: Dict[str, str]  # name to type and shape, such as "float32 [?, 64]"
+  outputs: Dict[str, str]  # the same of the predictions
+
+
+class ExportError(Error, RuntimeError):
+  """The model cannot be exported."""
+
+
+def export_saved_model(program: program_lib.Program, checkpoint_dir: str, export_dir: str,
+           variables: str = variable_kind.RESOURCE, checkpoint: Optional[str] = None,
+           config: Optional[tf.ConfigProto] = None) -> Export:
+  """Writes a SavedModel of a checkpoint.
+
+  Args:
+    program: the program; its functions are called with mode "predict".
+    checkpoint_dir: its latest checkpoint is used.
+    export_dir: the directory to make; it must not exist, or be empty.
+    variables: their kind in the SavedModel, "resource" or "ref".
+    checkpoint: use this one instead: its path without the endings of its files.
+    config: of the session.
+
+  Raises:
+    CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
+    ExportError: the directory holds something, or the features cannot be a signature's inputs.
+    ProgramError, ModelSpecError: the program's functions returned something unusable.
+  """
+  export_dir = os.path.abspath(export_dir)
+  if os.path.exists(export_dir) and (not os.path.isdir(export_dir) or os.listdir(export_dir)):
+    raise ExportError(f"export_dir {export_dir} is there and not an empty directory")
+  checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
+  with tf.Graph().as_default():
+    shard = Shard(epochs=1, mode="predict")
+    features = _check_features(program_lib.build_input(program, "predict", shard)[0])
+  with tf.Graph().as_default(), variable_kind.kind_scope(variables):
+    inputs = {name: _placeholder(tensor) for name, tensor in _by_name(features).items()}
+    tf.train.get_or_create_global_step()
+    spec = program.model_fn(
+      inputs if isinstance(features, dict) else inputs[FEATURES], None, "predict")
+    outputs = model.predictions_by_name(model.check_model_spec(spec, "predict"))
+    _save(export_dir, checkpoint, inputs, outputs, config)
+  return Export(export_dir, checkpoint, _describe(inputs), _describe(outputs))
+
+
+def _check_features(features: Any):
+  tensors = list(features.values()) if isinstance(features, dict) else [features]
+  if not all(isinstance(tensor, tf.Tensor) for tensor in tensors):
+    raise ExportError("features must be a tensor or a dict of tensors to become the inputs of a "
+                      f"signature, got {features!r}")
+  return features
+
+
+def _by_name(features) -> Dict[str, tf.Tensor]:
+  return features if isinstance(features, dict) else {FEATURES: features}
+
+
+def _placeholder(tensor: tf.Tensor) -> tf.Tensor:
+  shape = tensor.shape
+  if shape.ndims:
+    shape = tf.TensorShape([None]).concatenate(shape[1:])
+  return tf.placeholder(tensor.dtype, shape)
+
+
+def _save(export_dir, checkpoint, inputs, outputs, config) -> None:
+  restore = restore_from(checkpoint)
+  initialise = tf.group(tf.local_variables_initializer(), tf.tables_initializer())
+  signature = tf.saved_model.predict_signature_def(inputs, outputs)
+  temporary = f"{export_dir}.{os.getpid()}.tmp"
+  try:
+    with tf.Session("", config=config) as session:
+      restore(session)
+      builder = tf.saved_model.Builder(temporary)
+      # Attributes with TensorFlow's default are left out: an older TensorFlow may not know them.
+      builder.add_meta_graph_and_variables(
+        session, [tf.saved_model.tag_constants.SERVING],
+        {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},
+        main_op=initialise, clear_devices=True, strip_default_attrs=True)
+      builder.save()
+    if os.path.isdir(export_dir):
+      os.rmdir(export_dir)  # it is empty
+    os.rename(temporary, export_dir)
+  finally:
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _describe(tensors: Dict[str, tf.Tensor]) -> Dict[str, str]:
+  described = {}
+  for name, tensor in tensors.items():
+    shape = "of any shape"
+    if tensor.shape.ndims is not None:
+      sizes = ["?" if size is None else str(size) for size in tensor.shape.as_list()]
+      shape = f"[{', '.join(sizes)}]"
+    described[name] = f"{tensor.dtype.name} {shape}"
+  return described

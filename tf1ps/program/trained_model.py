@@ -1,0 +1,163 @@
+"""A program's model with a checkpoint's values, in this process and without a cluster.
+
+What evaluation, prediction and export have in common:
+
+1. `build` makes the model in a graph of its own;
+2. `session` restores the checkpoint, initialises local variables, tables and iterators, and runs
+   the queue runners, in a session of its own that meets no other session or server of the process;
+3. `batches` runs it until the input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import Any, Callable, Iterator, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import CheckpointError, checkpoint_exists, latest_checkpoint, restore_from
+from tf1ps.cluster import BoundedSession
+from tf1ps.compat import TIMING
+from tf1ps.pipeline import (
+  BadRecords,
+  Shard,
+  adopt_queue_runners,
+  iterator_initializers,
+  use_bad_records,
+  warn_unfilled_queues,
+)
+from tf1ps.program import loader as program_lib
+from tf1ps.program import model as model_lib
+from tf1ps.program import variable_kind
+
+_log = logging.getLogger("tf1ps")
+
+_VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2"])
+
+
+class TrainedModel(NamedTuple):
+  """A program's model in a graph of its own."""
+
+  graph: tf.Graph
+  features: Any  # as input_fn returned them
+  spec: model_lib.ModelSpec  # checked for the mode
+  batch_size: tf.Tensor  # scalar int: the examples in a batch
+  one_batch: bool  # the input is made of constants and variables: one batch is all of it
+
+
+def build(program: program_lib.Program, mode: str, batch_size: int, variables: str,
+          bad: Optional[BadRecords] = None) -> TrainedModel:
+  """Builds a program's model for all of its data, once.
+
+  Args:
+    program: the program.
+    mode: "eval" or "predict"; the latter passes no labels to model_fn.
+    batch_size: examples in a batch, as the shard says it.
+    variables: their kind, "resource" or "ref".
+    bad: the policy for bad records; None: they fail.
+
+  Raises:
+    ProgramError, ModelSpecError: input_fn or model_fn returned something unusable.
+  """
+  with tf.Graph().as_default() as graph, variable_kind.kind_scope(variables):
+    tf.train.get_or_create_global_step()
+    use_bad_records((bad or BadRecords()).anew())
+    shard = Shard(batch_size=batch_size, epochs=1, mode=mode)
+    features, labels = program_lib.build_input(program, mode, shard)
+    one_batch = _is_one_batch(features, labels)
+    size = program_lib.batch_size_of(features)
+    spec = program.model_fn(features, labels if mode == "eval" else None, mode)
+    model_lib.check_model_spec(spec, mode)
+  return TrainedModel(graph, features, spec, size, one_batch)
+
+
+def newest(checkpoint_dir: str, checkpoint: Optional[str] = None) -> str:
+  """Returns the checkpoint to use: the given one, else the directory's latest.
+
+  Raises:
+    CheckpointError: there is none.
+  """
+  if checkpoint is None:
+    checkpoint = latest_checkpoint(checkpoint_dir)
+    if checkpoint is None:
+      raise CheckpointError(f"there is no checkpoint in {checkpoint_dir}")
+  elif not checkpoint_exists(checkpoint):
+    raise CheckpointError(f"there is no checkpoint {checkpoint}: give the path without "
+                                      "the endings of its files, such as DIR/model.ckpt-100")
+  return checkpoint
+
+
+@contextlib.contextmanager
+def session(graph: tf.Graph, checkpoint: str,
+            config: Optional[tf.ConfigProto] = None) -> Iterator[tf.Session]:
+  """Opens a session of a graph with a checkpoint's values. It finalizes the graph: one a graph.
+
+  Args:
+    graph: the graph.
+    checkpoint: the checkpoint's path without the endings of its files.
+    config: of the session.
+
+  Raises:
+    CheckpointError: the checkpoint does not fit or cannot be read.
+    Exception: what ended a queue runner; the body gets it from the session's run.
+  """
+  with graph.as_default():
+    restore = restore_from(checkpoint)
+    initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
+    runners = adopt_queue_runners()
+  graph.finalize()
+  starts = iterator_initializers(graph, initialise[-1])
+  with BoundedSession("", graph, config) as own_session:
+    own_session.on_long_run = warn_unfilled_queues
+    restore(own_session)
+    own_session.run(initialise)
+    own_session.run(starts)
+    coordinator = tf.train.Coordinator()
+    for runner in runners:
+      runner.create_threads(own_session, coordinator, daemon=True, start=True)
+    try:
+      yield own_session
+    finally:
+      coordinator.request_stop()
+      coordinator.join(stop_grace_period_secs=TIMING.runner_threads_end_limit,
+                       ignore_live_threads=True)
+
+
+def batches(own_session: tf.Session, trained: TrainedModel, fetches,
+            interrupted: Optional[Callable[[], bool]] = None) -> Iterator[Any]:
+  """Yields the fetches' values of each batch until the input ends.
+
+  Args:
+    own_session: from `session`.
+    trained: from `build`.
+    fetches: what to run.
+    interrupted: ends it between two batches when it returns True.
+  """
+  began = spoke = time.monotonic()
+  number = 0
+  while not (interrupted is not None and interrupted()):
+    try:
+      values = own_session.run(fetches)
+    except tf.errors.OutOfRangeError:
+      return
+    yield values
+    number += 1
+    if trained.one_batch:
+      return
+    if time.monotonic() - spoke >= TIMING.reminder_interval:
+      spoke = time.monotonic()
+      _log.info("%d batches after %.0f s, and the input has not ended", number, spoke - began)
+
+
+def _is_one_batch(*structures) -> bool:
+  """Whether no dataset, queue or anything else that moves on stands behind these tensors."""
+  seen = set()
+  waiting = [tensor.op for tensor in tf.nest.flatten(structures) if tensor is not None]
+  while waiting:
+    op = waiting.pop()
+    if op not in seen:
+      seen.add(op)
+      waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+  return not any(op.op_def.is_stateful and op.type not in _VARIABLES for op in seen)

@@ -1,0 +1,18 @@
+"""Opens training sessions on a cluster: creation, recovery, membership of a run, and the end."""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "container_check": ["ContainerMismatchError"],
+  "ending": ["JobFailedError"],
+  "initialise": ["SessionCreationError"],
+  "life": ["SessionLife"],
+  "monitored_session": ["MonitoredTrainingSession"],
+  "participation": ["ClusterMismatchError", "Participation"],
+  "rejoining": ["RulesError"],
+  "session_creator": ["TaskLostError"],
+  "signature": ["FLAGS", "GraphMismatchError"],
+})

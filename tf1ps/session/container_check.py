@@ -1,0 +1,64 @@
+"""Refuses tasks whose container does not fit the other tasks'.
+
+Two jobs that share a container overwrite each other, and a worker that looks for its chief in
+another container than the chief's waits in vain. Both can be seen in the heartbeats.
+"""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from tf1ps.compat import TIMING, Error
+from tf1ps.state import ControlRecord, containers_of, members_of
+
+
+class ContainerMismatchError(Error, RuntimeError):
+  """This task's container is another job's, or another one than its chief's."""
+
+
+def check_chief(records: Dict[str, ControlRecord], chief, container: str) -> None:
+  """Refuses a chief whose container another living chief uses.
+
+  Args:
+    records: the control records of ps 0.
+    chief: the `spec.Task` of this chief.
+    container: its container; "" is the default one.
+
+  Raises:
+    ContainerMismatchError: naming the other chief.
+  """
+  for member in members_of(records, container):
+    if member.role == "chief" and member.name != chief.name and _lives(member):
+      raise ContainerMismatchError(
+        "%s is in use by the job whose chief is %s (process %d on %s): give this job another "
+        "--container, or tf1ps.Server(..., container=)" % (
+          _say(container), member.name, member.pid, member.host))
+
+
+def check_worker(records: Dict[str, ControlRecord], chief, container: str) -> None:
+  """Refuses a worker whose chief lives in another container only.
+
+  Args:
+    records: the control records of ps 0.
+    chief: the `spec.Task` of this worker's chief.
+    container: this worker's container; "" is the default one.
+
+  Raises:
+    ContainerMismatchError: naming both containers.
+  """
+  living = {name: member for name, member in containers_of(records, chief).items()
+            if member.role == "chief" and _lives(member)}
+  if living and container not in living:
+    other = min(living, key=lambda name: living[name].age)
+    raise ContainerMismatchError(
+      "the chief %s keeps the job's state in %s, and this task looks in %s: give all tasks the "
+      "same --container, or the same --checkpoint_dir and --program" % (
+        chief.name, _say(other), _say(container)))
+
+
+def _lives(member) -> bool:
+  return member.age < TIMING.alive_within and not member.has_ended
+
+
+def _say(container):
+  return "container %s" % container if container else "the default container"

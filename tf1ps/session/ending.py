@@ -1,0 +1,87 @@
+"""How a job ends: the chief waits for the other workers, with limits, and says who is missing.
+
+A worker that has done its part reports it and leaves. The chief waits until each of the others has
+reported, has failed, is lost, never came, or has made no step for `end_timeout` seconds; the wait
+starts anew whenever one of those that are missing makes a step. What it finds goes into the last
+lines and the exit code.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Callable, Dict, List, Optional
+
+from tf1ps.compat import TIMING, Error
+from tf1ps.session import participation as participation_lib
+from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_SERVING, Member
+
+_log = logging.getLogger("tf1ps")
+
+
+class JobFailedError(Error, RuntimeError):
+  """Everything that this task could do was done, but another task of the job failed or is lost."""
+
+
+def wait_for_workers(part: participation_lib.Participation, end_timeout: float,
+                     each_round: Callable[[], None]) -> List[str]:
+  """Waits until every other worker of the run has ended.
+
+  Args:
+    part: the chief's part.
+    end_timeout: seconds without a step of any missing worker until they are given up.
+    each_round: called in every round; it may raise.
+
+  Returns:
+    A sentence for each worker that did not do its part; [] if all did.
+  """
+  others = [task for task in part.cluster.replicas if task.name != part.cluster.task.name]
+  began = moved = said = time.monotonic()
+  before = None
+  while True:
+    each_round()
+    now = time.monotonic()
+    members = {(m.job, m.index): m for m in part.heartbeat.members()}
+    ends = {task: _end_of(part, task, members.get((task.job, task.index)), now - began)
+            for task in others}
+    missing = [task for task in others if ends[task] is None]
+    if not missing:
+      return [ends[task] for task in others if ends[task]]
+    signs = _signs(missing, members)
+    if signs != before:
+      before, moved = signs, now
+    if now - moved > end_timeout:
+      return [ends[task] or "%s has made no step for %.0f s (--end_timeout)" % (
+        task.name, end_timeout) for task in others if ends[task] != ""]
+    if now - said > TIMING.reminder_interval:
+      said = now
+      _log.info("waiting for %s", ", ".join(_progress(task, members) for task in missing))
+    time.sleep(TIMING.poll_interval)
+
+
+def _end_of(part, task, member: Optional[Member], waited: float) -> Optional[str]:
+  """"" for a worker that has done its part, a sentence for one that did not, None while it may."""
+  if member is not None and member.state == MEMBER_FAILED \
+      and member.run in ("", part.run_id):
+    return "%s failed: %s" % (member.name, member.reason)
+  if member is None or member.run not in ("", part.run_id):
+    # What an earlier run's worker of that name left says nothing of this one's.
+    return "%s never came" % task.name if waited > part.lost_after else None
+  if member.state in (MEMBER_DONE, MEMBER_SERVING):
+    return ""
+  if part.heartbeat.is_lost(member):
+    return "%s is lost: silent for %.0f s, last seen at global step %d" % (
+      member.name, member.age, member.global_step)
+  return None
+
+
+def _signs(missing, members: Dict) -> list:
+  found = [members.get((task.job, task.index)) for task in missing]
+  return [(m.pid, m.state, m.step, m.examples) if m else None for m in found]
+
+
+def _progress(task, members: Dict) -> str:
+  member = members.get((task.job, task.index))
+  if member is None:
+    return "%s (not seen yet)" % task.name
+  return "%s (%s, %d steps)" % (task.name, member.state, member.step)

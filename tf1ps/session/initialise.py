@@ -1,0 +1,101 @@
+"""Giving a session's variables their values: from a checkpoint, from initialisers, locally.
+
+What is local to a task comes last: local variables and tables, then the iterators of its input.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import explain_checkpoint_error
+from tf1ps.compat import Error
+from tf1ps.pipeline import adopt_queue_runners, iterator_initializers, warn_unfilled_queues
+from tf1ps.replication import TEARS, WIPES
+
+_log = logging.getLogger("tf1ps")
+# What TensorFlow says of a damaged checkpoint, or of one that lacks what the graph has. The first
+# of them elsewhere means the end of the data.
+_DAMAGES = (tf.errors.OutOfRangeError, tf.errors.DataLossError, tf.errors.NotFoundError,
+            tf.errors.InvalidArgumentError, ValueError)
+
+
+class SessionCreationError(Error, RuntimeError):
+  """The training session could not be created."""
+
+
+def finalize(scaffold: tf.train.Scaffold) -> None:
+  """Finalises a scaffold and the default graph, whose queue runners become ours before."""
+  adopt_queue_runners()
+  scaffold.finalize()
+
+
+def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
+  """Restores a checkpoint, or else runs the scaffold's init_op and init_fn.
+
+  Then whatever knows how far the old values had come begins anew (`turns.WIPES`).
+
+  Args:
+    session: the session.
+    scaffold: finalised.
+    checkpoint: a checkpoint's prefix, or None.
+
+  Raises:
+    checkpoints.CheckpointError: the checkpoint is damaged, or does not fit the graph.
+  """
+  if checkpoint is not None:
+    try:
+      scaffold.saver.restore(session, checkpoint)
+    except _DAMAGES as error:
+      raise explain_checkpoint_error(checkpoint, error) from error
+    _log.info("restored %s", checkpoint)
+  else:
+    session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
+    if scaffold.init_fn is not None:
+      scaffold.init_fn(session)
+  session.run(session.graph.get_collection(WIPES))
+
+
+def initialise_locally(session, scaffold: tf.train.Scaffold,
+                       only_task: Optional[str] = None) -> None:
+  """Runs the scaffold's local_init_op, and initialises the iterators that it leaves out.
+
+  From now on a run that waits for a queue which nobody fills is told.
+
+  Args:
+    session: the session.
+    scaffold: finalised.
+    only_task: the task that the session belongs to, where another initialises what is shared.
+
+  Raises:
+    SessionCreationError: a variable is not initialised by now.
+  """
+  if scaffold.local_init_op is not None:
+    session.run(scaffold.local_init_op)
+  missing = missing_variables(session, scaffold.ready_op)
+  if missing:
+    raise SessionCreationError(
+      "%d variables are not initialised, such as %s: the scaffold's init_op, the checkpoint or the "
+      "local_init_op must initialise them" % (len(missing), ", ".join(missing[:5])))
+  session.run(iterator_initializers(session.graph, scaffold.local_init_op, only_task))
+  session.on_long_run = warn_unfilled_queues
+
+
+def is_torn(session) -> bool:
+  """Whether a synchronous update was cut off in the middle, so that the values are worth nothing.
+
+  It waits for updates that are being made.
+  """
+  return any(session.run(session.graph.get_collection(TEARS)))
+
+
+def missing_variables(session, ready_op) -> list:
+  """The names that a scaffold's ready operation reports as not initialised."""
+  if ready_op is None:
+    return []
+  value = session.run(ready_op)
+  if value is None:
+    return []
+  return sorted(name.decode("utf-8") for name in value)

@@ -1,0 +1,107 @@
+"""Sessions of workers that mirror each other's variables (replication/all_reduce.py).
+
+They differ from sessions on the variables of a ps:
+
+1. Every worker initialises its own variables, only the chief restores. Then all run the operations
+   of `ALL_REDUCE_STARTS` together: they compare what they have built, and take the chief's values.
+2. Each step needs every worker. One that is gone ends all others' runs, by name.
+3. The servers remember the processes of a group, so that nothing is cured by a new session: the
+   processes of all workers must be started again, from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import LimitExceeded, ProbeResult, call_within
+from tf1ps.compat import error_line
+from tf1ps.replication import ALL_REDUCE_STARTS, PEER_ERRORS, PeerLostError, missing_tasks
+from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, ControlError
+
+_HINT = "start all workers again; they go on from the last checkpoint"
+
+
+def are_in(graph: tf.Graph) -> bool:
+  """Whether a graph has mirrored variables."""
+  return bool(graph.get_collection_ref(ALL_REDUCE_STARTS))
+
+
+def start(session: tf.Session, part, limit: float) -> None:
+  """Gives this task's variables the chief's values; all workers run it together.
+
+  Args:
+    session: the session.
+    part: this task's `participation.Participation`.
+    limit: seconds that the others may take to come.
+
+  Raises:
+    peers.PeerLostError: one of them did not, and is named.
+  """
+  def run():
+    for operation in session.graph.get_collection(ALL_REDUCE_STARTS):
+      session.run(operation)
+
+  try:
+    call_within(limit, "starting together", run)
+  except LimitExceeded as error:
+    members = _members(part)
+    missing = [task.name for task in part.cluster.replicas if task.name != part.cluster.task.name
+               and (task.name not in members or not members[task.name].run)]
+    raise PeerLostError("%s did not come to the start within %.0f s (--start_timeout)" % (
+      ", ".join(missing) or "another worker", limit)) from error
+
+
+def again() -> BaseException:
+  """The error of a second session."""
+  return PeerLostError("the session of mirrored variables has ended: " + _HINT)
+
+
+def lost(part, before: Sequence[ProbeResult]) -> Optional[BaseException]:
+  """What it means that a task is gone: an error that names all that are, or None.
+
+  None where those that are gone have done their part. All are looked at, since the first one to be
+  missed may have left for the loss of another.
+
+  Args:
+    part: this task's `participation.Participation`.
+    before: what was seen, when the session was made, of the tasks that each step needs.
+  """
+  gone = {one.task: one for one in missing_tasks(before)}
+  members = _members(part)
+  found = []
+  for task in (one.task for one in before):
+    member = members.get(task.name)
+    state = member.state if member is not None else None
+    # One that was started again failed, if at all, for the loss of the process before it.
+    is_again = task in gone and gone[task].is_up
+    if state == MEMBER_FAILED and not is_again:
+      found.append("%s failed: %s" % (task.name, member.reason))
+    elif task in gone and state != MEMBER_DONE:
+      found.append("lost " + str(gone[task]))
+  return PeerLostError("%s; %s" % ("; ".join(found), _HINT)) if found else None
+
+
+def explain(part, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
+  """Says what an error of a run means where it comes from a lost worker.
+
+  Args:
+    part: this task's `participation.Participation`.
+    before: as for `lost`.
+    error: what the run raised.
+  """
+  if not isinstance(error, PEER_ERRORS):
+    return error
+  return lost(part, before) or PeerLostError(
+    "a step was ended by another worker (%s); %s" % (error_line(error), _HINT))
+
+
+def _members(part) -> dict:
+  """What each task last said of itself in this run, by name."""
+  try:
+    part.heartbeat.beat()  # what it said a moment ago counts
+  except ControlError:
+    pass
+  return {member.name: member for member in part.heartbeat.members()
+          if member.run in ("", part.run_id)}

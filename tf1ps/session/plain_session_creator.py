@@ -1,0 +1,110 @@
+"""Creating a training session where nothing is known of the cluster.
+
+Without a cluster (`master=""`), or with the target of a server that is not tf1ps's, nobody can be
+probed and no run be told from another. What is left:
+
+1. The first contact is bounded by `start_timeout`.
+2. The chief restores or initialises like stock, after the check of the checkpoint directory.
+3. The other workers look four times a second whether the model is ready, where stock sleeps 30 s.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import latest_checkpoint
+from tf1ps.cluster import BoundedSession, call_within
+from tf1ps.compat import TIMING
+from tf1ps.pipeline import explain_bad_record
+from tf1ps.session import initialise, rejoining
+
+_log = logging.getLogger("tf1ps")
+
+
+class PlainSessionCreator(tf.train.SessionCreator):
+  """Creates sessions on a target that is only known by its name."""
+
+  def __init__(self, master: str, scaffold: tf.train.Scaffold, is_chief: bool,
+               config: Optional[tf.ConfigProto] = None, checkpoint_dir: Optional[str] = None,
+               start_timeout: float = 60.0, lost_after: float = 30.0,
+               max_wait_secs: float = 7200.0, interrupted=None):
+    """Creates the creator; the arguments are those of `session_creator.RunSessionCreator`."""
+    self._master = master
+    self._scaffold = scaffold
+    self._is_chief = is_chief
+    self.config = config
+    self._checkpoint_dir = checkpoint_dir
+    self._start_timeout = start_timeout
+    self._lost_after = lost_after
+    self._max_wait_secs = max_wait_secs
+    self._interrupted = interrupted or (lambda: None)
+    self._graph = None
+    self.session = None
+    self.sessions = 0
+    self.is_creating = False
+
+  def create_session(self):
+    """Creates a session; raises initialise.SessionCreationError, or what TensorFlow raises."""
+    if self._graph is None:
+      initialise.finalize(self._scaffold)
+      self._graph = tf.get_default_graph()
+    self.is_creating = True
+    if self.session is not None:
+      self.session.close()  # a hook that fails when it is told of a session leaves that one open
+    limit = self._lost_after if self.sessions else self._start_timeout
+    deadline = time.monotonic() + limit
+    while True:
+      self._interrupted()
+      try:
+        session = self._create(limit)
+        self.sessions += 1
+        return session
+      except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
+        if time.monotonic() + TIMING.retry_pause > deadline:
+          raise initialise.SessionCreationError(
+            "no session on %r within %.0f s: %s" % (self._master, limit, error)) from error
+        time.sleep(TIMING.retry_pause)
+      except tf.errors.OutOfRangeError as error:
+        raise initialise.SessionCreationError("creating the session: %s" % error) from error
+
+  def _create(self, limit):
+    latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
+    self.session = session = BoundedSession(
+      self._master, self._graph, self.config,
+      explain=lambda error: rejoining.explain(explain_bad_record(error)))
+    try:
+      missing = call_within(
+        limit, "connecting to %r" % self._master,
+        initialise.missing_variables, session, self._scaffold.ready_for_local_init_op)
+      if not self._is_chief:
+        self._await_chief(session)
+      elif missing or self.sessions == 0 or initialise.is_torn(session):
+        initialise.restore_or_initialise(session, self._scaffold, latest)
+      initialise.initialise_locally(session, self._scaffold)
+      return session
+    except BaseException:
+      session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
+      session.close()
+      raise
+
+  def _await_chief(self, session):
+    began, said = time.monotonic(), 0.0
+    while True:
+      missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
+      if not missing:
+        return
+      now = time.monotonic()
+      if now - began > self._max_wait_secs:
+        raise initialise.SessionCreationError(
+          "the chief has not initialised %d variables, such as %s, within %.0f s (max_wait_secs)"
+          % (len(missing), ", ".join(missing[:5]), self._max_wait_secs))
+      if now - began > 1.0 and now - said > 5.0:
+        said = now
+        _log.warning("waiting for the chief to initialise %d variables, such as %s",
+                     len(missing), missing[0])
+      self._interrupted()
+      time.sleep(TIMING.poll_interval)

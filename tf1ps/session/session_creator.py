@@ -1,0 +1,240 @@
+"""Creating a training session: bounded, and only on a cluster that is ready for it.
+
+`RunSessionCreator` makes the session of a MonitoredSession, at the start and after every failure:
+
+1. The tasks that the graph uses are probed until all are up: within `start_timeout` the first time,
+   within `lost_after` afterwards.
+2. The first time, the way to each ps and back is proved, and the cluster that each was told
+   compared.
+3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
+   initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
+   The other workers look four times a second whether it has, and compare their graph with its.
+4. Local variables and iterators are initialised, and the session is watched: a ps that is restarted
+   ends its runs with AbortedError, so that the MonitoredSession asks for a new session, and so does
+   a reset of the job's container; one that is silent for too long ends them with TaskLostError.
+
+What is worth another try (Aborted, Unavailable) is tried again after a pause that doubles, until
+the limit. An OutOfRangeError in here, which a MonitoredSession would take for the end of the data,
+is raised as an initialise.SessionCreationError.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import latest_checkpoint
+from tf1ps.cluster import (
+  BoundedSession,
+  TaskWatch,
+  call_within,
+  filters_show_task,
+  make_device_filters,
+  make_session_config,
+  prove_paths,
+  wait_for_tasks,
+)
+from tf1ps.compat import TIMING, Error, error_line
+from tf1ps.pipeline import explain_bad_record
+from tf1ps.session import chief_wait, initialise, mirrors, rejoining
+from tf1ps.session import participation as participation_lib
+from tf1ps.session import signature as signature_lib
+from tf1ps.state import ControlError
+
+_log = logging.getLogger("tf1ps")
+_WORTH_A_TRY = (tf.errors.AbortedError, tf.errors.UnavailableError, ControlError)
+
+
+class TaskLostError(Error, RuntimeError):
+  """A task that the session needs has been silent for too long."""
+
+
+class RunSessionCreator(tf.train.SessionCreator):
+  """Creates the sessions of one task's training in a run."""
+
+  def __init__(self, participation: participation_lib.Participation, scaffold: tf.train.Scaffold,
+               is_chief: bool, config: Optional[tf.ConfigProto] = None,
+               checkpoint_dir: Optional[str] = None, start_timeout: float = 60.0,
+               max_wait_secs: float = 7200.0, interrupted=None):
+    """Creates the creator.
+
+    Args:
+      participation: this task's part in the run.
+      scaffold: finalised at the first session.
+      is_chief: whether this task initialises.
+      config: the session config; device filters are added where it has none.
+      checkpoint_dir: where the chief restores from, or None.
+      start_timeout: seconds until every task, and the chief, must be there.
+      max_wait_secs: seconds that a chief which is there may take to initialise.
+      interrupted: called in every wait; it raises when the wait shall end (after a signal).
+    """
+    self._part = participation
+    self._scaffold = scaffold
+    self._is_chief = is_chief
+    self.config = config
+    self._checkpoint_dir = checkpoint_dir
+    self._start_timeout = start_timeout
+    self._max_wait_secs = max_wait_secs
+    self._interrupted = interrupted or (lambda: None)
+    self._graph = None
+    self._is_mirrored = False
+    self._tasks = []
+    self._seen = []  # of each of them, when the session was made
+    self.session = None
+    self.sessions = 0  # made so far; those after the first are recoveries
+    self.is_creating = False
+    # Called with a session, and the checkpoint or None, when the job's state has begun; with a
+    # session before what is local in it is initialised.
+    self.on_state, self.on_session = [], []
+
+  def create_session(self):
+    """Creates a session; see the module's docstring for what may be raised."""
+    if self._graph is None:
+      self._plan()
+    first = self.sessions == 0
+    limit = self._start_timeout if first else self._part.lost_after
+    pause, deadline = TIMING.retry_pause, time.monotonic() + limit
+    self.is_creating = True
+    self._drop()  # a hook that fails when it is told of a session leaves that one open
+    if self._is_mirrored and not first:
+      raise mirrors.again()
+    while True:
+      try:
+        return self._try(max(0.5, deadline - time.monotonic()), first)
+      except _WORTH_A_TRY as error:
+        self._drop()
+        self._interrupted()
+        if time.monotonic() + pause > deadline:
+          raise initialise.SessionCreationError(
+            "no session within %.0f s; the last try ended with: %s" % (limit, error)) from error
+        _log.warning("no session yet, next try in %.2f s: %s", pause, error_line(error))
+        time.sleep(pause)
+        pause = min(2 * pause, TIMING.longest_retry_pause)
+      except tf.errors.OutOfRangeError as error:
+        self._drop()
+        raise initialise.SessionCreationError("creating the session: %s" % error) from error
+      except BaseException:
+        self._drop()
+        raise
+
+  def _plan(self):
+    initialise.finalize(self._scaffold)
+    self._graph = tf.get_default_graph()
+    self._is_mirrored = mirrors.are_in(self._graph)
+    config = make_session_config(base=self.config)
+    if not config.device_filters:
+      config.device_filters.extend(make_device_filters(self._graph, self._part.cluster))
+    self.config = config
+    seen = [task for task in self._part.cluster.tasks()
+            if filters_show_task(config.device_filters, task)]
+    # The holders too: the run is written there, whether the graph has a variable there or not.
+    needed = self._part.cluster.replicas if self._is_mirrored else []
+    seen += [task for task in [*self._part.holders, *needed] if task not in seen]
+    self._tasks = [task for task in seen if task.name != self._part.cluster.task.name]
+    with self._graph.as_default():
+      signature_lib.check_container(self._part.cluster.task, self._part.record.container)
+      self._signature = signature_lib.signature(self._part.cluster.task)
+
+  def _try(self, limit, first):
+    what = "the cluster is not ready" if first else "the cluster did not come back"
+    seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
+    if first:
+      self._part.compare_clusters()
+      prove_paths(self._part.record.target, self._part.cluster.task,
+                         self._part.holders, self.config, self._start_timeout)
+    self._part.resets.wait(self._part.lost_after, self._interrupted)
+    if self._is_chief:
+      session = self._create_as_chief(seen)
+    else:
+      chief_wait.await_chief(self._part, self._signature, self._start_timeout,
+                             self._max_wait_secs, self._interrupted)
+      session = self._open(seen)
+      if self._is_mirrored:
+        initialise.restore_or_initialise(session, self._scaffold, None)
+      self._initialise_locally(session)
+    if self._is_mirrored:
+      mirrors.start(session, self._part, self._start_timeout)
+    self.sessions += 1
+    if self.sessions > 1:
+      _log.warning("recovered: session %d of this task", self.sessions)
+    return session
+
+  def _open(self, seen):
+    part, self._seen = self._part, seen
+    # What is called back is about this session, whichever is the creator's by then.
+    watch = TaskWatch(
+      seen, part.lost_after,
+      on_gone=lambda one: self._on_gone(session, one),
+      on_lost=lambda one, silence: session.abort(
+        lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
+    self.session = session = BoundedSession(
+      part.record.target, self._graph, self.config, TIMING.run_session_close_limit,
+      on_close=watch.stop,      explain=self._explain)
+    part.on_new_run(lambda reason: session.abort(
+      lambda: tf.errors.AbortedError(None, None, reason)))
+    watch.start()
+    # The first run connects to every task that the filters show, and has no limit of its own.
+    call_within(
+      self._start_timeout, "connecting to the cluster through %s" % part.record.target,
+      tf.Session.run, session, self._scaffold.ready_for_local_init_op)
+    return session
+
+  def _on_gone(self, session, one):
+    error = tf.errors.AbortedError(None, None, str(one))
+    if self._is_mirrored:
+      error = None if self._part.is_over else mirrors.lost(self._part, self._seen)
+    if error is not None:
+      session.abort(lambda: error)
+
+  def _explain(self, error):
+    error = explain_bad_record(error)
+    if self._is_mirrored:
+      if self._part.is_over:  # it is of this task's own last runs, such as a save
+        return error
+      return mirrors.explain(self._part, self._seen, error)
+    return self._part.resets.explain(rejoining.explain(error))
+
+  def _drop(self):
+    session, self.session = self.session, None
+    if session is not None:
+      session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
+      session.close()
+
+  # The chief.
+
+  def _create_as_chief(self, seen):
+    part = self._part
+    latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
+    if part.adopt(self._signature):
+      session = self._open(seen)
+      if not initialise.missing_variables(
+          session, self._scaffold.ready_for_local_init_op) and not initialise.is_torn(session):
+        _log.info("the servers keep this run's live state: training goes on with it")
+        return self._finish_as_chief(session)
+      session.close()
+    if self.sessions or part.run_id:
+      _log.warning("the servers have lost state; %s", (
+        "what came after %s is lost" % latest if latest else
+        "there is no checkpoint, so training starts over"))
+    part.begin_initialisation()
+    session = self._open(seen)
+    initialise.restore_or_initialise(session, self._scaffold, latest)
+    if self.on_state and self._scaffold.local_init_op is not None:
+      session.run(self._scaffold.local_init_op)  # they may read data, and these a table
+    for listener in self.on_state:
+      listener(session, latest)
+    return self._finish_as_chief(session)
+
+  def _finish_as_chief(self, session):
+    self._initialise_locally(session)
+    self._part.mark_initialised(self._signature)
+    return session
+
+  def _initialise_locally(self, session):
+    for listener in self.on_session:
+      listener(session)
+    task = None if self._is_chief else self._part.cluster.task.name
+    initialise.initialise_locally(session, self._scaffold, task)

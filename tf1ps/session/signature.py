@@ -1,0 +1,124 @@
+"""The signature of a graph: what a worker's graph must share with the chief's.
+
+Between-graph replicas meet only in their variables' names. A worker whose graph has one variable
+more would wait for its initialisation for two hours; one whose variable has another shape, device
+or kind would share nothing, or break the ps. So the chief writes down its shared variables, and
+each worker compares. Flags that decide who updates what are compared with it.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, List
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import Error
+
+_KINDS = {"VarHandleOp": "resource", "VariableV2": "ref", "Variable": "ref"}
+
+
+FLAGS = "tf1ps_flags"  # collection: texts of flags that must be the same in all workers
+_FLAG = "flag"  # the kind of their rows
+
+
+class GraphMismatchError(Error, RuntimeError):
+  """This task's graph differs from the chief's in what they share."""
+
+
+def signature(own_task, variables: Iterable[tf.Variable] = None) -> List[list]:
+  """Describes the variables that a graph shares with other tasks' graphs.
+
+  Args:
+    own_task: the `spec.Task` of this task; variables that live there are not shared.
+    variables: the global variables, by default those of the default graph.
+
+  Returns:
+    A list of [name, shape as text, dtype, device, kind], sorted by name; first the flags in the
+    collection FLAGS of the default graph.
+  """
+  flags = [[text, "", "", "", _FLAG] for text in tf.get_collection(FLAGS)]
+  variables = tf.global_variables() if variables is None else variables
+  rows = []
+  for variable in variables:
+    device = variable.device or ""
+    task = "".join("/%s:%s" % pair for pair in _job_and_task(device))
+    if task and task == own_task.name:
+      continue
+    kind = _KINDS.get(variable.op.type, variable.op.type)
+    rows.append([variable.name, str(variable.shape), variable.dtype.base_dtype.name, task, kind])
+  return flags + sorted(rows)
+
+
+def _job_and_task(device: str):
+  spec = tf.DeviceSpec.from_string(device)
+  if spec.job is not None:
+    yield "job", spec.job
+    yield "task", spec.task or 0
+
+
+def check_container(own_task, container: str, variables: Iterable[tf.Variable] = None) -> None:
+  """Refuses shared variables that live in another container than the job's.
+
+  Such state would be no part of the run: not told from an older job's, and never cleared.
+
+  Args:
+    own_task: the `spec.Task` of this task; variables that live there are not shared.
+    container: the job's container; "" is the default one.
+    variables: the global variables, by default those of the default graph.
+
+  Raises:
+    ValueError: naming the first such variable, both containers and what would be right.
+  """
+  variables = tf.global_variables() if variables is None else variables
+  for variable in variables:
+    task = "".join("/%s:%s" % pair for pair in _job_and_task(variable.device or ""))
+    if not task or task == own_task.name or variable.op.type not in _KINDS:
+      continue
+    found = variable.op.get_attr("container").decode("utf-8")
+    if found != container:
+      raise ValueError(
+        "variable %s is in container %r, and the job's container is %r: give the server the same "
+        "(tf1ps.Server(..., container=%r)), or build the graph in `with tf.container(%r):`" % (
+          variable.name, found, container, found, container))
+
+
+def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str) -> None:
+  """Refuses a graph that differs from the chief's.
+
+  Args:
+    mine: this task's signature.
+    chiefs: the chief's.
+    own_name: this task's name; chief_name: the chief's.
+
+  Raises:
+    GraphMismatchError: naming up to five of the variables that differ, and how.
+  """
+  flags, chiefs_flags = ([row[0] for row in rows if row[4] == _FLAG] for rows in (mine, chiefs))
+  if flags != chiefs_flags:
+    raise GraphMismatchError(
+      "%s was started with %s, and %s, the chief, with %s: give all workers the same" % (
+        own_name, " ".join(flags) or "none of its flags", chief_name,
+        " ".join(chiefs_flags) or "none of these flags"))
+  here = {row[0]: row[1:] for row in mine if row[4] != _FLAG}
+  there = {row[0]: list(row[1:]) for row in chiefs if row[4] != _FLAG}
+  found = []
+  for name in sorted(set(here) | set(there)):
+    if name not in there:
+      found.append("variable %s (%s) is in this graph and not in the chief's" % (
+        name, _say(here[name])))
+    elif name not in here:
+      found.append("variable %s (%s) is in the chief's graph and not in this one" % (
+        name, _say(there[name])))
+    elif here[name] != there[name]:
+      found.append("variable %s is %s here and %s in the chief's graph" % (
+        name, _say(here[name]), _say(there[name])))
+  if not found:
+    return
+  more = "" if len(found) <= 5 else "; and %d more" % (len(found) - 5)
+  raise GraphMismatchError("the graph of %s differs from that of %s, the chief: %s%s" % (
+    own_name, chief_name, "; ".join(found[:5]), more))
+
+
+def _say(row: list) -> str:
+  shape, dtype, task, kind = row
+  return "%s %s%s%s" % (kind, dtype, shape, " on %s" % task if task else "")

@@ -1,0 +1,104 @@
+"""Summaries and step counts in event files, without a question to the ps at every step.
+
+`SummarySaver` runs the scaffold's summary operation every so many of the chief's own steps or
+seconds; `StepCounter` writes and logs global steps a second whenever the tracker has an answer that
+is old enough. Both take the step from the tracker.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import GlobalStepTracker
+
+_log = logging.getLogger("tf1ps")
+
+
+class SummarySaver(tf.train.SessionRunHook):
+  """Writes the scaffold's summaries."""
+
+  def __init__(self, tracker: GlobalStepTracker, scaffold: tf.train.Scaffold,
+               directory: str, save_steps: Optional[int] = None, save_secs: Optional[float] = None):
+    """Creates the hook.
+
+    Args:
+      tracker: the tracker, which stands before this hook.
+      scaffold: its `summary_op` is run; nothing happens without one.
+      directory: where the event files go.
+      save_steps: own steps between two summaries, or None.
+      save_secs: seconds between two summaries, or None. One of the two must be given.
+    """
+    if (save_secs is None) == (save_steps is None):
+      raise ValueError("give save_steps or save_secs, one of them; got %r and %r" % (
+        save_steps, save_secs))
+    self._tracker = tracker
+    self._scaffold = scaffold
+    self._directory = directory
+    self._save_steps = save_steps
+    self._save_secs = save_secs
+    self._steps = 0
+    self._next_step = 1
+    self._next_time = 0.0
+    self._due = False
+
+  def before_run(self, run_context):
+    self._due = self._scaffold.summary_op is not None and (
+      self._steps + 1 >= self._next_step if self._save_steps is not None
+      else time.monotonic() >= self._next_time)
+    return tf.train.SessionRunArgs(self._scaffold.summary_op) if self._due else None
+
+  def after_run(self, run_context, run_values):
+    self._steps += self._tracker.run_steps
+    if not self._due:
+      return
+    self._next_step = self._steps + (self._save_steps or 0)
+    self._next_time = time.monotonic() + (self._save_secs or 0.0)
+    writer = tf.summary.FileWriterCache.get(self._directory)
+    step = self._tracker.value if self._tracker.asked else self._tracker.ask(run_context.session)
+    writer.add_summary(run_values.results, step)
+
+  def end(self, session):
+    tf.summary.FileWriterCache.get(self._directory).flush()
+
+
+class StepCounter(tf.train.SessionRunHook):
+  """Logs and writes global steps a second."""
+
+  TAG = "global_step/sec"
+
+  def __init__(self, tracker: GlobalStepTracker, every_steps: int,
+               directory: Optional[str] = None):
+    """Creates the hook.
+
+    Args:
+      tracker: the tracker, which stands before this hook.
+      every_steps: global steps between two figures, at least.
+      directory: where the event files go; None writes none.
+    """
+    if every_steps < 1:
+      raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))
+    self._tracker = tracker
+    self._every_steps = every_steps
+    self._directory = directory
+    self._last = None
+
+  def after_create_session(self, session, coord):
+    self._last = (self._tracker.value, time.monotonic())
+
+  def after_run(self, run_context, run_values):
+    if not self._tracker.asked:
+      return
+    step, now = self._tracker.value, time.monotonic()
+    steps, seconds = step - self._last[0], now - self._last[1]
+    if steps < self._every_steps or seconds <= 0:
+      return
+    self._last = (step, now)
+    _log.info("%s: %.6g", self.TAG, steps / seconds)
+    if self._directory is not None:
+      summary = tf.Summary(
+        value=[tf.Summary.Value(tag=self.TAG, simple_value=steps / seconds)])
+      tf.summary.FileWriterCache.get(self._directory).add_summary(summary, step)
