@@ -11,7 +11,7 @@ from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import session as session_lib
-from tf1ps.compat import worker_service
+from tf1ps.compat import TIMING, worker_service
 from tf1ps.state import containers, done_queues
 
 _numbers = itertools.count()
@@ -128,7 +128,7 @@ def test_a_ps_with_a_loop_of_its_own_ends_when_all_are_done(start):
     reported = time.monotonic()
     for i, server in enumerate(servers):
       server.wait_for("ps %d: 2 of 2 workers done" % i)
-    assert time.monotonic() - reported > 1.0  # the last worker has had time to close its session
+    assert time.monotonic() - reported > 0.9 * TIMING.linger  # the last worker has had time to close its session
   for server in servers:
     assert server.wait() == 0
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests import cluster_tasks, harness, state_tasks
 from tf1ps.cluster.view import Task
-from tf1ps.compat import worker_service
+from tf1ps.compat import Timing, worker_service
 from tf1ps.state import containers, control, membership
 
 
@@ -88,7 +88,8 @@ def test_what_an_earlier_process_of_this_task_said_is_kept(beats):
   assert beats("worker", 1, container="other").previous is None
 
 
-def test_it_beats_by_itself(beats):
+def test_it_beats_by_itself(beats, set_timing):
+  set_timing(membership, heartbeat_interval=1.0)
   times, three = [], threading.Event()
 
   def note(records):
@@ -110,7 +111,9 @@ def test_it_beats_by_itself(beats):
 
 
 @pytest.mark.parametrize("lost_after, seconds", [(30.0, 1.0), (5.0, 1.0), (2.0, 0.4)])
-def test_it_beats_once_a_second_and_five_times_before_it_counts_as_lost(beats, lost_after, seconds):
+def test_it_beats_once_a_second_and_five_times_before_it_counts_as_lost(
+    beats, set_timing, lost_after, seconds):
+  set_timing(membership, heartbeat_interval=Timing().heartbeat_interval)
   assert beats("worker", 0, lost_after=lost_after)._every == seconds
 
 
