@@ -128,7 +128,8 @@ def test_a_ps_with_a_loop_of_its_own_ends_when_all_are_done(start):
     reported = time.monotonic()
     for i, server in enumerate(servers):
       server.wait_for("ps %d: 2 of 2 workers done" % i)
-    assert time.monotonic() - reported > 0.9 * TIMING.linger  # the last worker has had time to close its session
+    # The last worker has had time to close its session.
+    assert time.monotonic() - reported > 0.9 * TIMING.linger
   for server in servers:
     assert server.wait() == 0
 
