@@ -53,7 +53,8 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   wait_for_checkpoints(one[0])
   wait_for_checkpoints(other[0])
   go_on[0].write_text("")
-  container, = job_lib.find(one[0], r"container (one-[0-9a-f]{8})")
+  container, = job_lib.find(one[0], r"container (job-\S+)\n")
+  assert container == "job-0-1"
   reset.reset_containers(from_spec.from_cluster_spec(jobs.jobs, "ps", 0), [container])
   go_on[1].write_text("")
   one[0].wait_for("container %s was reset" % container)
@@ -66,13 +67,23 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   assert job_lib.codes(*jobs.servers) == [0, 0]
 
 
-def test_two_jobs_of_one_program_without_directories_are_told_apart_or_refused(start):
+def test_two_jobs_of_one_program_without_directories_are_told_apart(start):
   jobs = TwoJobs(start)
   one = jobs.start_workers(0, None, "--steps=100000")
   one[0].wait_for("progress: step ")
   other = jobs.start_workers(2, None, "--steps=10")
+  assert job_lib.codes(*other) == [0, 0]
+  for task in one:
+    task.kill()
+
+
+def test_a_second_job_in_a_container_that_is_in_use_is_refused(start):
+  jobs = TwoJobs(start)
+  one = jobs.start_workers(0, None, "--steps=100000", "--container=shapes")
+  one[0].wait_for("progress: step ")
+  other = jobs.start_workers(2, None, "--steps=10", "--container=shapes")
   assert other[0].wait() == 1
-  assert re.search(r"container shapes-[0-9a-f]{8} is in use by the job whose chief is "
+  assert re.search(r"container shapes is in use by the job whose chief is "
                    r"/job:worker/task:0 \(process %d on " % one[0].pid, other[0].output)
   for task in one + other[1:]:
     task.kill()
@@ -96,3 +107,20 @@ def test_a_ps_that_was_told_no_container_ends_with_the_job_in_whichever(start):
   job = job_lib.Job(start, num_ps=2)
   ps, workers = job.all("--steps=20", "--container=a.b/c")
   assert job_lib.codes(*workers, *ps) == [0, 0, 0, 0]
+
+
+def test_tasks_with_other_directories_or_programs_train_one_job(start, tmp_path):
+  """Their hosts may have other paths: a ps that serves one job has one container."""
+  job = job_lib.Job(start, num_workers=3)
+  ps = job.ps()
+  line = pathlib.Path(job_lib.PROGRAM.split("=")[1])
+  copy = tmp_path / "copied.py"
+  copy.write_text(line.read_text())
+  held = ["--steps=60", "--block_at=5", "--block_until=%s" % (tmp_path / "go on")]
+  workers = [job.worker(0, "--checkpoint_dir=%s" % (tmp_path / "chief"), *held),
+             job.worker(1, "--checkpoint_dir=%s" % (tmp_path / "another"), *held),
+             job.worker(2, "--program=%s" % copy, *held)]
+  for task in workers:
+    task.wait_for("holds step 5")
+  (tmp_path / "go on").write_text("")
+  assert job_lib.codes(*workers, ps) == [0, 0, 0, 0]

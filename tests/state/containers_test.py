@@ -266,3 +266,16 @@ def test_variable_scopes_keep_models_apart_and_are_reset_together(ps):
 def test_an_illegal_name_clears_nothing(ps):
   with pytest.raises(ValueError, match="position 1"):
     containers.clear_container("a_b", ps)
+
+
+@pytest.mark.parametrize("job_workers, name", [
+  (None, "job"), ((2, 3), "job-2-3"), ([3, 2], "job-2-3"), (tuple(range(7)), "job-0-1-2-3-4-5-6")])
+def test_the_container_of_a_job_without_a_name(job_workers, name):
+  assert containers.check_container_name(containers.container_of_job(job_workers)) == name
+
+
+def test_many_workers_make_a_short_name_of_their_own():
+  name = containers.container_of_job(range(500))
+  assert name.startswith("job-0-499-") and len(name) == len("job-0-499-") + 8
+  assert containers.check_container_name(name) == name
+  assert containers.container_of_job([index for index in range(500) if index != 7]) != name

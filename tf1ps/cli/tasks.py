@@ -39,7 +39,7 @@ def task_cluster(implied_job: str, launched: bool = False):
   if replication == ALL_REDUCE and cluster.ps:
     raise errors.UsageError("--replication=all_reduce has no ps, and the cluster has %d: leave the "
                             "job ps away" % len(cluster.ps))
-  container = job_container()
+  container = job_container(cluster)
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   warning = None if launched else exposure_warning(cluster)
   if warning:
@@ -47,16 +47,15 @@ def task_cluster(implied_job: str, launched: bool = False):
   return cluster
 
 
-def job_container():
-  """The container of this task's job: --container, else by the job's directory or program.
+def job_container(cluster):
+  """The container of this task's job: --container, or the one that all tasks derive alike.
 
-  A ps that is told none serves whichever its job uses: then this is None.
+  Returns:
+    None for a ps without --container: it serves the container of the job that comes.
   """
   if FLAGS.container is not None:
     return check_container_name(FLAGS.container)
-  if "checkpoint_dir" not in FLAGS:
-    return None
-  return container_of_job(FLAGS.checkpoint_dir, FLAGS.program)
+  return None if cluster.job_name == "ps" else container_of_job(cluster.job_workers)
 
 
 def make_config(cluster=None):
@@ -88,5 +87,5 @@ def start_server(cluster, config, **kwargs):
   with held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
     return tf1ps.Server(
       cluster.cluster_spec(), job_name=cluster.job_name, task_index=cluster.task_index,
-      config=config, container=job_container(), job_workers=cluster.job_workers,
+      config=config, container=job_container(cluster), job_workers=cluster.job_workers,
       lost_after=FLAGS.lost_after, **kwargs)

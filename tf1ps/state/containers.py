@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from typing import Optional, Sequence
 
 from tf1ps.compat import CallError, Error, cleanup_all
 
 CONTROL = "tf1ps.control"
+_JOB = "job"
 _RESERVED = ("default", "localhost")
 # TensorFlow's rule for the containers of ref variables and queues. Resource variables would accept
 # anything, but a job may hold both kinds.
@@ -91,27 +91,26 @@ def container_scope(name: str, graph=None):
       "it does nothing, since an operation's container is fixed when it is built" % name)
 
 
-def container_of_job(checkpoint_dir: Optional[str], program: Optional[str]) -> str:
-  """The container of a job that was given none: another one for each directory, or each program.
+def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
+  """The container of a job for which the user gave no name.
+
+  It depends only on what tells the jobs on a ps apart, so that all tasks of a job find the same
+  name: a directory or a program may have another path on another host.
 
   Args:
-    checkpoint_dir: the job's directory, or None.
-    program: where there is no directory: the program's module or file.
+    job_workers: the indices of the job's workers if several jobs share the ps, or None.
 
   Returns:
-    A legal name that ends in eight digits of the SHA-256 of the whole path or module; "" where
-    there is neither.
+    "job", or "job-2-3" for the workers 2 and 3. From eight workers on: the first index, the last,
+    and eight digits of the SHA-256 of all.
   """
-  if checkpoint_dir:
-    whole = checkpoint_dir if "://" in checkpoint_dir else os.path.realpath(checkpoint_dir)
-    name = os.path.basename(whole.rstrip("/"))
-  elif program:
-    whole = os.path.basename(program)
-    name = whole[:-len(".py")] if whole.endswith(".py") else whole.rpartition(".")[2]
-  else:
-    return ""
-  digest = hashlib.sha256(whole.encode("utf-8")).hexdigest()[:8]
-  return "%s-%s" % (re.sub(r"[^A-Za-z0-9.-]", "-", name).lstrip("-") or "job", digest)
+  if job_workers is None:
+    return _JOB
+  indices = [str(index) for index in sorted(job_workers)]
+  if len(indices) >= 8:
+    digest = hashlib.sha256("-".join(indices).encode("utf-8")).hexdigest()[:8]
+    indices = [indices[0], indices[-1], digest]
+  return "-".join([_JOB] + indices)
 
 
 def real_name(name: str, task) -> str:

@@ -184,8 +184,8 @@ TABLE: Tuple[Option, ...] = (
   Option("task_index", "This task's index in its job; needed if the job has several tasks.",
          _CLUSTER, _ON_CLUSTER, int),
 
-  Option("container", "The container of the job's state on the ps. By default each "
-         "--checkpoint_dir, or else each --program, has its own. The same in all tasks.",
+  Option("container", "The container of the job's state on the ps; the same in all tasks. "
+         "By default jobs on a ps are told apart by their --job_workers.",
          "The job", _OF_JOB),
   Option("job_workers", "The workers of this job where several jobs share the ps, as in 2-3; all "
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
