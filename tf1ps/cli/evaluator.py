@@ -24,7 +24,7 @@ def _follow(program) -> int:
   if not FLAGS.checkpoint_dir:
     raise app.UsageError("--checkpoint_dir is missing: an evaluator follows the checkpoints there")
   if os.environ.get("TF_CONFIG") or FLAGS.ps_hosts or FLAGS.worker_hosts or FLAGS.chief_hosts:
-    tasks.resolve_cluster("evaluator")
+    tasks.task_cluster("evaluator")
   app.prepare_tensorflow()
   from tf1ps.cluster import SignalWatch
   from tf1ps.pipeline import BadRecords

@@ -36,7 +36,7 @@ def run(argv, launched: bool = False) -> int:
 def _serve(launched: bool) -> int:
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, _on_early_signal)
-  cluster = tasks.resolve_cluster("ps", launched)
+  cluster = tasks.task_cluster("ps", launched)
   app.prepare_tensorflow()
   from tf1ps.cluster import JobLostError, PortTakenError, ReleasedError
 

@@ -31,7 +31,7 @@ def make_options(config=None):
 
 
 def _train(program, launched: bool) -> int:
-  cluster = tasks.resolve_cluster("worker", launched)
+  cluster = tasks.task_cluster("worker", launched)
   app.prepare_tensorflow()
   from tf1ps.cluster import PortTakenError, ReleasedError
 
