@@ -1,9 +1,21 @@
-"""What the launcher has imported once, for all of its tasks."""
+"""Imports every module that a task may need; the launcher does it once for all of its tasks."""
 
-from tf1ps.cli import (
-    evaluator,  # noqa: F401
-    ps,  # noqa: F401
-    worker,  # noqa: F401
-)
-  # noqa: F401
-  # noqa: F401
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import tf1ps
+
+# What only a program's main process runs, or only as a script.
+_NOT_IN_TASKS = ("tf1ps.launch.fork_server_main", "tf1ps.launch.task_main", __name__)
+
+
+def import_all() -> None:
+  """Imports the modules of all rooms."""
+  for module in pkgutil.walk_packages(tf1ps.__path__, "tf1ps."):
+    if module.name not in _NOT_IN_TASKS:
+      importlib.import_module(module.name)
+
+
+import_all()
