@@ -34,7 +34,8 @@ def build_replica(program: Program, cluster: Cluster, shard: Shard,
   if options.replication == "all_reduce":
     return all_reduce.build_replica(program, cluster, shard, options, container)
   return between_graph.build_replica(
-    program, cluster, shard, options.optimizer, between_graph.scaled_learning_rate(options, cluster),
+    program, cluster, shard, options.optimizer,
+    between_graph.scaled_learning_rate(options, cluster),
     container, options.variables, options.ps_strategy, options.clip_norm,
     between_graph.synchronous_of(options), options.clones, options.max_staleness,
     options.staleness_damping, between_graph.Transfer(
