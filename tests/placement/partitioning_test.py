@@ -5,8 +5,17 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.placement import device_setter, load_table, partitioning
+from tf1ps.transfer import embedding
 
 KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+SPARSE = [[0, 0], [1, 0]], [3, 1], [2, 1]
+LOOKUPS = {
+  "lookup": lambda table, **how: tf.nn.embedding_lookup(table, [[3, 1]], **how),
+  "int64": lambda table, **how: tf.nn.embedding_lookup(table, tf.constant([3], tf.int64), **how),
+  "sparse": lambda table, **how: tf.nn.embedding_lookup_sparse(
+    table, tf.SparseTensor(*SPARSE), None, combiner="sum", **how),
+  "safe": lambda table, **how: tf.nn.safe_embedding_lookup_sparse(
+    list(table), tf.SparseTensor(*SPARSE), combiner="sum", **how)}
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +104,7 @@ def test_arguments_are_checked_first(make, text):
   ],
 )
 def test_a_variable_without_the_axis_is_named(make):
-  with pytest.raises(ValueError, match=r"was to divide along axis 1, and the variable's shape is "
+  with pytest.raises(ValueError, match=r"divides along axis 1, and the variable's shape is "
                      r"\(5,\)"):
     tf.get_variable("bias", [5], partitioner=make(2, axis=1))
   with pytest.raises(ValueError, match="fully known shape only, got"):
@@ -169,3 +178,61 @@ def test_a_checkpoint_is_restored_into_any_number_of_shards(tmp_path, use_resour
       act(tf.train.Saver(), session, str(tmp_path / "model.ckpt"))
       values.append(session.run(table))
   assert (values[0] == values[1]).all()
+
+
+@KINDS
+@pytest.mark.parametrize("name", list(LOOKUPS))
+def test_mod_is_noticed_and_div_is_not(use_resource, name):
+  table = tf.get_variable("table", [7, 2], partitioner=tf.fixed_size_partitioner(2),
+                          use_resource=use_resource)
+  tf.gradients(LOOKUPS[name](table, partition_strategy="div"), list(table))
+  tf.gradients(embedding.embedding_lookup_sparse(table, [[1, 3]]), list(table))
+  tf.matmul(tf.ones([1, 7]), table)
+  partitioning.refuse_mod_lookups(table)
+  LOOKUPS[name](table, partition_strategy="mod")
+  with pytest.raises(ValueError, match="looks up the partitioned variable table by the partition_st"
+                     "rategy \"mod\", TensorFlow's default, which reads other rows"):
+    partitioning.refuse_mod_lookups(table)
+
+
+def test_a_scope_that_partitions_refuses_it_at_its_end():
+  def build(**how):
+    with partitioning.partition_large(16):
+      table = tf.get_variable("table%d" % len(how), [7, 2])
+      tf.nn.embedding_lookup(table, [1], **how)
+
+  build(partition_strategy="div")
+  with pytest.raises(ValueError, match="partitioned variable table0 by the partition_strategy"):
+    build()
+  with partitioning.partition_large(1000):  # whole: there is no strategy
+    tf.nn.embedding_lookup(tf.get_variable("whole", [7, 2]), [1])
+
+
+@KINDS
+@pytest.mark.parametrize("parts, found", [
+  (None, [(0, 7)]), (1, [(0, 7)]), (3, [(0, 3), (3, 2), (5, 2)]), (9, [(i, 1) for i in range(7)])])
+def test_parts_and_their_rows(use_resource, parts, found):
+  table = tf.get_variable("table", [7, 2], use_resource=use_resource,
+                          partitioner=parts and tf.fixed_size_partitioner(parts))
+  named = partitioning.parts_of_table(table)
+  assert [each[1:] for each in named] == found
+  assert [each.variable.op.name for each in named] == (
+    ["table/part_%d" % i for i in range(len(found))] if parts else ["table"])
+
+
+def test_columns_are_refused():
+  table = tf.get_variable("table", [7, 4], partitioner=tf.fixed_size_partitioner(2, axis=1))
+  with pytest.raises(ValueError, match=r"the table table of shape \(7, 4\) is partitioned along "
+                     r"another axis than 0: its part table/part_0 has the shape \[7, 2\]"):
+    partitioning.parts_of_table(table)
+
+
+def test_what_is_no_table_is_refused():
+  table = tf.get_variable("table", [7, 4])
+  for wrong in ([table, table], tf.zeros([7, 4]), 5):
+    with pytest.raises(TypeError, match="a table must be a variable, or the partitioned variable"):
+      partitioning.parts_of_table(wrong)
+  for name, shape in (("scalar", []), ("open", None)):
+    with pytest.raises(ValueError, match="table %s:0 must have rows and a fully known" % name):
+      partitioning.parts_of_table(tf.get_variable(
+        name, initializer=tf.placeholder_with_default(1., shape), validate_shape=False))

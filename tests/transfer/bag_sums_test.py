@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement import table_parts
+from tf1ps.placement import partitioning
 from tf1ps.transfer import bag_sums
 
 TABLE = np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -23,7 +23,7 @@ def test_sums_and_gradients_of_two_parts(use_resource):
                             partitioner=tf.fixed_size_partitioner(2))
     weights = tf.constant([1., 2, 3])
     sums = bag_sums.sum_rows(
-      table_parts.parts_of_table(table), tf.constant([4, 0, 4]), tf.constant([0, 2, 2]), 4, weights)
+      partitioning.parts_of_table(table), tf.constant([4, 0, 4]), tf.constant([0, 2, 2]), 4, weights)
     slope = tf.constant([[1., 1], [0, 0], [10, 100], [0, 0]])
     first, second, by_weights = tf.gradients(tf.reduce_sum(sums * slope), list(table) + [weights])
     found = evaluate([sums, first, second, by_weights])
@@ -41,7 +41,7 @@ def test_the_gradient_is_made_beside_the_variable(use_resource):
       table = tf.get_variable("table", initializer=TABLE, use_resource=use_resource)
     with tf.device("/job:worker"):
       ids, weights = tf.placeholder(tf.int32, [None]), tf.placeholder(tf.float32, [None])
-      sums = bag_sums.sum_rows(table_parts.parts_of_table(table), ids, ids, 4, weights)
+      sums = bag_sums.sum_rows(partitioning.parts_of_table(table), ids, ids, 4, weights)
       gradient, = tf.gradients(tf.square(sums), table)
     for each in (sums, gradient.values, gradient.indices, gradient.dense_shape):
       assert tf.DeviceSpec.from_string(each.device).task == 3 or "loc:@" in str(

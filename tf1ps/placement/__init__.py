@@ -12,7 +12,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "load_table": ["format_load_table", "make_load_table"],
   "local_variables": ["worker_device_of"],
   "partitioning": [
-    "bytes_partitioner", "fixed_size_partitioner", "min_max_variable_partitioner",
-    "partition_large", "variable_axis_size_partitioner"],
-  "table_parts": ["TablePart", "parts_of_table"],
+    "TablePart", "bytes_partitioner", "fixed_size_partitioner", "min_max_variable_partitioner",
+    "partition_large", "parts_of_table", "variable_axis_size_partitioner"],
 })

@@ -1,60 +1,62 @@
-"""Partitioners: variables that are divided into shards, so that several ps hold one.
+"""Divides variables into shards, so that several ps hold one variable.
 
-A partitioner is what `tf.get_variable` and `tf.variable_scope` take as `partitioner=`: a function
-of a variable's shape and dtype that returns the number of shards along each axis. `fixed_size`,
-`min_max_variable` and `variable_axis_size` are TensorFlow's, with arguments that are checked first,
-and errors that say which axis is missing; `by_bytes` bounds a shard and spreads it over the ps.
+A partitioner is the function that `tf.get_variable` and `tf.variable_scope` take as `partitioner=`.
+It returns the number of shards along each axis for a variable's shape and dtype. The first three
+below are TensorFlow's, with checked arguments and errors that name the missing axis.
+`bytes_partitioner` bounds the size of a shard and spreads the shards over the ps.
 
-`partition_large` opens a scope in which large variables are partitioned by themselves:
+`partition_large` opens a scope that partitions large variables:
 
-1. a trainable variable of more bytes than the bound gets `by_bytes`, unless the program gave a
-   partitioner of its own;
-2. all others stay as they are. (A partitioner of a scope makes a partitioned variable of one shard
-   and another name out of each of them, which cannot be assigned to.)
-3. At the end, a lookup that does not fit such a partition is refused (mod_lookups.py).
+1. A trainable variable of more bytes than the bound gets `bytes_partitioner`, unless the program
+   gave a partitioner.
+2. All other variables stay as they are. (A partitioner of a variable scope turns each of them into
+   a partitioned variable of one shard, which has another name and cannot be assigned to.)
+3. At its end, the scope refuses lookups that read wrong rows of such a variable: TensorFlow's
+   lookups have partition_strategy="mod" as their default, so that id i is row i // n of shard
+   i % n, but the shards of a partitioner hold consecutive rows.
 
-The device setter places each shard for itself: with greedy placement by bytes. A checkpoint holds a
-partitioned variable as one tensor, so it is restored whatever the number of shards.
+The device setter places each shard by itself. A checkpoint holds a partitioned variable as one
+tensor, so you can restore it into any number of shards.
 """
 
 from __future__ import annotations
 
 import contextlib
 import numbers
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement import mod_lookups
-
-_STRING_BYTES = 16  # that an element of type string is counted for, as by TensorFlow's partitioners
+_STRING_BYTES = 16  # for an element of type string, as TensorFlow's partitioners count it
+_GATHERS = frozenset(["ResourceGather", "GatherV2", "Gather"])
+_SAME_VALUE = frozenset(["Identity", "Cast", "Reshape", "Enter", "Switch", "RefEnter", "RefSwitch"])
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Callable:
-  """A partitioner into so many shards, or one for each index where there are fewer.
+  """Returns a partitioner into `num_shards` shards, or fewer where the axis is shorter.
 
   Args:
-    num_shards: how many, at least 1.
-    axis: along which.
+    num_shards: the number of shards, at least 1.
+    axis: the axis to divide.
 
   Raises:
-    ValueError: a number that is out of range. So does the partitioner, for a shape without axis.
+    ValueError: an argument is out of range. The partitioner raises it for a shape without the axis.
   """
   _check_number("num_shards", num_shards, 1)
   return _checked("fixed_size", tf.fixed_size_partitioner(num_shards, axis), axis)
 
 
 def min_max_variable_partitioner(max_partitions: int, axis: int = 0,
-                     min_slice_size: int = 256 << 10) -> Callable:
-  """A partitioner into as many shards as are of a least size each, up to a number.
+                                 min_slice_size: int = 256 << 10) -> Callable:
+  """Returns a partitioner into as many shards of a minimum size as there can be, up to a number.
 
   Args:
-    max_partitions: the most shards, at least 1.
-    axis: along which.
-    min_slice_size: of a shard, in bytes.
+    max_partitions: the largest number of shards, at least 1.
+    axis: the axis to divide.
+    min_slice_size: the minimum size of a shard, in bytes.
 
   Raises:
-    ValueError: as `fixed_size`.
+    ValueError: see `fixed_size_partitioner`.
   """
   _check_number("max_partitions", max_partitions, 1)
   _check_number("min_slice_size", min_slice_size, 1)
@@ -63,16 +65,16 @@ def min_max_variable_partitioner(max_partitions: int, axis: int = 0,
 
 
 def variable_axis_size_partitioner(max_shard_bytes: int, axis: int = 0,
-                       max_shards: Optional[int] = None) -> Callable:
-  """A partitioner into shards of at most a size, or of one index each where that is larger.
+                                   max_shards: Optional[int] = None) -> Callable:
+  """Returns a partitioner into shards of a maximum size, or of one index each if that is larger.
 
   Args:
-    max_shard_bytes: of a shard, in bytes.
-    axis: along which.
-    max_shards: the most shards, which may then be larger; None: any number.
+    max_shard_bytes: the maximum size of a shard, in bytes.
+    axis: the axis to divide.
+    max_shards: the largest number of shards; it takes precedence over their size. None: no limit.
 
   Raises:
-    ValueError: as `fixed_size`.
+    ValueError: see `fixed_size_partitioner`.
   """
   _check_number("max_shard_bytes", max_shard_bytes, 1)
   if max_shards is not None:
@@ -82,46 +84,43 @@ def variable_axis_size_partitioner(max_shard_bytes: int, axis: int = 0,
 
 
 def bytes_partitioner(max_shard_bytes: int, min_shards: int = 1) -> Callable:
-  """A partitioner along axis 0 of what is larger than a shard may be.
+  """Returns a partitioner along axis 0 that divides only variables larger than a bound.
 
   Args:
-    max_shard_bytes: the bytes up to which a variable stays whole, and that a shard has at most; a
-      single row may have more.
-    min_shards: of a variable that is partitioned, as far as it has rows: the number of ps.
-
-  Returns:
-    The partitioner.
+    max_shard_bytes: variables up to this many bytes stay whole, and a shard has at most this many
+      bytes. A single row may have more.
+    min_shards: the least number of shards of a divided variable, as far as it has rows. Give the
+      number of ps.
 
   Raises:
-    ValueError: a number that is out of range.
+    ValueError: an argument is out of range.
   """
   _check_number("max_shard_bytes", max_shard_bytes, 1)
   _check_number("min_shards", min_shards, 1)
-  stock = tf.variable_axis_size_partitioner(max_shard_bytes, 0, _STRING_BYTES)
+  by_size = tf.variable_axis_size_partitioner(max_shard_bytes, 0, _STRING_BYTES)
 
   def partition(shape, dtype):
-    shards = stock(shape=shape, dtype=dtype)
+    shards = by_size(shape=shape, dtype=dtype)
     if shards[0] > 1:
       shards[0] = min(max(shards[0], min_shards), shape.as_list()[0])
     return shards
 
-  return _checked("by_bytes", partition, 0)
+  return _checked("bytes_partitioner", partition, 0)
 
 
 @contextlib.contextmanager
 def partition_large(max_shard_bytes: int, min_shards: int = 1) -> Iterator[None]:
-  """Partitions the large variables that `tf.get_variable` makes inside, in the default graph.
+  """Partitions the large variables that `tf.get_variable` makes in this scope.
 
-  Not those that are not trainable, such as the averages of batch normalisation, to which programs
-  assign; nor what `tf.Variable` makes, which knows no partitioner.
+  Variables that are not trainable stay whole, because programs assign to them (the averages of
+  batch normalisation). Variables by `tf.Variable`, which takes no partitioner, stay whole too.
 
   Args:
-    max_shard_bytes: see `by_bytes`.
-    min_shards: see `by_bytes`.
+    max_shard_bytes, min_shards: see `bytes_partitioner`.
 
   Raises:
-    ValueError: a number that is out of range; or, at the end of the scope, a lookup in one of them
-      by TensorFlow's default strategy.
+    ValueError: an argument is out of range. At the end of the scope: a lookup in one of the
+      variables uses TensorFlow's default strategy.
   """
   partitioner = bytes_partitioner(max_shard_bytes, min_shards)
   partitioned = []
@@ -130,7 +129,7 @@ def partition_large(max_shard_bytes: int, min_shards: int = 1) -> Iterator[None]
     if kwargs.get("partitioner") is None and kwargs.get("trainable") is not False:
       initializer = kwargs.get("initializer")
       if initializer is not None and not callable(initializer) and not isinstance(
-          initializer, tf.Tensor):  # TensorFlow takes the shards of a tensor only
+          initializer, tf.Tensor):  # TensorFlow divides a tensor, but not an array
         initializer = tf.convert_to_tensor(initializer)
       shape = _shape(kwargs.get("shape"), initializer)
       if shape.rank and shape.is_fully_defined() and max(
@@ -143,7 +142,84 @@ def partition_large(max_shard_bytes: int, min_shards: int = 1) -> Iterator[None]
   with tf.variable_scope(tf.get_variable_scope(), custom_getter=get):
     yield
   for table in partitioned:
-    mod_lookups.check(table)
+    refuse_mod_lookups(table)
+
+
+def refuse_mod_lookups(table) -> None:
+  """Raises ValueError if the graph looks up rows of a partitioned variable by strategy "mod"."""
+  for variable in table:
+    for gather in _gathers(variable.op.outputs):
+      divided = _source(gather.inputs[1])
+      if divided.type != "DynamicPartition":
+        continue
+      if _source(divided.inputs[1]).type == "FloorMod":
+        raise ValueError(
+          "%s looks up the partitioned variable %s by the partition_strategy \"mod\", TensorFlow's "
+          "default, which reads other rows than those of the ids. Give partition_strategy=\"div\", "
+          "or use tf1ps.transfer.embedding_lookup." % (gather.name, table.name))
+
+
+class TablePart(NamedTuple):
+  """A variable that holds consecutive rows of a table."""
+
+  variable: tf.Variable
+  first: int  # the id of its first row
+  rows: int  # the number of its rows
+
+
+def parts_of_table(table) -> List[TablePart]:
+  """Returns the parts of a table in the order of their rows; a whole variable is one part.
+
+  Lookups need to know which rows a part holds: TensorFlow's own take any list of variables for a
+  table, and return wrong values where the table is divided in another way than they assume.
+
+  Args:
+    table: a variable of fully known shape `[rows, ...]`, ref or resource, or the partitioned
+      variable that `tf.get_variable` returns.
+
+  Raises:
+    TypeError: it is neither; a list of shards, for example, does not say how it was divided.
+    ValueError: the table is partitioned along another axis than 0, or has no rows.
+  """
+  is_partitioned = hasattr(table, "as_tensor") and hasattr(table, "__iter__")
+  if not is_partitioned and not hasattr(table, "initializer"):
+    raise TypeError(
+      "a table must be a variable, or the partitioned variable that tf.get_variable returned, got "
+      "%r. A list of shards does not say which rows each shard holds." % (table,))
+  shape = table.get_shape()
+  if shape.rank is None or shape.rank < 1 or not shape.is_fully_defined():
+    raise ValueError("the table %s must have rows and a fully known shape, got %s" % (
+      table.name, shape))
+  if not is_partitioned:
+    return [TablePart(table, 0, shape.as_list()[0])]
+  parts, first = [], 0
+  for variable in table:
+    own = variable.get_shape().as_list()
+    if own[1:] != shape.as_list()[1:]:
+      raise ValueError(
+        "the table %s of shape %s is partitioned along another axis than 0: its part %s has the "
+        "shape %s. A lookup needs whole rows: use a partitioner with axis=0." % (
+          table.name, shape, variable.op.name, own))
+    parts.append(TablePart(variable, first, own[0]))
+    first += own[0]
+  return parts
+
+
+def _gathers(tensors: Iterable[tf.Tensor]):
+  """Yields the operations that gather rows of these tensors or of their reads."""
+  for tensor in tensors:
+    for consumer in tensor.consumers():
+      if consumer.type in _GATHERS:
+        yield consumer
+      elif consumer.type in _SAME_VALUE:
+        yield from _gathers(consumer.outputs)
+
+
+def _source(tensor: tf.Tensor) -> tf.Operation:
+  """Returns the operation that computes a tensor's value."""
+  while tensor.op.type in _SAME_VALUE:
+    tensor = tensor.op.inputs[0]
+  return tensor.op
 
 
 def _shape(shape, initializer) -> tf.TensorShape:
@@ -156,7 +232,7 @@ def _dtype(dtype, initializer) -> tf.DType:
 
 
 def _checked(name, stock, axis) -> Callable:
-  """The partitioner, behind a look at the shape."""
+  """Returns the partitioner with a check of the shape before it."""
   if isinstance(axis, bool) or not isinstance(axis, numbers.Integral) or axis < 0:
     raise ValueError("axis must be the number of an axis, 0 or more, got %r" % (axis,))
 
@@ -166,8 +242,8 @@ def _checked(name, stock, axis) -> Callable:
       raise ValueError("%s can divide a variable of a fully known shape only, got %s" % (
         name, shape))
     if axis >= shape.rank:
-      raise ValueError("%s was to divide along axis %d, and the variable's shape is %s: give the "
-                       "partitioner to those variables that have this axis" % (name, axis, shape))
+      raise ValueError("%s divides along axis %d, and the variable's shape is %s. Give the "
+                       "partitioner only to variables that have this axis." % (name, axis, shape))
     if shape.num_elements() == 0:
       return [1] * shape.rank
     return list(stock(shape=shape, dtype=tf.as_dtype(dtype)))
