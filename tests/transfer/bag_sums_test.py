@@ -23,7 +23,8 @@ def test_sums_and_gradients_of_two_parts(use_resource):
                             partitioner=tf.fixed_size_partitioner(2))
     weights = tf.constant([1., 2, 3])
     sums = bag_sums.sum_rows(
-      partitioning.parts_of_table(table), tf.constant([4, 0, 4]), tf.constant([0, 2, 2]), 4, weights)
+      partitioning.parts_of_table(table), tf.constant([4, 0, 4]), tf.constant([0, 2, 2]), 4,
+      weights)
     slope = tf.constant([[1., 1], [0, 0], [10, 100], [0, 0]])
     first, second, by_weights = tf.gradients(tf.reduce_sum(sums * slope), list(table) + [weights])
     found = evaluate([sums, first, second, by_weights])

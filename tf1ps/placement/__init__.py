@@ -1,4 +1,8 @@
-"""Decides where each operation lives: device setters, load balancing, partitioned variables."""
+"""Chooses the device of each operation.
+
+`replica_device_setter` is the drop-in for TensorFlow's. Load balancing strategies choose the ps of
+a variable, partitioners divide a variable over several ps, and the load table shows the result.
+"""
 
 from __future__ import annotations
 

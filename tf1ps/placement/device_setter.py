@@ -1,17 +1,17 @@
 """The device setter: a drop-in for `tf.train.replica_device_setter`.
 
-For each op that is made in its scope, `with tf.device(replica_device_setter(...)):`, in order:
+In the scope `with tf.device(replica_device_setter(...)):`, the setter chooses a device for each op:
 
-1. The devices of inner scopes have been applied; what they name stays.
-2. An op in `ps_ops` goes to a ps, unless an inner scope names another job. Of the ps tasks,
-   `ps_strategy` chooses one.
-3. Any other op goes to the worker, and so does the op of a local variable (see
-   `local_variables`), which the strategy never sees.
+1. It keeps every field of a device that an inner scope names.
+2. An op in `ps_ops` goes to the ps that `ps_strategy` chooses, unless an inner scope names another
+   job.
+3. Any other op goes to the worker. So does the op of a local variable (local_variables.py), which
+   the strategy never sees.
 
 As in TensorFlow, a slot of an optimizer follows its variable by colocation.
 
-Other than in TensorFlow: local variables stay on the worker; in a cluster whose ps have the
-indices 1 and 4, the tasks 1 and 4 are used; a strategy may be given by name.
+Three things differ from TensorFlow: local variables stay on the worker; in a cluster whose ps have
+the indices 1 and 4, the setter uses the tasks 1 and 4; `ps_strategy` can be a name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.placement import choices, load_balancing, local_variables
 
 _log = logging.getLogger("tf1ps")
-# Variables, and what else is shared by its name and changed by training.
+# Variables and other resources that workers share by name and that training changes.
 DEFAULT_PS_OPS = load_balancing.VARIABLE_OPS | frozenset([
     "MutableHashTable",
     "MutableHashTableV2",
@@ -49,37 +49,36 @@ STRATEGIES = {
 
 def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:worker",
                           merge_devices=True, cluster=None, ps_ops=None, ps_strategy=None):
-  """Returns a device function that puts variables on the ps and the rest on the worker.
+  """Returns a device function that puts variables on the ps and all other ops on the worker.
 
-  To know local variables, it enters a `tf.variable_creator_scope` that stays open: on the graph
-  that is the default one when this is called, and on each other graph when the scope of
-  `tf.device` is entered there. Two limits follow:
+  To recognise local variables, it enters a `tf.variable_creator_scope` that stays open: on the
+  default graph of this call, and on each other graph in which `tf.device` enters the setter. Two
+  limits follow:
 
-  - Neither may happen inside of a `tf.variable_creator_scope` of the caller's on the same graph,
-    unless `tf.device` or this function was already used on that graph before it: TensorFlow
-    refuses to end the caller's scope ("Exiting variable_creator_scope without proper nesting").
-  - Where the caller's own device function calls this one, in another graph than that in which
-    this was called, a local variable that is the first op there is placed like a global one.
+  - Do neither inside of your own `tf.variable_creator_scope`, unless the setter was used on that
+    graph before. Else TensorFlow raises "Exiting variable_creator_scope without proper nesting".
+  - If your own device function calls the setter in another graph than the one of this call, a
+    local variable that is the first op of that graph is placed like a global one.
 
   Args:
-    ps_tasks: number of ps tasks; not looked at if `cluster` is given.
-    ps_device: device string of the ps, without a task. "": nothing is put on a ps.
-    worker_device: device string of this worker, such as "/job:worker/task:1". "": what is not
-      for the ps gets no device.
-    merge_devices: True: an inner device and this one complete each other, the inner one winning
-      field by field. False: an op that has a device from an inner scope keeps just that.
-    cluster: `tf.train.ClusterSpec`, `ClusterDef` or dict, from which the ps tasks are taken.
-    ps_ops: list of the types of op that go to the ps; None: `DEFAULT_PS_OPS`.
-    ps_strategy: callable that takes the op and returns the position of a ps task among all ps
-      tasks, 0 for the first; or "round_robin" or "greedy" (by bytes). None: round robin.
+    ps_tasks: number of ps tasks; ignored if `cluster` is given.
+    ps_device: device string of the ps, without a task. "": no op goes to a ps.
+    worker_device: device string of this worker, such as "/job:worker/task:1". "": ops that do not
+      go to a ps get no device.
+    merge_devices: True: the setter completes the device of an inner scope field by field. False:
+      an op keeps the device of an inner scope as it is.
+    cluster: `tf.train.ClusterSpec`, `ClusterDef` or dict that lists the ps tasks.
+    ps_ops: list of the op types that go to the ps; None: `DEFAULT_PS_OPS`.
+    ps_strategy: callable that takes the op and returns the position of a ps task, 0 for the first;
+      or "round_robin" or "greedy" (by bytes). None: round robin.
 
   Returns:
-    Callable for `tf.device`; None if there is no ps task, as `tf.device(None)` sets nothing.
+    A callable for `tf.device`. None if there is no ps task: `tf.device(None)` sets nothing.
 
   Raises:
     TypeError: an argument has the wrong type.
-    ValueError: `ps_tasks` is negative, a device string cannot be parsed, or `ps_strategy` is no
-      name of a strategy.
+    ValueError: `ps_tasks` is negative, a device string cannot be parsed, or `ps_strategy` is not
+      the name of a strategy.
   """
   ps_spec = _parsed("ps_device", ps_device)
   worker_spec = _parsed("worker_device", worker_device)
@@ -94,9 +93,9 @@ def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:w
     return None
   if tf.executing_eagerly():
     _log.warning(
-      "eager execution is on, in which tf.device takes no device setter: call "
+      "eager execution is on, and tf.device takes no device setter then. Call "
       "tf.disable_v2_behavior() right after `import tensorflow.compat.v1 as tf`, or build inside "
-      "of `with tf.Graph().as_default():`")
+      "of `with tf.Graph().as_default():`.")
   setter = _DeviceSetter(tasks, ps_spec, worker_spec, merge_devices, ps_ops,
                          make_strategy(len(tasks)))
   local_variables.install(tf.get_default_graph(), worker_spec.to_string(), replace=True)
@@ -116,11 +115,10 @@ class _DeviceSetter(object):
 
   @property
   def __call__(self):
-    """The function itself; whoever takes it prepares the default graph for local variables.
+    """The device function. Reading it prepares the default graph for local variables.
 
-    `tf.device` looks at the code of a callable when its scope is entered. Without that look, a
-    local variable that is the very first op in this scope, in another graph than the one in
-    which the setter was made, would be placed before the graph is prepared.
+    `tf.device` reads it when the scope is entered, before the first op is made. That op may be a
+    local variable in another graph than the one in which the setter was made.
     """
     local_variables.install(tf.get_default_graph())
     return self._device
@@ -143,11 +141,11 @@ class _DeviceSetter(object):
     return outer.make_merged_spec(inner).to_string()
 
   def _goes_to_ps(self, op_type, inner):
-    """Returns whether the device of the ps completes that of inner scopes."""
+    """Returns whether the op gets the device of the ps."""
     if not self._ps_spec.to_string() or op_type not in self._ps_ops:
       return False
     if op_type in load_balancing.VARIABLE_OPS and local_variables.being_made():
-      # A local variable goes there only if the caller names the job of the ps.
+      # A local variable goes to a ps only if an inner scope names the job of the ps.
       return inner.job is not None and inner.job == self._ps_spec.job
     return True
 
@@ -178,7 +176,7 @@ def _parsed(name, device):
 
 
 def _checked_range(ps_tasks):
-  """Returns the list 0 to ps_tasks - 1, or raises."""
+  """Returns the indices of `ps_tasks` tasks, or raises."""
   if isinstance(ps_tasks, bool) or not isinstance(ps_tasks, numbers.Integral):
     raise TypeError("ps_tasks must be the number of ps tasks, an integer; got %r" % (ps_tasks,))
   if ps_tasks < 0:
@@ -202,7 +200,7 @@ def _strategy_maker(ps_strategy):
     return load_balancing.RoundRobinStrategy
   if isinstance(ps_strategy, str):
     if ps_strategy not in STRATEGIES:
-      raise ValueError("ps_strategy=%r is not known; it can be one of %s, or a callable"
+      raise ValueError("ps_strategy=%r is not known. Use one of %s, or a callable."
                        % (ps_strategy, ", ".join(sorted(STRATEGIES))))
     return STRATEGIES[ps_strategy]
   if not callable(ps_strategy):

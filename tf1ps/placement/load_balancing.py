@@ -1,15 +1,14 @@
 """Strategies that choose the ps task of a variable.
 
-A strategy is a callable that takes the op to be placed (of a variable, as a rule) and returns
-the position of a ps task, 0 <= position < num_tasks. A device setter calls it once for each op
-that goes to a ps, in the order in which the graph is built:
+A strategy is a callable that takes an op, usually a variable's, and returns the position of a ps
+task, 0 <= position < num_tasks. A device setter calls it once for each op that goes to a ps, in
+the order in which the graph is built:
 
-1. `RoundRobinStrategy` counts the ops: 0, 1, ..., num_tasks - 1, 0, ...
-2. `GreedyLoadBalancingStrategy` keeps the load that each task has been given so far, and gives
-   the next op to the least loaded one; of several, to the lowest.
+1. `RoundRobinStrategy` returns 0, 1, ..., num_tasks - 1, 0, ...
+2. `GreedyLoadBalancingStrategy` adds up the load of each task and returns the least loaded one.
 
-Both depend on nothing but the order of the calls, so workers that build the same graph place it
-alike, whatever their TensorFlow. Both work with `tf.train.replica_device_setter` too.
+The result depends only on the order of the calls. So workers that build the same graph place it
+alike, on every TensorFlow. Both also work with `tf.train.replica_device_setter`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ import numbers
 
 import tensorflow.compat.v1 as tf
 
-# Ops whose output is the state of a variable; they carry the attributes "shape" and "dtype".
+# Ops that make a variable; they have the attributes "shape" and "dtype".
 VARIABLE_OPS = frozenset(["Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"])
 
-# tf.string.size is 8 in TensorFlow 1.15 and 0 in 2.x. What the strings hold is not known when a
-# variable is placed, so each counts as much as a pointer, in every version.
+# tf.string.size is 8 in TensorFlow 1.15 and 0 in 2.x. The length of the strings is not known when
+# a variable is placed, so each counts as a pointer in every version.
 _STRING_BYTES = 8
 
 
 class RoundRobinStrategy(object):
-  """Returns the tasks one after the other, beginning with 0."""
+  """Returns the tasks in turn, from 0."""
 
   def __init__(self, num_tasks):
     """Starts at task 0.
@@ -43,7 +42,7 @@ class RoundRobinStrategy(object):
     self._next_task = 0
 
   def __call__(self, op):
-    """Returns the position of the next task; `op` is not looked at."""
+    """Returns the position of the next task; ignores `op`."""
     del op
     task = self._next_task
     self._next_task = (task + 1) % self._num_tasks
@@ -51,9 +50,9 @@ class RoundRobinStrategy(object):
 
 
 class GreedyLoadBalancingStrategy(object):
-  """Returns the task with the least load so far, of several the lowest.
+  """Returns the task with the least load so far; among equals, the lowest.
 
-  The outcome depends on the order: big variables first balance best.
+  The balance is best if the graph makes its large variables first.
   """
 
   def __init__(self, num_tasks, load_fn):
@@ -61,11 +60,11 @@ class GreedyLoadBalancingStrategy(object):
 
     Args:
       num_tasks: number of ps tasks, at least 1.
-      load_fn: callable that takes an op and returns its load, a number in a unit of its own
-        choice; `byte_size_load_fn` counts bytes.
+      load_fn: callable that takes an op and returns its load, a number in any unit;
+        `byte_size_load_fn` counts bytes.
 
     Raises:
-      TypeError: `num_tasks` is no integer, or `load_fn` not callable.
+      TypeError: `num_tasks` is no integer, or `load_fn` is not callable.
       ValueError: `num_tasks` is below 1.
     """
     self._loads = [0] * _checked_num_tasks(num_tasks)
@@ -85,15 +84,14 @@ def byte_size_load_fn(op):
   """Returns the bytes of the variable that `op` holds.
 
   Args:
-    op: `tf.Operation`. The op of a ref variable (`VariableV2`) or of a resource variable
-      (`VarHandleOp`); any other op, that of a mutable table for example, counts 0, for its
-      size is known at run time only.
+    op: `tf.Operation` of a ref variable (`VariableV2`) or a resource variable (`VarHandleOp`). Any
+      other op counts 0, for example a mutable table's, whose size is known only at run time.
 
   Returns:
-    Elements of the shape times bytes of an element; an element of type string counts 8.
+    The number of elements times the bytes of an element; a string counts 8 bytes.
 
   Raises:
-    TypeError: `op` is no operation.
+    TypeError: `op` is not an operation.
     ValueError: the variable's shape is not fully known.
   """
   if not isinstance(op, tf.Operation):
@@ -103,8 +101,8 @@ def byte_size_load_fn(op):
   shape = tf.TensorShape(op.get_attr("shape"))
   if not shape.is_fully_defined():
     raise ValueError(
-        "variable %s has the shape %s, so its bytes are not known when it is placed: give it "
-        "a full shape, or place it by round robin" % (op.name, shape))
+        "variable %s has the shape %s, so its size is not known when it is placed. Give it a full "
+        "shape, or place it by round robin." % (op.name, shape))
   dtype = tf.as_dtype(op.get_attr("dtype")).base_dtype
   element_bytes = _STRING_BYTES if dtype == tf.string else dtype.size
   return shape.num_elements() * element_bytes

@@ -1,8 +1,8 @@
-"""The load table: how many variables and bytes each task was given.
+"""The load table: the number of variables and bytes that each task holds.
 
-`load_table` reads the graph as it was built; `format_table` makes the text that is printed at
-start. The slots of the optimizer are variables too and count where they landed. A shard of a
-partitioned variable counts as a variable, and once more as a shard.
+`make_load_table` reads the graph, and `format_load_table` makes the text that a chief prints at its
+start. The slots of an optimizer count as variables. A shard of a partitioned variable counts as a
+variable and as a shard.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import tensorflow.compat.v1 as tf
 from tf1ps.placement import load_balancing
 
 _HEADER = ("ps", "variables", "shards", "bytes", "share")
-_SHARDS = 2  # its column, which is left out where there are none
+_SHARDS = 2  # the column of shards, which the text omits if there are none
 
 
 class TaskLoad(NamedTuple):
-  """What one task holds."""
+  """The variables of one task."""
+
   task: str  # "/job:ps/task:0"; "" for variables whose device names no job
   variables: int  # number of variables
-  bytes: int  # what they take together; a variable whose shape is not fully known counts 0
+  bytes: int  # their total size; a variable whose shape is not fully known counts 0
   shards: int = 0  # how many of the variables are shards of partitioned ones
 
 
@@ -30,13 +31,13 @@ def make_load_table(variables=None, graph=None):
 
   Args:
     variables: list of variables, ref or resource; None: the global variables of `graph`.
-    graph: `tf.Graph`; None: the default graph. Not looked at if `variables` is given.
+    graph: `tf.Graph`; None: the default graph. Ignored if `variables` is given.
 
   Returns:
     List of `TaskLoad`, ordered by job and index; variables without a job come first.
 
   Raises:
-    TypeError: one of `variables` is not a variable with an op of its own.
+    TypeError: one of `variables` has no op; a partitioned variable, for example.
   """
   if variables is None:
     graph = tf.get_default_graph() if graph is None else graph
@@ -44,13 +45,13 @@ def make_load_table(variables=None, graph=None):
   loads = {}
   for variable in variables:
     if not isinstance(getattr(variable, "op", None), tf.Operation):
-      raise TypeError("load_table takes variables with an op, as tf.global_variables() lists "
+      raise TypeError("the load table takes variables with an op, as tf.global_variables() lists "
                       "them (of a partitioned variable its parts); got %r" % (variable,))
     spec = tf.DeviceSpec.from_string(variable.device or "")
     # The key sorts task 2 before task 10, and a job without a task before its tasks.
     key = (spec.job or "", -1 if spec.task is None else spec.task)
     count, size, shards = loads.get(key, (0, 0, 0))
-    loads[key] = (count + 1, size + _bytes_if_known(variable.op), shards + is_shard(variable))
+    loads[key] = (count + 1, size + _bytes_if_known(variable.op), shards + _is_shard(variable))
   return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
 
 
@@ -61,9 +62,8 @@ def format_load_table(rows):
     rows: list of `TaskLoad`.
 
   Returns:
-    A line of headings and a line a task, without a line break at the end: task, number of
-    variables, of shards where there are any, bytes, and the share in the bytes of all rows, in
-    percent.
+    A line of headings and one line per task: task, number of variables, number of shards if there
+    are any, bytes, and the task's percentage of all bytes. The last line has no line break.
   """
   total = sum(row.bytes for row in rows)
   lines = [_HEADER]
@@ -80,13 +80,13 @@ def format_load_table(rows):
       for line in lines)
 
 
-def is_shard(variable):
+def _is_shard(variable):
   """Returns whether a variable is a shard of a partitioned one, or a slot of such a shard."""
   return bool(variable.to_proto().save_slice_info_def.full_name)
 
 
 def _bytes_if_known(op):
-  """Returns the bytes of the variable that `op` holds, 0 if its shape does not tell."""
+  """Returns the bytes of the variable that `op` holds, 0 if its shape is not fully known."""
   try:
     return load_balancing.byte_size_load_fn(op)
   except ValueError:
@@ -94,5 +94,5 @@ def _bytes_if_known(op):
 
 
 def _task_name(job, task):
-  """Returns "/job:ps/task:0", as far as job and task are known."""
+  """Returns "/job:ps/task:0", or the part of it that is known."""
   return tf.DeviceSpec(job=job or None, task=None if task < 0 else task).to_string()

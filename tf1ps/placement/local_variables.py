@@ -1,31 +1,28 @@
 """Keeps local variables on the worker.
 
 A variable is local if it is not in the collection GLOBAL_VARIABLES: the totals of `tf.metrics`,
-the epoch counter of `tf.train.limit_epochs`, whatever was made with `collections=[]`. Under the
-names that all workers share, such a variable on a ps is one variable for all of them.
+the epoch counter of `tf.train.limit_epochs`, any variable with `collections=[]`. All workers give
+it the same name, so on a ps they would all share it.
 
-A device function cannot tell it from a global one, as it sees an op before the op's collections
-are known. A variable creator is given the collections. So:
+A device function sees an op before TensorFlow adds it to collections, so it cannot recognise a
+local variable. A variable creator receives the collections as an argument. So:
 
-1. A device setter calls `install` when it is made and for each graph in which it is used. That
-   enters a `tf.variable_creator_scope` on the graph, once for each graph (and for each thread
-   that builds it, as TensorFlow keeps these scopes by thread).
-2. For each variable the creator notes, while the variable is being made, whether it is local.
-3. The setter sees the op of the variable, asks `being_made`, and treats the op of a local
-   variable like any op that is not a ps op: it belongs to the setter's worker, completed or
-   overridden by the devices that the caller has set inside the setter's scope.
-4. A local variable that is made outside of any setter, where no device names a job, goes to the
-   worker device of the setter that was made last in this graph. To learn whether a job is
-   named, the creator makes an op without work there, called `local_variable_anchor`, and reads
-   its device. It is never run. (It is an op all the same: TensorFlow 1.15 derives the seeds of
-   random ops from the number of ops before them; 2.x does not.)
+1. A device setter calls `install` when it is made and for each graph in which it is used. `install`
+   enters a `tf.variable_creator_scope`, once per graph and thread (TensorFlow keeps these scopes
+   per thread).
+2. The creator notes whether a variable is local while the variable is made.
+3. The setter then sees the op of the variable and asks `being_made`. A local variable goes to the
+   worker, as do ops that are not in `ps_ops`.
+4. A local variable outside of any setter, where no device names a job, goes to the worker device of
+   the graph's last setter. To learn whether a device names a job, the creator makes a no-op called
+   `local_variable_anchor` and reads its device. (TensorFlow 1.15 derives the seeds of random ops
+   from the number of ops before them, so the anchor changes these seeds there.)
 
-The same creator puts global variables into the container of this process's `tf1ps.Server`, where
-that was given one: a legacy script says it there, and builds its graph as before.
+The creator also puts global variables into the container of this process's `tf1ps.Server`, if that
+has one. So a legacy script names the container once, at its server.
 
-What was installed hangs on the graph and goes with it. Two things do not pass a creator and stay
-where the setter would put any variable: variables that `tf.train.import_meta_graph` brings with
-their devices cleared, and those that are made in a subclass of `tf.Graph`.
+Two kinds of variables do not pass a creator, and the setter treats them as global: variables that
+`tf.train.import_meta_graph` brings with cleared devices, and those in a subclass of `tf.Graph`.
 """
 
 from __future__ import annotations
@@ -36,21 +33,23 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import job_container
 
-# The attribute of a graph that holds its _LocalVariables.
+# The attribute of a graph that holds its _LocalVariables. TensorFlow calls creators and device
+# functions by the graph alone, so the graph is the only value that reaches both; and the open
+# creator scope must end with the graph.
 _ATTRIBUTE = "_tf1ps_local_variables"
 
+# TensorFlow calls the device function inside of the creator and passes it only the op.
 _making = threading.local()
 
 
 def install(graph, worker_device=None, replace=False):
-  """Enters the creator on the graph, unless this thread has done so before.
+  """Enters the creator scope on the graph, unless this thread has done so before.
 
   Args:
-    graph: `tf.Graph`. Graphs of functions are left alone: they use the creators of the graph
-      around them.
-    worker_device: string, such as "/job:worker/task:0": the device of the local variables that
-      are made where no device names a job. None: leaves what is known.
-    replace: whether `worker_device` counts even if the graph already knows one.
+    graph: `tf.Graph`. A function's graph uses the creators of its outer graph and stays as it is.
+    worker_device: device of the local variables that are made where no device names a job, such as
+      "/job:worker/task:0". None: keeps the graph's present one.
+    replace: whether `worker_device` replaces the graph's present one.
   """
   if type(graph) is not tf.Graph:
     return
@@ -64,18 +63,18 @@ def install(graph, worker_device=None, replace=False):
 
 
 def being_made():
-  """Returns whether this thread is just making a local variable."""
+  """Returns whether this thread is making a local variable."""
   return getattr(_making, "local", False)
 
 
 def worker_device_of(graph):
-  """Returns the worker device that the graph's last device setter named; None without one."""
+  """Returns the worker device of the graph's last device setter; None without a setter."""
   installed = getattr(graph, _ATTRIBUTE, None)
   return installed.worker_device if installed is not None else None
 
 
 class _LocalVariables(object):
-  """The creator of one graph, and what holds its scope open."""
+  """The variable creator of one graph, and the generators that hold its scopes open."""
 
   def __init__(self):
     self.worker_device = None
@@ -85,13 +84,13 @@ class _LocalVariables(object):
     """Enters the creator scope on `graph`, once in each thread."""
     if hasattr(self._entered, "scope"):
       return
-    # Left in the middle, a generator keeps its scope open for as long as somebody refers to it.
+    # A suspended generator keeps its scope open as long as it is referenced.
     self._entered.scope = _hold_open(self._create)
     with graph.as_default():
       next(self._entered.scope)
 
   def _create(self, next_creator, **kwargs):
-    """Makes a variable, and the setters know meanwhile whether it is local."""
+    """Makes a variable; meanwhile `being_made` says whether it is local."""
     outer = being_made()
     _making.local = _is_local(kwargs.get("collections")) and not tf.executing_eagerly()
     try:
@@ -108,7 +107,7 @@ class _LocalVariables(object):
 
 
 def _hold_open(creator):
-  """Yields inside of a creator scope; closing the generator leaves the scope."""
+  """Yields inside of a creator scope; closing the generator exits the scope."""
   scope = tf.variable_creator_scope(creator)
   scope.__enter__()
   try:
@@ -117,20 +116,20 @@ def _hold_open(creator):
     try:
       scope.__exit__(None, None, None)
     except (AttributeError, RuntimeError):
-      # The graph was collected, or the thread ended. In another thread, or so late, TensorFlow
-      # does not find the scope that it leaves; there is nothing left that could be restored.
+      # The graph was collected, or the thread ended. TensorFlow then no longer finds the scope,
+      # and there is nothing to restore.
       pass
 
 
 def _is_local(collections):
   """Returns whether a variable with these collections is local; None means global."""
-  # Anything but these three is refused by TensorFlow itself.
+  # TensorFlow itself refuses all other types.
   return (isinstance(collections, (list, tuple, set))
           and tf.GraphKeys.GLOBAL_VARIABLES not in collections)
 
 
 def _device_with_job(worker_device):
-  """Returns the worker device completed by the devices set here, "" if these name a job."""
+  """Returns the worker device merged with the devices set here, "" if these name a job."""
   with tf.control_dependencies(None):
     anchor = tf.no_op(name="local_variable_anchor")
   here = tf.DeviceSpec.from_string(anchor.device)
