@@ -5,11 +5,10 @@ import pathlib
 import signal
 
 import pytest
-import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import job as job_lib
-from tf1ps.checkpoint import checkpoints, optional_variables
+from tf1ps.checkpoint import checkpoints
 
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "positions.py")
 BATCH = 4
@@ -115,25 +114,3 @@ def test_a_pipeline_in_python_is_told(start):
   ps, chief = this.ps(), this.worker()
   assert job_lib.codes(chief, ps) == [0, 0]
   assert "the input calls Python, so its position is not kept" in chief.output
-
-
-def test_a_checkpoint_may_lack_what_is_optional(tmp_path):
-  path = str(tmp_path / "model")
-  with tf.Graph().as_default(), tf.Session() as session:
-    tf.get_variable("v", initializer=3.0)
-    tf.get_variable("other", initializer=tf.constant(["text"]))
-    session.run(tf.global_variables_initializer())
-    tf.train.Saver().save(session, path)
-  with tf.Graph().as_default(), tf.Session() as session:
-    v = tf.get_variable("v", initializer=0.0)
-    more = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True, collections=[
-      tf.GraphKeys.GLOBAL_VARIABLES, optional_variables.OPTIONAL])
-      for name, value in (("new", "a"), ("other", "b"))]
-    saver = optional_variables.OptionalVariablesSaver()
-    saver.restore(session, path)
-    assert session.run([v, more]) == [3.0, [b"a", b"b"]]
-    session.run(more[0].assign("c").op)
-    saver.save(session, path)
-    session.run(tf.global_variables_initializer())
-    saver.restore(session, path)
-    assert session.run([v, more]) == [3.0, [b"c", b"b"]]

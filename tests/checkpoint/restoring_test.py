@@ -19,9 +19,9 @@ def kind(request):
 def test_values_come_from_the_checkpoint_and_the_global_step_too(tmp_path, kind):
   path = line_program.save(tmp_path, 7, w=1.5, b=2.5)
   w, step = tf.get_variable("w", []), tf.train.get_or_create_global_step()
-  restore = restoring.restore_from(path)
+  saver = restoring.make_saver_for(path)
   with tf.Session() as session:
-    restore(session)
+    restoring.restore_checkpoint(session, saver, path)
     assert session.run([w, step]) == [1.5, 7]
 
 
@@ -31,24 +31,89 @@ def test_a_global_step_that_is_not_there_is_zero(tmp_path, kind):
     session.run(tf.global_variables_initializer())
     path = tf.train.Saver().save(session, str(tmp_path / "model"))
   w, step = tf.get_variable("w", []), tf.train.get_or_create_global_step()
-  restore = restoring.restore_from(path)
+  saver = restoring.make_saver_for(path)
   with tf.Session() as session:
-    restore(session)
+    restoring.restore_checkpoint(session, saver, path)
     assert session.run([w, step]) == [3., 0]
 
 
 def test_a_checkpoint_that_goes_between_the_check_and_the_restore(tmp_path, kind):
   path = line_program.save(tmp_path, 7, w=1.5, b=2.5)
   tf.get_variable("w", [])
-  restore = restoring.restore_from(path)
+  saver = restoring.make_saver_for(path)
   tf.train.remove_checkpoint(path)
   with tf.Session() as session, pytest.raises(CheckpointError, match="is not whole: .* is missing"):
-    restore(session)
+    restoring.restore_checkpoint(session, saver, path)
 
 
 def test_parts_of_another_whole_are_an_error(tmp_path, kind):
   path = line_program.save(tmp_path, 7, w=1., b=1., parts=[[1., 2.]] * 4)
   tf.get_variable("parts", [5, 2], partitioner=tf.fixed_size_partitioner(2))
-  restore = restoring.restore_from(path)
-  with tf.Session() as session, pytest.raises(CheckpointError, match="-7 cannot be restored: "):
-    restore(session)
+  saver = restoring.make_saver_for(path)
+  expected = r"has shape \(5, 2\), but shape \(4, 2\) in"
+  with tf.Session() as session, pytest.raises(CheckpointError, match=expected):
+    restoring.restore_checkpoint(session, saver, path)
+
+
+def test_parts_are_restored_from_the_whole(tmp_path, kind):
+  path = line_program.save(tmp_path, 7, w=1., b=1., parts=[[1., 2.], [3., 4.]])
+  parts = tf.get_variable("parts", [2, 2], partitioner=tf.fixed_size_partitioner(2))
+  saver = restoring.make_saver_for(path)
+  with tf.Session() as session:
+    restoring.restore_checkpoint(session, saver, path)
+    assert session.run(parts.as_tensor()).tolist() == [[1., 2.], [3., 4.]]
+
+
+def test_any_saver_is_checked_by_the_names_that_it_restores(tmp_path, kind):
+  path = line_program.save(tmp_path, 7, w=1., b=1., other=[1., 2.])
+  other = tf.get_variable("w", [2])  # has the name of a variable with another shape
+  with tf.Session() as session:
+    restoring.restore_checkpoint(session, tf.train.Saver({"other": other}), path)
+    assert session.run(other).tolist() == [1., 2.]
+    with pytest.raises(CheckpointError, match=r"'w' has shape \(2,\), but shape \(\) in"):
+      restoring.restore_checkpoint(session, tf.train.Saver(sharded=True), path)
+    with pytest.raises(CheckpointError, match="lacks the model's variable 'others' .* 'other'$"):
+      restoring.restore_checkpoint(session, tf.train.Saver({"others": other}), path)
+
+
+def test_a_checkpoint_by_objects_is_left_to_tensorflow(tmp_path, kind):
+  values = tf.train.Checkpoint(w=tf.get_variable("v", initializer=3., use_resource=True))
+  restored = tf.get_variable("w", [2])
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    path = values.save(str(tmp_path / "objects"), session)
+    restoring.restore_checkpoint(session, tf.train.Saver([values.w]), path)
+    with pytest.raises(CheckpointError, match="cannot be restored: "):
+      restoring.restore_checkpoint(session, tf.train.Saver({"w": restored}), path)
+
+
+def test_a_lost_connection_says_nothing_of_the_checkpoint(tmp_path, kind):
+  class Saver(tf.train.Saver):
+    def restore(self, sess, save_path):
+      raise tf.errors.UnavailableError(None, None, "the ps went away")
+
+  path = line_program.save(tmp_path, 7, w=1., b=1.)
+  tf.get_variable("w", [])
+  with tf.Session() as session, pytest.raises(tf.errors.UnavailableError, match="the ps went away"):
+    restoring.restore_checkpoint(session, Saver(), path)
+
+
+def test_a_checkpoint_may_lack_what_is_optional(tmp_path):
+  path = str(tmp_path / "model")
+  with tf.Graph().as_default(), tf.Session() as session:
+    tf.get_variable("v", initializer=3.0)
+    tf.get_variable("other", initializer=tf.constant(["text"]))
+    session.run(tf.global_variables_initializer())
+    tf.train.Saver().save(session, path)
+  with tf.Graph().as_default(), tf.Session() as session:
+    v = tf.get_variable("v", initializer=0.0)
+    more = [tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
+            for name, value in (("new", "a"), ("other", "b"))]
+    saver = restoring.make_saver(more)
+    saver.restore(session, path)
+    assert session.run([v, more]) == [3.0, [b"a", b"b"]]
+    session.run(more[0].assign("c").op)
+    saver.save(session, path)
+    session.run(tf.global_variables_initializer())
+    saver.restore(session, path)
+    assert session.run([v, more]) == [3.0, [b"c", b"b"]]

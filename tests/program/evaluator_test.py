@@ -228,7 +228,7 @@ def test_a_checkpoint_that_does_not_fit_is_an_error(tmp_path):
     return line_program.model_fn(features, labels, mode)
 
   save(tmp_path, 1)
-  with pytest.raises(checkpoints.CheckpointError, match="has a variable 'more'"):
+  with pytest.raises(checkpoints.CheckpointError, match="lacks the model's variable 'more'"):
     Following(tmp_path, program=LINE._replace(model_fn=model_fn)).end()
 
 

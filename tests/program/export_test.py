@@ -106,7 +106,7 @@ def test_a_failed_export_leaves_nothing(trained, tmp_path):
     tf.get_variable("more", [2])
     return line_program.model_fn(features, labels, mode)
 
-  with pytest.raises(checkpoints.CheckpointError, match="has a variable 'more'"):
+  with pytest.raises(checkpoints.CheckpointError, match="lacks the model's variable 'more'"):
     export.export_saved_model(LINE._replace(model_fn=model_fn), trained, str(tmp_path / "out"))
   assert os.listdir(str(tmp_path)) == ["run"]
   with pytest.raises(checkpoints.CheckpointError, match="there is no checkpoint in"):

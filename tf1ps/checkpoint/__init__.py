@@ -7,11 +7,10 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "checkpoints": [
-    "CheckpointError", "checkpoint_exists", "explain_checkpoint_error",
-    "global_step_of_checkpoint", "latest_checkpoint", "listed_checkpoints"],
+    "CheckpointError", "checkpoint_exists", "global_step_of_checkpoint", "latest_checkpoint",
+    "listed_checkpoints"],
   "global_step": ["GlobalStepTracker"],
   "input_positions": ["InputPositions"],
-  "optional_variables": ["OptionalVariablesSaver"],
-  "restoring": ["restore_from"],
+  "restoring": ["make_saver", "make_saver_for", "restore_checkpoint"],
   "saving": ["CheckpointSaver"],
 })

@@ -121,13 +121,28 @@ def global_step_of_checkpoint(prefix: str) -> Optional[int]:
   Raises:
     CheckpointError: the checkpoint cannot be read.
   """
+  reader = open_checkpoint(prefix)
   try:
-    reader = tf.train.NewCheckpointReader(prefix)
     if reader.has_tensor(tf.GraphKeys.GLOBAL_STEP):
       return int(reader.get_tensor(tf.GraphKeys.GLOBAL_STEP))
   except Exception as error:
     raise explain_checkpoint_error(prefix, error) from error
   return _step_in_name(prefix)
+
+
+def open_checkpoint(prefix: str):
+  """Opens a checkpoint for reading.
+
+  Returns:
+    A reader, see `tf.train.NewCheckpointReader`.
+
+  Raises:
+    CheckpointError: the checkpoint cannot be read.
+  """
+  try:
+    return tf.train.NewCheckpointReader(prefix)
+  except Exception as error:
+    raise explain_checkpoint_error(prefix, error) from error
 
 
 def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:

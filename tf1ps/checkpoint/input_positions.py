@@ -25,7 +25,6 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import optional_variables
 from tf1ps.compat import TIMING, error_line
 from tf1ps.pipeline import IteratorPositions, PositionError
 from tf1ps.replication import REPLICAS_ENDED
@@ -38,6 +37,7 @@ class InputPositions(tf.train.SessionRunHook):
   """Stores and restores the position of a worker's input.
 
   Attributes:
+    variables: the positions of all workers, which a checkpoint may lack.
     batches: how many batches were drawn, also by processes before this one.
     steps_of_run: called in `before_run`; returns how many batches the run draws.
     quiet: makes a context in which nobody else draws a batch; it tells whether that is so.
@@ -54,14 +54,13 @@ class InputPositions(tf.train.SessionRunHook):
     """
     with tf.get_default_graph().colocate_with(global_step.op, ignore_existing=True), \
         tf.variable_scope(tf.VariableScope(reuse=tf.AUTO_REUSE, use_resource=True)):
-      variables = [tf.get_variable(
+      self.variables = [tf.get_variable(
         "tf1ps/input_position/worker_%d" % each, [], tf.string, trainable=False,
-        initializer=tf.constant_initializer(b""),
-        collections=[tf.GraphKeys.GLOBAL_VARIABLES, optional_variables.OPTIONAL])
+        initializer=tf.constant_initializer(b""))
         for each in range(count)]
       self._value = tf.placeholder(tf.string, [])
-      self._read = variables[index].read_value()
-      self._write = variables[index].assign(self._value).op
+      self._read = self.variables[index].read_value()
+      self._write = self.variables[index].assign(self._value).op
     self._positions = IteratorPositions(tf.get_default_graph())
     self._key = {"digest": self._positions.digest, "worker": index, "workers": count,
                  "batch_size": batch_size}

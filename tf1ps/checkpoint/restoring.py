@@ -1,76 +1,193 @@
-"""A graph's variables filled from a checkpoint, checked before they are restored.
+"""One saver and one restore, for training, recovery, evaluation, prediction and export.
 
-A checkpoint knows names, types and shapes; it does not know whether a variable was a resource or a
-ref variable, nor on which device it lived. So any graph whose variables have the right names and
-shapes can be filled from it.
+`make_saver` makes the saver of a job. `restore_checkpoint` restores the variables of a session with
+this saver or with any other `tf.train.Saver`:
+
+1. It reads in the graph which names, types and shapes the saver restores, and compares them with
+   the checkpoint. TensorFlow itself compares no shapes of resource variables: a variable of another
+   shape would fail later, in an operation that uses it.
+2. It restores. An error of TensorFlow becomes a CheckpointError that names the damage.
+
+A checkpoint knows names, types and shapes. It does not know whether a variable was a resource or a
+ref variable, or its device. So it fits any graph whose variables have the same names and shapes.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
-from typing import Callable, Dict
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import checkpoints
 from tf1ps.checkpoint.checkpoints import CheckpointError
 
-_PARTITION = re.compile(r"/part_\d+$")
+# Of the connection to a ps, not of the checkpoint: the caller tries again.
+_OF_THE_CONNECTION = (tf.errors.AbortedError, tf.errors.CancelledError,
+                      tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
+# A checkpoint of `tf.train.Checkpoint` has it. Its names are other ones: TensorFlow maps them.
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def restore_from(checkpoint: str) -> Callable[[tf.Session], None]:
-  """Adds to the default graph what fills its global variables from a checkpoint.
+class _Restored(NamedTuple):
+  """A tensor that a saver restores."""
 
-  A global step that the checkpoint does not have is set to 0.
+  dtype: tf.DType
+  shape: Optional[List[int]]  # None where the graph does not say it
+
+
+def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] = 5,
+               ) -> tf.train.Saver:
+  """Makes the saver of all global variables and saveable objects of the default graph.
+
+  The state file names checkpoints relative to their directory, so that the directory can be moved.
 
   Args:
-    checkpoint: the checkpoint's path without the endings of its files.
+    optional: variables that a checkpoint may lack, such as those that older versions did not have.
+      A restore initialises the ones that the checkpoint lacks or has with another type or shape.
+    max_to_keep: the number of checkpoints that are kept; None or 0 keeps all.
 
   Returns:
-    A function that fills the variables in a session of this graph; it raises CheckpointError.
+    A `tf.train.Saver`.
+  """
+  return _Saver(optional, max_to_keep=max_to_keep, save_relative_paths=True, allow_empty=True)
+
+
+def make_saver_for(checkpoint: str) -> tf.train.Saver:
+  """Makes a saver that restores the default graph from one checkpoint.
+
+  Args:
+    checkpoint: the checkpoint's path without the endings of its files. It may lack the global step.
+
+  Returns:
+    A `tf.train.Saver`.
 
   Raises:
-    CheckpointError: the checkpoint cannot be read, or lacks a variable, or has it with another
-      shape or type.
+    CheckpointError: the checkpoint cannot be read.
   """
+  step = tf.train.get_global_step()
+  is_there = step is None or checkpoints.open_checkpoint(checkpoint).has_tensor(step.op.name)
+  return make_saver([] if is_there else [step])
+
+
+def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None:
+  """Restores the variables of a session from a checkpoint.
+
+  Args:
+    session: the session.
+    saver: from `make_saver`, or any other saver of the session's graph.
+    checkpoint: the checkpoint's path without the endings of its files.
+
+  Raises:
+    CheckpointError: the checkpoint cannot be read, or it lacks a name, or has it with another type
+      or shape.
+    tf.errors.OpError: the connection to a ps was lost.
+  """
+  reader = checkpoints.open_checkpoint(checkpoint)
+  required = saver.required if isinstance(saver, _Saver) else saver
+  _check_fits(_restored_by(session.graph, required), reader, checkpoint)
   try:
-    reader = tf.train.NewCheckpointReader(checkpoint)
-    shapes = reader.get_variable_to_shape_map()
-    dtypes = reader.get_variable_to_dtype_map()
-  except Exception as error:
+    required.restore(session, checkpoint)
+    if isinstance(saver, _Saver):
+      saver.restore_optional(session, reader)
+  except _OF_THE_CONNECTION:
+    raise
+  except (tf.errors.OpError, ValueError) as error:
     raise checkpoints.explain_checkpoint_error(checkpoint, error) from error
-  variables, missing = tf.global_variables(), []
-  if tf.GraphKeys.GLOBAL_STEP not in shapes:
-    missing = [each for each in variables if each.op.name == tf.GraphKeys.GLOBAL_STEP]
-  variables = [each for each in variables if each not in missing]
-  for variable in variables:
-    _check(variable, shapes, dtypes, checkpoint)
-  saver = tf.train.Saver(variables + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS))
-  initialise = tf.variables_initializer(missing)
-
-  def restore(session):
-    try:
-      saver.restore(session, checkpoint)
-    except (tf.errors.OpError, ValueError) as error:
-      raise checkpoints.explain_checkpoint_error(checkpoint, error) from error
-    session.run(initialise)
-
-  return restore
 
 
-def _check(variable, shapes: Dict[str, list], dtypes: Dict[str, tf.DType], checkpoint: str) -> None:
-  name = variable.op.name
-  if name not in shapes and _PARTITION.sub("", name) in shapes:
-    return  # a part of a partitioned variable, which is saved whole
-  if name not in shapes:
-    close = difflib.get_close_matches(name, sorted(shapes), 1, 0.0)
-    nearest = f"the nearest there is {close[0]!r}" if close else "it is empty"
-    raise CheckpointError(f"the model has a variable {name!r} of shape {variable.shape}, which "
-                          f"checkpoint {checkpoint} has not: {nearest}")
-  if not variable.shape.is_compatible_with(shapes[name]):
-    raise CheckpointError(f"the model's variable {name!r} has shape {variable.shape}, and in "
-                          f"checkpoint {checkpoint} it has {tuple(shapes[name])}")
-  if variable.dtype.base_dtype != dtypes[name]:
-    raise CheckpointError(f"the model's variable {name!r} is {variable.dtype.base_dtype.name}, and "
-                          f"in checkpoint {checkpoint} it is {dtypes[name].name}")
+class _Saver(tf.train.Saver):
+  """Saves all variables, and restores without some.
+
+  Attributes:
+    required: the saver of the variables that a checkpoint must have.
+  """
+
+  def __init__(self, optional, **kwargs):
+    super().__init__(**kwargs)
+    names = {variable.name for variable in optional}
+    self.required = tf.train.Saver(
+      [variable for variable in tf.global_variables() if variable.name not in names]
+      + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS), allow_empty=True)
+    self._optional = []
+    for variable in optional:
+      value = tf.placeholder(variable.dtype.base_dtype, variable.shape)
+      self._optional.append((variable, value, variable.assign(value).op))
+
+  def restore(self, sess, save_path):
+    restore_checkpoint(sess, self, save_path)
+
+  def restore_optional(self, session, reader):
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    for variable, value, assign in self._optional:
+      name = variable.op.name
+      if name in shapes and dtypes[name] == value.dtype and value.shape.is_compatible_with(
+          shapes[name]):
+        session.run(assign, {value: reader.get_tensor(name)})
+      else:
+        session.run(variable.initializer)
+
+
+def _restored_by(graph: tf.Graph, saver: tf.train.Saver) -> Dict[str, _Restored]:
+  """The tensors that a saver restores, by their names in the checkpoint."""
+  if not saver.saver_def:
+    return {}  # it saves nothing
+  found, shapes = {}, {}
+  seen, waiting = set(), [graph.get_operation_by_name(saver.saver_def.restore_op_name)]
+  while waiting:
+    op = waiting.pop()
+    if op in seen:
+      continue
+    seen.add(op)
+    if op.type == "RestoreV2":
+      for index, (name, part) in enumerate(_names_and_parts(op)):
+        sizes = [int(size) for size in part.split()[:-1]] if part else None
+        found[name] = _Restored(op.outputs[index].dtype, sizes)
+      continue
+    if op.type in ("Assign", "AssignVariableOp"):
+      shapes.update(_shape_of_assigned(op))
+    waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+  # A part of a partitioned variable is restored from the whole, whose shape the RestoreV2 has.
+  return {name: one if one.shape is not None else one._replace(shape=shapes.get(name))
+          for name, one in found.items()}
+
+
+def _names_and_parts(op: tf.Operation):
+  names, parts = (tf.make_ndarray(tensor.op.get_attr("value")).ravel()
+                  for tensor in op.inputs[1:3])
+  return [(name.decode(), part.decode()) for name, part in zip(names, parts)]
+
+
+def _shape_of_assigned(op: tf.Operation) -> Dict[str, Optional[List[int]]]:
+  """The shape of a variable that is assigned, by the name in the checkpoint."""
+  target, source = op.inputs[0], op.inputs[1]
+  while source.op.type == "Identity":
+    source = source.op.inputs[0]
+  if source.op.type != "RestoreV2":
+    return {}
+  shape = target.shape
+  if op.type == "AssignVariableOp":
+    if target.op.type != "VarHandleOp":
+      return {}
+    shape = tf.TensorShape(target.op.get_attr("shape"))
+  name, _ = _names_and_parts(source.op)[source.value_index]
+  return {name: shape.as_list() if shape.is_fully_defined() else None}
+
+
+def _check_fits(restored: Dict[str, _Restored], reader, checkpoint: str) -> None:
+  shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+  if _OBJECT_GRAPH in shapes:
+    return
+  for name, (dtype, shape) in sorted(restored.items()):
+    if name not in shapes:
+      close = difflib.get_close_matches(name, sorted(shapes), 1, 0.0)
+      hint = f"its nearest name is {close[0]!r}" if close else "it is empty"
+      of_shape = "" if shape is None else f" of shape {tuple(shape)}"
+      raise CheckpointError(f"checkpoint {checkpoint} lacks the model's variable {name!r}"
+                            f"{of_shape}: {hint}")
+    if shape is not None and shape != list(shapes[name]):
+      raise CheckpointError(f"the model's variable {name!r} has shape {tuple(shape)}, but shape "
+                            f"{tuple(shapes[name])} in checkpoint {checkpoint}")
+    if dtype.base_dtype != dtypes[name]:
+      raise CheckpointError(f"the model's variable {name!r} has type {dtype.base_dtype.name}, but "
+                            f"type {dtypes[name].name} in checkpoint {checkpoint}")

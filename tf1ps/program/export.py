@@ -17,7 +17,7 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import restore_from
+from tf1ps.checkpoint import make_saver_for, restore_checkpoint
 from tf1ps.compat import Error
 from tf1ps.pipeline import Shard
 from tf1ps.program import loader as program_lib
@@ -94,13 +94,13 @@ def _placeholder(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _save(export_dir, checkpoint, inputs, outputs, config) -> None:
-  restore = restore_from(checkpoint)
+  saver = make_saver_for(checkpoint)
   initialise = tf.group(tf.local_variables_initializer(), tf.tables_initializer())
   signature = tf.saved_model.predict_signature_def(inputs, outputs)
   temporary = f"{export_dir}.{os.getpid()}.tmp"
   try:
     with tf.Session("", config=config) as session:
-      restore(session)
+      restore_checkpoint(session, saver, checkpoint)
       builder = tf.saved_model.Builder(temporary)
       # Attributes with TensorFlow's default are left out: an older TensorFlow may not know them.
       builder.add_meta_graph_and_variables(

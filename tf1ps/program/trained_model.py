@@ -17,7 +17,13 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import CheckpointError, checkpoint_exists, latest_checkpoint, restore_from
+from tf1ps.checkpoint import (
+  CheckpointError,
+  checkpoint_exists,
+  latest_checkpoint,
+  make_saver_for,
+  restore_checkpoint,
+)
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import (
@@ -104,14 +110,14 @@ def session(graph: tf.Graph, checkpoint: str,
     Exception: what ended a queue runner; the body gets it from the session's run.
   """
   with graph.as_default():
-    restore = restore_from(checkpoint)
+    saver = make_saver_for(checkpoint)
     initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
     runners = adopt_queue_runners()
   graph.finalize()
   starts = iterator_initializers(graph, initialise[-1])
   with BoundedSession("", graph, config) as own_session:
     own_session.on_long_run = warn_unfilled_queues
-    restore(own_session)
+    restore_checkpoint(own_session, saver, checkpoint)
     own_session.run(initialise)
     own_session.run(starts)
     coordinator = tf.train.Coordinator()

@@ -10,16 +10,12 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import explain_checkpoint_error
+from tf1ps.checkpoint import restore_checkpoint
 from tf1ps.compat import Error
 from tf1ps.pipeline import adopt_queue_runners, iterator_initializers, warn_unfilled_queues
 from tf1ps.replication import TEARS, WIPES
 
 _log = logging.getLogger("tf1ps")
-# What TensorFlow says of a damaged checkpoint, or of one that lacks what the graph has. The first
-# of them elsewhere means the end of the data.
-_DAMAGES = (tf.errors.OutOfRangeError, tf.errors.DataLossError, tf.errors.NotFoundError,
-            tf.errors.InvalidArgumentError, ValueError)
 
 
 class SessionCreationError(Error, RuntimeError):
@@ -46,10 +42,7 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Opti
     checkpoints.CheckpointError: the checkpoint is damaged, or does not fit the graph.
   """
   if checkpoint is not None:
-    try:
-      scaffold.saver.restore(session, checkpoint)
-    except _DAMAGES as error:
-      raise explain_checkpoint_error(checkpoint, error) from error
+    restore_checkpoint(session, scaffold.saver, checkpoint)
     _log.info("restored %s", checkpoint)
   else:
     session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)

@@ -20,8 +20,8 @@ from tf1ps.checkpoint import (
   CheckpointSaver,
   GlobalStepTracker,
   InputPositions,
-  OptionalVariablesSaver,
   latest_checkpoint,
+  make_saver,
 )
 from tf1ps.cluster import Server, record_of
 from tf1ps.compat import TIMING
@@ -111,8 +111,9 @@ class _Worker:
     self._replica = replicas.build_replica(
       program, cluster, self._shard, options, record.container)
     # Saved by the chief onto its own disk: the ps's may be another machine's.
-    self._scaffold = tf.train.Scaffold(saver=OptionalVariablesSaver(
-      max_to_keep=options.keep_checkpoints, save_relative_paths=True))
+    positions = self._hook_of(InputPositions)
+    self._scaffold = tf.train.Scaffold(saver=make_saver(
+      [] if positions is None else positions.variables, options.keep_checkpoints))
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)  # or of steps in flight
     self._tracker = GlobalStepTracker()
@@ -133,7 +134,6 @@ class _Worker:
     self._policies = staleness_policies.StalenessPolicies(
       options, self._replica, self._tracker, part, self._several, self._counter)
     self._runs.connect(self._counter, self._stops, options.steps_in_flight)
-    positions = self._hook_of(InputPositions)
     if positions is not None:
       positions.steps_of_run = lambda: options.accumulate * self._runs.steps
     if options.steps_in_flight > 1:
