@@ -264,20 +264,20 @@ def test_only_python_of_the_users_counts_as_such(write, graph):
   assert not python_calls.has_python_calls(graph)
 
 
-# Ranges that are claimed.
+# Ranges that are leased.
 
 
-class Claiming(Shard):
-  """A share whose files are claimed."""
+class Leasing(Shard):
+  """A share whose files are leased."""
 
-  claimed = (2 ** 32 + 1, 0, 2)
+  leased_ranges = (2 ** 32 + 1, 0, 2)
 
   def sources(self, pattern, shuffle=False):
     return Sources(self.files(pattern), tf.data.Dataset.from_tensor_slices(
-      tf.constant(self.claimed, tf.int64)))
+      tf.constant(self.leased_ranges, tf.int64)))
 
 
-def claimed_files(write, tmp_path):
+def leased_files(write, tmp_path):
   write("0", "h\n1\n2\n3\n")
   write("1", "h\n")
   write("2", "h\n4\n5\n")
@@ -287,13 +287,13 @@ def claimed_files(write, tmp_path):
 @pytest.mark.parametrize("size, fixed, expected", [
   (10, False, [[1, 2, 3, 4, 5]]), (1, False, [[1], [2], [3], [4], [5]]),
   (2, True, [[1, 1], [2, 3], [4, 4], [5, 5]])])
-def test_claimed_files(write, tmp_path, graph, size, fixed, expected):
+def test_leased_files(write, tmp_path, graph, size, fixed, expected):
+  shard = Leasing(batch_size=size)
   batch = datasets.text_line_dataset(
-    Claiming(batch_size=size), claimed_files(write, tmp_path), numbers, header_lines=1,
+    shard, leased_files(write, tmp_path), numbers, header_lines=1,
     drop_remainder=fixed)
-  trained, = tf.get_collection(datasets.TRAINED_RANGES)
-  finished, = tf.get_collection(datasets.FINISHED_RANGES)
-  batches = drawn((batch, trained) + tuple(finished))
+  report, = shard.range_reports
+  batches = drawn((batch,) + report)
   assert [each[0] for each in batches] == expected
   assert [source for each in batches for source in each[1]] == [0, 0, 0, 2, 2]
   ends = [end for each in batches for end in zip(*each[2:])]
@@ -301,11 +301,11 @@ def test_claimed_files(write, tmp_path, graph, size, fixed, expected):
   assert ends == [(2 ** 32 + 1, 0), (0, 3), (2, 2)][:len(ends)] and len(ends) >= 2
 
 
-def test_a_bad_record_of_a_claimed_file(write, tmp_path):
+def test_a_bad_record_of_a_leased_file(write, tmp_path):
   write("0", "1\n")
   path = write("1", "2\nx\n")
   batches = drawn(
-    datasets.text_line_dataset(Claiming(batch_size=2), [str(tmp_path / "0"), path, path], numbers)
+    datasets.text_line_dataset(Leasing(batch_size=2), [str(tmp_path / "0"), path, path], numbers)
   )
   assert path + ":2: " in batches[-1].message
 

@@ -74,7 +74,7 @@ def test_no_match_names_the_pattern(files):
 
 def test_fewer_files_than_workers_says_what_would_be_right(files):
   with pytest.raises(shard.ShardError, match=r"6 workers cannot share 5 files, .*0\.csv, .*"
-                     "--shard=records together with shard.dataset.*at least 6 files"):
+                     "--shard=records with shard.dataset.*at least 6 files"):
     shard.Shard(0, 6).files(files)
 
 
@@ -128,7 +128,7 @@ def test_under_records_files_are_listed_and_their_records_divided(files):
 def test_files_after_divided_records_are_refused(files):
   share = shard.Shard(0, 2)
   share.dataset(tf.data.Dataset.range(3))
-  with pytest.raises(shard.ShardError, match="call shard.files first"):
+  with pytest.raises(shard.ShardError, match="Call shard.files first"):
     share.files(files)
 
 
@@ -141,12 +141,12 @@ def test_was_asked(files):
 
 
 @pytest.mark.parametrize("policy, call, expected", [
-    (None, None, r"asked its shard for nothing, so each of the 2 workers would train on all of the "
-     r"data: add `dataset = shard.dataset\(dataset\)` or `files = shard.files\(pattern\)`.*"
+    (None, None, r"did not ask its shard for data, so each of the 2 workers would train on all the "
+     r"data. Add `dataset = shard.dataset\(dataset\)` or `files = shard.files\(pattern\)`.*"
      "--shard=none"),
-    ("files", None, r"add `files = shard.files\(pattern\)`, or"),
-    ("files", "dataset", r"divided nothing under --shard=files.*add `files = shard.files"),
-    ("records", "files", r"divided nothing under --shard=records.*add `dataset = shard.dataset"),
+    ("files", None, r"Add `files = shard.files\(pattern\)`, or give"),
+    ("files", "dataset", r"divided nothing under --shard=files.*Add `files = shard.files"),
+    ("records", "files", r"divided nothing under --shard=records.*Add `dataset = shard.dataset"),
 ])
 def test_a_program_that_divided_nothing_is_refused(files, policy, call, expected):
   share = shard.Shard(0, 2, policy=policy)
@@ -182,13 +182,13 @@ def test_wrong_arguments_are_refused(arguments, expected):
 def test_dynamic_shares_are_asked_for_once(files):
   with tf.Graph().as_default():
     share = shard.Shard(0, 2, policy="dynamic")
-    with pytest.raises(shard.ShardError, match="asked its shard for nothing"):
+    with pytest.raises(shard.ShardError, match="did not ask its shard for data"):
       shard.check_asked(share)
     names = share.files(files)
-    assert hasattr(names, "shard") and share.work.count == len(shard.Shard().files(files))
+    assert hasattr(names, "shard") and share.leased.count == len(shard.Shard().files(files))
     share.dataset(tf.data.TextLineDataset(names))  # nothing is divided twice
     shard.check_asked(share)
-    with pytest.raises(shard.ShardError, match="may ask its shard once"):
+    with pytest.raises(shard.ShardError, match="may lease one set of ranges"):
       share.files(files)
 
 
@@ -197,10 +197,10 @@ def test_dynamic_blocks_are_asked_for_once_and_not_behind_queue_runners():
     share = shard.Shard(0, 2, policy="dynamic", batch_size=5)
     records = share.dataset(tf.data.Dataset.range(30))
     shard.check_asked(share)
-    with pytest.raises(shard.ShardError, match="may ask its shard once"):
+    with pytest.raises(shard.ShardError, match="may lease one set of ranges"):
       share.dataset(tf.data.Dataset.range(30))
     tf.train.batch([tf.data.make_initializable_iterator(records).get_next()], 5)
-    with pytest.raises(shard.ShardError, match="a queue runner has closed stays closed"):
+    with pytest.raises(shard.ShardError, match="its queue runner has closed cannot start"):
       shard.check_asked(share)
 
 
@@ -216,7 +216,7 @@ def test_dynamic_shares_are_of_tf_data_alone(files):
 def test_dynamic_shares_of_evaluation_are_all_data(files):
   share = shard.Shard(policy="dynamic", mode="eval")
   assert share.files(files) == shard.Shard().files(files)
-  assert share.work is None
+  assert share.leased is None
 
 
 def test_dynamic_shares_and_a_one_shot_iterator_are_refused():
@@ -224,7 +224,7 @@ def test_dynamic_shares_and_a_one_shot_iterator_are_refused():
     share = shard.Shard(0, 1, policy="dynamic")
     share.dataset(tf.data.Dataset.range(3))
     tf.data.make_one_shot_iterator(tf.data.Dataset.range(3))
-    with pytest.raises(shard.ShardError, match="or have input_fn return the dataset itself"):
+    with pytest.raises(shard.ShardError, match="or return the dataset itself from input_fn"):
       shard.check_asked(share)
 
 
@@ -242,7 +242,7 @@ def test_sources_are_the_divided_files_or_all_where_records_are(files):
   assert stems(share.sources(files).paths) == ["1", "3"] and share.divided == "files"
   assert stems(shard.Shard(1, 2, policy="records").sources(files).paths) == list("01234")
   few = shard.Shard(1, 6, epochs=1)
-  assert stems(few.sources(files).paths) == list("01234") and few.sources(files).claims is None
+  assert stems(few.sources(files).paths) == list("01234") and few.sources(files).leased is None
   assert records(few.dataset(tf.data.Dataset.range(12))) == [1, 7] and few.divided == "records"
   with pytest.raises(shard.ShardError, match="6 workers cannot share 5 files"):
     shard.Shard(1, 6, policy="files").sources(files)

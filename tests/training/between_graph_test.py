@@ -158,7 +158,7 @@ def test_data_that_nobody_divided_are_refused():
   def undivided(mode, shard):
     return tf.zeros([4]), tf.zeros([4])
 
-  with pytest.raises(shard_lib.ShardError, match="asked its shard for nothing"):
+  with pytest.raises(shard_lib.ShardError, match="did not ask its shard for data"):
     build(CLUSTER, inputs=undivided)
   with tf.Graph().as_default():
     build(ALONE, inputs=undivided)  # one worker has all of the data

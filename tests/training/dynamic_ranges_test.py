@@ -1,4 +1,4 @@
-"""Jobs whose workers claim ranges of the data: who trains on what, with kills and restarts."""
+"""Jobs whose workers lease ranges of the data: who trains on what, with kills and restarts."""
 from __future__ import annotations
 
 import collections
@@ -136,7 +136,7 @@ def test_what_a_lost_worker_held_is_trained_on_by_the_others(start, tmp_path):
   harness.wait_until(lambda: trained_on(tmp_path, 2), what="a step of worker 2")
   workers[2].kill()
   assert codes(*workers[:2]) == [1, 0], workers[0].output
-  assert "/job:worker/task:2 has gone: " in workers[0].output + workers[1].output
+  assert "/job:worker/task:2 left or is lost; " in workers[0].output + workers[1].output
   assert set(trained_on(tmp_path)) == set(range(800))
   assert ps.wait() in (0, 1)
 
@@ -228,7 +228,7 @@ def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
 
 
 @pytest.mark.parametrize("flags, text", [
-  (["--one_shot"], "use tf.data.make_initializable_iterator in the place of"),
+  (["--one_shot"], "Replace make_one_shot_iterator by tf.data.make_initializable_iterator"),
   (["--replication=in_graph"], "it needs --replication=between_graph"),
   (["--update=sync"], "say --on_uneven=shrink, or pad")])
 def test_what_cannot_be_shared_so_is_refused(start, tmp_path, flags, text):

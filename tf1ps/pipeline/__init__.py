@@ -8,18 +8,17 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "bad_batches": ["explain_bad_record"],
   "bad_records": ["BadRecords", "TooManyBadRecordsError", "use_bad_records"],
-  "blocks": ["EndlessError"],
   "choices": [
     "DEFAULT_MAX_BAD_RATIO", "FAIL_ON_BAD_RECORD", "ON_BAD_RECORD", "SHARDS", "SHARD_DYNAMIC",
     "SKIP_BAD_RECORD"],
-  "claims": ["StaleSessionError"],
   "coordinator": ["Coordinator"],
   "datasets": [
-    "FINISHED_RANGES", "TRAINED_RANGES", "fixed_length_record_dataset", "text_line_dataset",
-    "tf_record_dataset", "whole_file_dataset"],
+    "fixed_length_record_dataset", "text_line_dataset", "tf_record_dataset", "whole_file_dataset"],
   "feeding": ["feed"],
   "iterator_positions": ["IteratorPositions", "PositionError"],
   "iterators": ["iterator_initializers", "next_batch"],
+  "lease_table": ["DifferentDataError", "LeaseTable", "StaleSessionError"],
+  "leases": ["BATCHES_PER_BLOCK", "EndlessDatasetError", "RangeReport"],
   "preloaded": ["preloaded_batches", "preloaded_variables"],
   "producers": [
     "batch", "batch_join", "input_producer", "maybe_batch", "maybe_batch_join",
@@ -27,10 +26,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "shuffle_batch_join", "slice_input_producer", "string_input_producer"],
   "python_calls": ["has_python_calls"],
   "queue_runners": ["adopt_queue_runners", "start_queue_runners"],
-  "range_table": ["DifferentDataError", "RangeTable"],
   "readers": [
     "fixed_length_record_reader", "text_line_reader", "tf_record_reader", "whole_file_reader"],
   "shard": ["Shard", "ShardError", "check_asked"],
   "unfilled_queues": ["warn_unfilled_queues"],
-  "work": ["BATCHES_PER_BLOCK"],
 })

@@ -26,15 +26,11 @@ from tf1ps.pipeline import (
   bad_records,
   batch_decoding,
   damaged_files,
+  leases,
   places,
 )
 from tf1ps.pipeline import shard as shard_lib
 
-# Collections for whoever counts what of claimed ranges was trained on; see claims.py.
-TRAINED_RANGES = "tf1ps.trained_ranges"  # int64 [n], the range of each record of a batch
-FINISHED_RANGES = (
-  "tf1ps.finished_ranges"  # (int64 [m], int64 [m]): ranges read to their end, and records
-)
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 _CYCLE = 8  # files that are read at a time where records are shuffled
 _BLOCK = 16  # records in a row of each
@@ -153,29 +149,28 @@ def _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, p
   kinds = [_kind(path, compression) for path in sources.paths]
   damaged_files.add(sources.paths, lambda index: form.read(
     tf.constant(sources.paths[index]), tf.constant(kinds[index])))
-  if sources.claims is None:
+  if sources.leased is None:
     records = _read_all(shard, sources.paths, kinds, first, form, shuffle)
   else:
-    records = _read_claimed(sources, kinds, first, form)
+    records = _read_leased(sources, kinds, first, form)
     if shuffle is not None:
       records = records.shuffle(shuffle)
   rules = batch_decoding.Rules(
     batch_size=shard.batch_size,
     fixed=drop_remainder,
     skips=bad_records.bad_records_of_graph().skips,
-    marked=sources.claims is not None,
+    marked=sources.leased is not None,
     first_number=form.first_number,
     has_text=form.has_text,
     parallel=parallel,
-    chunk=_CHUNK if shuffle is not None and shard.mode == "train" and not sources.claims else 1,
+    chunk=_CHUNK if shuffle is not None and shard.mode == "train" and not sources.leased else 1,
   )
   batches, structure = batch_decoding.decode_batches(records, decode, rules)
   batches = autotuning.without(batches.prefetch(prefetch) if prefetch else batches)
   flat, marks = bad_batches.draw_batch(tf.data.make_initializable_iterator(batches), decode, rules)
   if rules.marked:
     trained, source, count = marks
-    tf.add_to_collection(TRAINED_RANGES, trained - first)
-    tf.add_to_collection(FINISHED_RANGES, (source - first, count))
+    shard.range_reports.append(leases.RangeReport(trained - first, source - first, count))
   if drop_remainder:
     for tensor in flat:
       if isinstance(tensor, tf.Tensor):
@@ -199,7 +194,7 @@ def _read_all(shard, paths, kinds, first, form, shuffle):
   return shard.dataset(records, shuffle)
 
 
-def _read_claimed(sources, kinds, first, form):
+def _read_leased(sources, kinds, first, form):
   """The records of the files that are claimed, with a mark behind those of each."""
   paths, kinds = tf.constant(sources.paths), tf.constant(kinds)
 
@@ -207,7 +202,7 @@ def _read_claimed(sources, kinds, first, form):
     index = tf.math.floormod(claim, tf.constant(2 ** places.CLAIM_BITS, tf.int64))
     return _read(form, tf.gather(paths, index), tf.gather(kinds, index), claim + first, marked=True)
 
-  return autotuning.without(sources.claims).flat_map(_plain(read))
+  return autotuning.without(sources.leased).flat_map(_plain(read))
 
 
 def _read(form, path, kind, source, marked=False):

@@ -146,7 +146,9 @@ def build_replica(
     built = build_clones(towers.loss, devices, towers.optimizer())
     program_towers.check_scaling(towers, synchronous is not None and synchronous.scales)
     step = several_batches.Step(
-      built.grads_and_vars, built.loss, towers.batch_sizes[0], transfer.accumulate)
+      built.grads_and_vars, built.loss, towers.batch_sizes[0], transfer.accumulate,
+      shard.range_reports)
+    shard.range_reports = step.range_reports
     update, loss, hooks = towers.optimizers[0], step.loss, []
     remainder = None
     if synchronous is not None and synchronous.on_uneven == STOP_ALL and shard.epochs:

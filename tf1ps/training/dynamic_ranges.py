@@ -2,9 +2,10 @@
 
 1. When the job's state begins, the chief writes the table of ranges: new, or as it was saved with
    the checkpoint. Each session returns what an earlier one of this task held, and begins a pass.
-2. After each step the hook tells the claims what was trained on. How exactly depends on the input:
-   `datasets` tell it of each record; blocks of records in an order that is kept are counted; else
-   a range is done when the pass, of one epoch, has drained.
+2. After each step the hook counts the examples of each range that were trained on. How exactly
+   depends on the input: datasets of `tf1ps.pipeline` report the range of each record; blocks of
+   records in an order that is kept are counted; else all ranges of an epoch are done at the end of
+   its pass.
 3. At the end of a pass the session asks whether it goes on (`goes_on`): with ranges that came back,
    or with the next epoch. While others still hold ranges it waits: they may be lost, or end without
    having done them.
@@ -23,9 +24,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import (
-  FINISHED_RANGES,
-  TRAINED_RANGES,
-  RangeTable,
+  LeaseTable,
   Shard,
   StaleSessionError,
   iterator_initializers,
@@ -43,16 +42,16 @@ def make(shard: Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRang
   Returns:
     A list of it, or an empty one.
   """
-  return [] if shard.work is None else [DynamicRanges(shard, batch_examples, **kwargs)]
+  return [] if shard.leased is None else [DynamicRanges(shard, batch_examples, **kwargs)]
 
 
-def told() -> tuple:
-  """Tensors of the default graph: the ranges that a batch is of, and which were read to an end."""
-  return tf.get_collection(TRAINED_RANGES), tf.get_collection(FINISHED_RANGES)
+def report_fetches(shard: Shard) -> list:
+  """Returns the shard's range reports as lists, for fetches that take lists and dicts."""
+  return [list(report) for report in shard.range_reports]
 
 
 class DynamicRanges(tf.train.SessionRunHook):
-  """Has a session train on the ranges that its shard claims.
+  """Has a session train on the ranges that its shard leases.
 
   Attributes:
     again: examples trained on in ranges that came back, of all workers, as of the last look.
@@ -66,15 +65,16 @@ class DynamicRanges(tf.train.SessionRunHook):
     Args:
       shard: after input_fn has asked it.
       batch_examples: the size of a batch, a scalar int tensor; whoever runs it draws a batch.
-      waits: whether to wait, when nothing is left to claim, for what others hold; not where they
+      waits: whether to wait, when there is no lease to take, for what others hold; not where they
         need this worker for their steps.
       is_over: whether training ends at a global step; then nobody waits.
-      runs: a `step_runs.StepRuns` where a run may be of several steps; its "more" is `told()`.
+      runs: a `step_runs.StepRuns` where a run may be of several steps; its "more" is
+        `report_fetches()`.
     """
-    self._shard, self._work = shard, shard.work
+    self._shard, self._leased = shard, shard.leased
     self._batch = batch_examples
     self._waits, self._is_over, self._runs = waits, is_over, runs
-    self._table: Optional[RangeTable] = None
+    self._table: Optional[LeaseTable] = None
     self._life = None
     self._look_at = 0.0
     self.is_done = False
@@ -88,47 +88,46 @@ class DynamicRanges(tf.train.SessionRunHook):
       raise ValueError("--shard=dynamic needs to know the cluster: train on the target of a "
                        "tf1ps.Server")
     self._life = life
-    self._table = RangeTable(
+    self._table = LeaseTable(
       ControlTable(part.record.target, part.cluster.task, part.cluster.control_task),
-      part.record.container, self._work.digest, self._shard.epochs)
+      part.record.container, self._leased.digest, self._shard.epochs)
     life.creator.on_state.append(self._begin_state)
     life.creator.on_session.append(self._begin_session)
     if life.saver is not None:
       life.saver.keep_beside(SUFFIX, self._table.to_json)
 
   def begin(self):
-    blocks, claims = self._work.blocks, self._work.claims
-    # Of a batch, where the input knows its records' ranges: these, and which were read to an end.
-    self._told = told()
-    if self._told[0]:
-      self._note = self._note_told
+    blocks, leases = self._leased.blocks, self._leased.leases
+    self._reports = report_fetches(self._shard)
+    if self._reports:
+      self._note = self._note_reports
     elif blocks is not None and blocks.order_is_kept():
-      self._note = lambda examples, unused_told: blocks.trained(examples)
+      self._note = lambda examples, unused_reports: blocks.trained(examples)
     else:
-      claims.by_epoch = True
+      leases.by_epoch = True
       _log.info("a range of the data is done when all that was read of its epoch is: the input "
                 "pipeline may change the order of the records")
 
   def before_run(self, run_context):
     if self._runs is None:
-      return tf.train.SessionRunArgs((self._batch, self._told))
+      return tf.train.SessionRunArgs((self._batch, self._reports))
     return tf.train.SessionRunArgs((self._runs.fetch("size"), self._runs.fetch("more")))
 
   def after_run(self, run_context, run_values):
-    examples, told_now = run_values.results
-    for each in zip(examples, told_now) if np.ndim(examples) else [run_values.results]:
+    examples, reports = run_values.results
+    for each in zip(examples, reports) if np.ndim(examples) else [run_values.results]:
       self._note(int(each[0]), each[1])
     if self._life.part.is_chief and time.monotonic() > self._look_at:
       self._look_at = time.monotonic() + TIMING.lost_check_interval
       self._try(lambda: self._table.change(self._look))
 
   def leave(self, session, is_clean):
-    """The session's, when the loop has ended: others may claim what is left."""
-    self._try(self._work.claims.give_back)
+    """The session's, when the loop has ended: others may lease what is left."""
+    self._try(self._leased.leases.release)
     self._try(lambda: self._table.change(self._look))
 
   def end(self, session):
-    self._work.claims.end()
+    self._leased.leases.end()
     self._table.close()
 
   def _try(self, function):
@@ -137,27 +136,28 @@ class DynamicRanges(tf.train.SessionRunHook):
     except (ControlError, StaleSessionError) as error:
       _log.info("the ranges of the data cannot be looked at: %s", error)
 
-  def _note(self, examples, unused_told):
-    """Notes a batch; here of which ranges it is is not known."""
-    for found in self._work.claims.in_order()[:1]:
-      self._work.claims.note_trained(found, examples, is_done=False)
+  def _note(self, examples, unused_reports):
+    """Counts a batch whose ranges are unknown."""
+    for found in self._leased.leases.held()[:1]:
+      self._leased.leases.note_trained(found, examples, is_done=False)
 
-  def _note_told(self, unused_examples, told):
-    claims, (trained, finished) = self._work.claims, told
-    for found, count in zip(*np.unique(np.concatenate(trained), return_counts=True)):
-      claims.note_trained(int(found), int(count), is_done=False)
-    for ranges, counts in finished:
-      self._totals.update(zip(ranges.tolist(), counts.tolist()))
+  def _note_reports(self, unused_examples, reports):
+    leases = self._leased.leases
+    trained = np.concatenate([trained for trained, _, _ in reports])
+    for found, count in zip(*np.unique(trained, return_counts=True)):
+      leases.note_trained(int(found), int(count), is_done=False)
+    for _, ended, sizes in reports:
+      self._totals.update(zip(ended.tolist(), sizes.tolist()))
     for found, total in list(self._totals.items()):
-      if claims.trained_of(found) >= total:
-        claims.note_trained(found, 0, is_done=True)
+      if leases.trained_of(found) >= total:
+        leases.note_trained(found, 0, is_done=True)
         del self._totals[found]
 
   # Sessions.
 
   def _begin_state(self, session, checkpoint: Optional[str]):
     """The chief's: the job's state was restored from a checkpoint, or initialised (None)."""
-    count, records, blocks = self._work.count, None, self._work.blocks
+    count, records, blocks = self._leased.count, None, self._leased.blocks
     if blocks is not None:
       count, records = blocks.count(session), blocks.records
     saved, path = None, "%s%s" % (checkpoint, SUFFIX)
@@ -165,18 +165,18 @@ class DynamicRanges(tf.train.SessionRunHook):
       with tf.gfile.GFile(path) as file:
         saved = file.read()
     elif checkpoint is not None:
-      _log.warning("%s does not tell which ranges of the data are done (there is no %s): their "
-                   "epochs begin anew", checkpoint, path)
+      _log.warning("%s was saved without the table of ranges of the data (there is no %s). The "
+                   "epochs start from the beginning.", checkpoint, path)
     self._table.begin(count, records, saved)
 
   def _begin_session(self, unused_session):
     """A session's variables are initialised; its iterators are not yet."""
     self._table.attach()
-    if self._work.blocks is not None:
-      self._work.blocks.records = self._table.records
+    if self._leased.blocks is not None:
+      self._leased.blocks.records = self._table.records
     self._totals.clear()
     try:
-      self._work.claims.begin_session(self._table.change)
+      self._leased.leases.begin_session(self._table.change)
     except StaleSessionError as error:  # worth another try
       raise ControlError(str(error)) from error
 
@@ -207,7 +207,7 @@ class DynamicRanges(tf.train.SessionRunHook):
             return False
           is_told = True
         value, has_more = self._table.change(self._look)
-        if has_more and self._work.claims.begin_pass():
+        if has_more and self._leased.leases.begin_pass():
           session.call_inside(lambda inside: inside.run(iterator_initializers(
             inside.graph, only_task=self._life.part.cluster.task.name)))
           return True
@@ -226,28 +226,28 @@ class DynamicRanges(tf.train.SessionRunHook):
 
   def _pass_has_ended(self):
     """Notes the end of a pass; False if the pipeline has ended before it."""
-    claims = self._work.claims
-    if not claims.was_asked:
+    leases = self._leased.leases
+    if not leases.was_asked:
       raise RuntimeError(
-        "the input has ended without that it asked for a range of the data: under --shard=dynamic "
-        "it must begin again when its iterator is initialised anew, without a feed")
-    if claims.drained():
+        "the input ended without asking for a range of the data. Under --shard=dynamic it must "
+        "start again when its iterator is initialised again, without a feed.")
+    if leases.finish_pass():
       return True
-    _log.warning("the input pipeline has ended before the ranges that it had claimed: these are "
-                 "left to the other workers")
+    _log.warning("the input pipeline ended before the ranges that it had leased; other workers "
+                 "get them")
     return False
 
-  def _look(self, ranges):
-    """Returns what workers hold that have gone; then (the state, has_more)."""
+  def _look(self, state):
+    """Takes back the leases of workers that left or are lost; returns (the value, has_more)."""
     part = self._life.part
     members = {member.name: member for member in part.heartbeat.members()}
-    for owner in sorted(ranges.owners - {self._shard.index}):
+    for owner in sorted(state.owners - {self._shard.index}):
       name = part.cluster.replicas[owner].name
       member = members.get(name)
       if member is not None and (member.has_ended or member.state == MEMBER_SERVING
                                  or part.heartbeat.is_lost(member)):
-        back = ranges.give_back(owner)
-        _log.warning("%s has gone: %d ranges of the data that it held are handed out again", name,
-                     len(back))
-    self.again, self.is_done = ranges.again, ranges.are_done
-    return ranges.value, ranges.has_more
+        back = state.return_leases(owner)
+        _log.warning("%s left or is lost; %d ranges of the data that it held are handed out again",
+                     name, len(back))
+    self.again, self.is_done = state.repeated_examples, state.is_done
+    return state.value, state.has_more

@@ -6,11 +6,11 @@ is one batch alone. At the end of the data `push_rest` has the update made of wh
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from typing import Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import FINISHED_RANGES, TRAINED_RANGES
+from tf1ps.pipeline import RangeReport
 from tf1ps.training import replica as replica_lib
 from tf1ps.transfer import Accumulated, AccumulatedRemainder
 
@@ -22,9 +22,11 @@ class Step:
     grads_and_vars: of all batches, as `compute_gradients` returns them.
     loss: the mean loss.
     batch_size: the examples of all batches.
+    range_reports: of all batches; each run reports the ranges of all its records.
   """
 
-  def __init__(self, grads_and_vars: list, loss: tf.Tensor, batch_size: tf.Tensor, batches: int):
+  def __init__(self, grads_and_vars: list, loss: tf.Tensor, batch_size: tf.Tensor, batches: int,
+               range_reports: List[RangeReport]):
     """Builds the step in the default graph.
 
     Args:
@@ -32,17 +34,16 @@ class Step:
       loss: its loss.
       batch_size: its examples, an int scalar.
       batches: how many batches make the step.
+      range_reports: of one batch, as in the shard's attribute.
     """
     self.grads_and_vars, self.loss, self.batch_size = grads_and_vars, loss, batch_size
+    self.range_reports = range_reports
     self._accumulated: Optional[Accumulated] = None
     if batches == 1:
       return
-    told = [tf.get_collection_ref(name) for name in (TRAINED_RANGES, FINISHED_RANGES)]
     self._accumulated = built = Accumulated(
-      grads_and_vars, loss, batch_size, batches, [one for each in told for one in each])
-    together = iter(built.together)
-    for each in told:  # a run tells of the ranges of all of its batches
-      each[:] = [one for _ in list(each) for one in next(together)]
+      grads_and_vars, loss, batch_size, batches, [tuple(one) for one in range_reports])
+    self.range_reports = [RangeReport(*one) for reports in built.together for one in reports]
     self.grads_and_vars, self.loss, self.batch_size = (
       built.grads_and_vars, built.loss, built.batch_size)
 

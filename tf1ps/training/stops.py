@@ -95,7 +95,7 @@ class Stops:
         reason = "another worker had no more to train on, or was told to stop"
       return reason if left is None else "%s; %s" % (reason, left)
     if list(are_done) == [False]:
-      return "nothing of the data was left to claim"
+      return "no range of the data was left"
     if list(are_done) == [True]:
       return "all ranges of the data are done, --epochs=%d times" % self._options.epochs
     if self._options.epochs:

@@ -121,7 +121,8 @@ class _Worker:
     if turn is not None:
       self._tracker.come_along(turn.global_step)
     self._runs = step_runs.StepRuns(
-      self._replica, self._tracker, options.steps_per_run, dynamic_ranges.told())
+      self._replica, self._tracker, options.steps_per_run,
+      dynamic_ranges.report_fetches(self._shard))
     self._counter = progress_lib.ExampleCounter(
       self._replica.batch_examples, lambda: part.examples_before,
       turn.taken if turn is not None else self._replica.taken, self._several)

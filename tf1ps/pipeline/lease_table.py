@@ -1,0 +1,289 @@
+"""The leases of all workers on ranges of the data (`--shard=dynamic`), in one table on a server.
+
+The data is a number of ranges: files, or blocks of records. Each epoch hands out every range once.
+`LeaseState` holds the state as JSON, so that a server and a file can keep it:
+
+1. `grant` leases the next range to a worker. Leases that were returned are granted first.
+2. `done` ends a lease after the update of the range's last record was applied.
+3. `return_leases` takes back the leases of a worker that left or is lost. The examples of them that
+   the worker already trained on count as trained on twice.
+
+`LeaseTable` keeps this state in a control record, for all workers of a job:
+
+1. The chief writes the table when the job's state begins: new, or as the checkpoint has it
+   (`begin`). Each beginning starts an era.
+2. A session joins the era that it finds (`attach`). A session of an earlier era cannot change the
+   table, because its updates may be lost.
+3. The chief saves a copy with each checkpoint (`to_json`), before the variables are saved. So no
+   range is done in the copy whose updates are not in the checkpoint.
+
+A lease is one number: epoch * 2^32 + its place in the order of the epoch, from 0.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import random
+import zlib
+from typing import Callable, Dict, Iterable, List, Optional, Set
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import Error
+from tf1ps.state import ControlError, ControlTable
+
+_log = logging.getLogger("tf1ps")
+EPOCH = 2 ** 32  # the distance between the leases of two epochs
+
+
+class StaleSessionError(Error, RuntimeError):
+  """The table belongs to a later initialisation of the variables than the session does."""
+
+
+class DifferentDataError(Error, RuntimeError):
+  """Two workers do not see the same data."""
+
+
+def range_of(lease: int, count: int, seed: Optional[int]) -> int:
+  """Returns the range of a lease, as epoch * 2^32 + the range's index.
+
+  Args:
+    lease: the lease.
+    count: the number of ranges.
+    seed: of the order in each epoch, the same on all workers; None: the order of the indices.
+  """
+  if seed is None:
+    return lease
+  epoch, place = divmod(lease, EPOCH)
+  order = np.random.RandomState(zlib.crc32(b"%d %d" % (seed, epoch))).permutation(count)
+  return epoch * EPOCH + int(order[place])
+
+
+class LeaseState:
+  """The leases of all workers.
+
+  Attributes:
+    value: the state, which can be written as JSON. digest: of the data; epochs; count: of ranges;
+      next: the first lease that was never granted; out: {lease: [worker, examples of it that the
+      worker trained on]}; back: returned leases; again: examples of returned leases that were
+      trained on.
+  """
+
+  def __init__(self, value: dict):
+    """Wraps a state; the methods change `value` in place."""
+    self.value = value
+
+  @classmethod
+  def new(cls, digest: str, count: int, epochs: Optional[int]) -> "LeaseState":
+    """Returns the state before the first lease.
+
+    Args:
+      digest: a text that differs for different data.
+      count: the number of ranges.
+      epochs: how often each range is handed out; None: without end.
+    """
+    return cls(dict(digest=digest, count=count, epochs=epochs, next=0, out={}, back=[], again=0))
+
+  def grant(self, owner: int, epoch: Optional[int] = None) -> Optional[int]:
+    """Grants a lease.
+
+    Args:
+      owner: the worker's index.
+      epoch: the only epoch that the lease may be of; None: any.
+
+    Returns:
+      The lease, or None if there is none to grant.
+    """
+    value = self.value
+    lease = next((one for one in value["back"] if epoch in (None, one // EPOCH)), None)
+    if lease is not None:
+      value["back"].remove(lease)
+    elif self._has_new() and epoch in (None, self._next() // EPOCH):
+      lease = self._next()
+      value["next"] = lease + 1
+    else:
+      return None
+    value["out"][str(lease)] = [owner, 0]
+    return lease
+
+  def done(self, owner: int, leases: Iterable[int]) -> None:
+    """Ends leases whose ranges are done; ignores those that the worker does not hold any more."""
+    for lease in leases:
+      if self.value["out"].get(str(lease), [None])[0] == owner:
+        del self.value["out"][str(lease)]
+
+  def note_trained(self, owner: int, examples: Dict[int, int]) -> None:
+    """Notes how many examples of its leases a worker has trained on so far, by lease."""
+    for lease, trained in examples.items():
+      held = self.value["out"].get(str(lease))
+      if held is not None and held[0] == owner:
+        held[1] = trained
+
+  def return_leases(self, owner: int, held: Iterable[int] = ()) -> List[int]:
+    """Takes back the leases of a worker.
+
+    Args:
+      owner: the worker's index.
+      held: leases that the worker keeps.
+
+    Returns:
+      The leases that were taken back.
+    """
+    value, held = self.value, set(held)
+    back = [int(c) for c, (o, _) in value["out"].items() if o == owner and int(c) not in held]
+    for lease in back:
+      value["again"] += value["out"].pop(str(lease))[1]
+    value["back"] = sorted(value["back"] + back)
+    return back
+
+  @property
+  def owners(self) -> Set[int]:
+    """The workers that hold leases."""
+    return {owner for owner, _ in self.value["out"].values()}
+
+  @property
+  def has_more(self) -> bool:
+    """Whether there is a lease to grant."""
+    return bool(self.value["back"]) or self._has_new()
+
+  @property
+  def is_done(self) -> bool:
+    """Whether all ranges of all epochs are done."""
+    return not self.has_more and not self.value["out"]
+
+  @property
+  def repeated_examples(self) -> int:
+    """Examples of returned leases that were trained on, as far as the workers reported them."""
+    return self.value["again"]
+
+  def _next(self) -> int:
+    """The next new lease; it is of the next epoch where this epoch's are all granted."""
+    value = self.value
+    epoch, place = divmod(value["next"], EPOCH)
+    return (epoch + 1) * EPOCH if place >= value["count"] else value["next"]
+
+  def _has_new(self) -> bool:
+    epochs = self.value["epochs"]
+    return self.value["count"] > 0 and (epochs is None or self._next() // EPOCH < epochs)
+
+
+class LeaseTable:
+  """One task's access to the table.
+
+  Attributes:
+    records: the number of records in the data, where they were counted; else None.
+  """
+
+  def __init__(self, table: ControlTable, container: str, digest: str,
+               epochs: Optional[int]):
+    """Prepares the access; makes no call yet.
+
+    Args:
+      table: the control records of the task that keeps those of the job.
+      container: the job's container.
+      digest: of this worker's ranges.
+      epochs: how often each range is handed out; None: without end.
+    """
+    self._table = table
+    self._name = "ranges:%s" % container
+    self._digest = digest
+    self._epochs = epochs
+    self._era: Optional[int] = None
+    self._last: Optional[str] = None
+    self.records: Optional[int] = None
+
+  def begin(self, count: int, records: Optional[int] = None, saved: Optional[str] = None) -> None:
+    """Begins an era. Only the chief calls it.
+
+    Args:
+      count: the number of ranges.
+      records: the number of records, where they were counted.
+      saved: the result of `to_json` from the checkpoint that training continues from, or None.
+
+    Raises:
+      ControlError: the server does not answer.
+    """
+    state = self._state_of(saved, count)
+    self._era, self.records = random.getrandbits(48), records
+    value = dict(era=self._era, records=records, ranges=state.value)
+    self._table.change(self._name, lambda unused_value: value)
+
+  def attach(self) -> None:
+    """Joins the present era.
+
+    Raises:
+      ControlError: the server does not answer, or has no table.
+      DifferentDataError: the chief has other ranges than this worker.
+    """
+    value = self._table.change(self._name, lambda unused_value: None)
+    if not value:  # the ps was started again
+      raise ControlError("the chief has not written the table of ranges of the data yet")
+    found = value["ranges"]["digest"]
+    if found != self._digest:
+      raise DifferentDataError(
+        "the chief hands out other ranges of the data (%s) than this worker has (%s). Give all "
+        "workers the same files under the same names, or the same records." % (
+          found, self._digest))
+    self._era, self.records = value["era"], value["records"]
+
+  def change(self, function: Callable[[LeaseState], object]):
+    """Changes the table atomically.
+
+    Args:
+      function: takes the `LeaseState`; it may be called more than once.
+
+    Returns:
+      What the function returned.
+
+    Raises:
+      ControlError: the server does not answer.
+      StaleSessionError: another era has begun.
+    """
+    answers = []
+
+    def apply(value):
+      if value is None or value["era"] != self._era:
+        raise StaleSessionError(
+          "the job's state has begun again since this session began, and so has the table of "
+          "ranges of the data")
+      state = LeaseState(copy.deepcopy(value["ranges"]))
+      answers.append(function(state))
+      self._last = json.dumps(value["ranges"], sort_keys=True)
+      return None if state.value == value["ranges"] else dict(value, ranges=state.value)
+
+    self._table.change(self._name, apply)
+    return answers[-1]
+
+  def to_json(self) -> str:
+    """Returns the state, or the last one that was read if the server does not answer.
+
+    Raises:
+      tf.errors.AbortedError: the server does not answer, and no state was read before.
+    """
+    try:
+      self.change(lambda state: None)
+    except (ControlError, StaleSessionError) as error:
+      if self._last is None:
+        raise tf.errors.AbortedError(None, None, str(error)) from error
+    return self._last
+
+  def close(self) -> None:
+    """Closes the session, within a limit."""
+    self._table.close()
+
+  def _state_of(self, saved, count) -> LeaseState:
+    new = LeaseState.new(self._digest, count, self._epochs)
+    if saved is None:
+      return new
+    state = LeaseState(dict(json.loads(saved), epochs=self._epochs))
+    if (state.value["digest"], state.value["count"]) != (self._digest, count):
+      _log.warning("the data has changed since the checkpoint was saved (its files, or without "
+                   "files the number of records or --batch_size). The epochs start from the "
+                   "beginning.")
+      return new
+    for owner in state.owners:
+      state.return_leases(owner)
+    return state

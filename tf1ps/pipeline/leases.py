@@ -1,0 +1,408 @@
+"""One worker's leases on ranges of the data (`--shard=dynamic`): files, or blocks of records.
+
+`WorkerLeases` connects the table of all workers (lease_table.py) with this worker's input pipeline:
+
+1. `dataset` yields the ranges that this worker leases, one each time the pipeline asks. A thread of
+   ours takes the lease, because a pipeline's own thread must not wait for a session.
+2. When there is no lease to take, the dataset ends, so that shuffle buffers and unfinished batches
+   are emptied. That is a pass. The next pass begins when the dataset's iterator is initialised
+   again.
+3. `note_trained` counts the examples that the worker trained on. A range is done when all its
+   examples were trained on. Where the program's own pipeline changes the order of records, all
+   ranges of a pass are done when the pass has ended (`finish_pass`).
+4. About once per second the thread reports finished and partly finished ranges to the table.
+
+`lease_files` and `lease_blocks` make the leases for a shard. `Blocks` divides a dataset into blocks
+of records.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import inspect
+import logging
+import os
+import threading
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import TIMING, Error
+from tf1ps.pipeline.lease_table import EPOCH, LeaseState, StaleSessionError, range_of
+from tf1ps.state import ControlError
+
+_log = logging.getLogger("tf1ps")
+BATCHES_PER_BLOCK = 8  # of a block, by default
+_SEED = 1  # of the order of shuffled ranges, the same on all workers
+_NOTHING_YET, _END = -1, -2
+# The element's type for tf.data.Dataset.from_generator; TensorFlow 2 deprecates 1.15's arguments.
+_INT64 = ({"output_signature": tf.TensorSpec([], tf.int64)}
+          if "output_signature" in inspect.signature(tf.data.Dataset.from_generator).parameters
+          else {"output_types": tf.int64, "output_shapes": []})
+_ENDLESS = -1  # a cardinality
+_KEEPING = (  # datasets that keep the order of records, and drop none before their end
+  "MapDataset", "ParallelMapDataset", "MapAndBatchDataset", "BatchDataset", "ParallelBatchDataset",
+  "PaddedBatchDataset", "PrefetchDataset", "OptionsDataset", "ModelDataset", "OptimizeDataset")
+
+# Calls a function with the `LeaseState` of all workers, and returns its result.
+Change = Callable[[Callable[[LeaseState], object]], object]
+
+
+class EndlessDatasetError(Error, ValueError):
+  """The dataset has no end."""
+
+
+class WorkerLeases:
+  """One worker's leases.
+
+  Attributes:
+    owner: the worker's index.
+    by_epoch: whether a pass ends with its epoch, so that all its ranges are done at its end.
+    was_asked: whether the pipeline has asked for a range since the pass began.
+  """
+
+  def __init__(self, owner: int, seed: Optional[int] = None):
+    """Creates them.
+
+    Args:
+      owner: the worker's index.
+      seed: of the order of the ranges in each epoch; None: the order of their indices.
+    """
+    self.owner = owner
+    self.by_epoch = False
+    self._seed = seed
+    self._condition = threading.Condition()
+    self._exchanging = threading.Lock()
+    self._pass = 0  # the number of the pass; a generator of an earlier pass ends
+    self._start_pass()
+    self._change: Optional[Change] = None
+
+  def _start_pass(self):
+    """Starts a pass, without leases."""
+    self._pass += 1
+    self._is_wanted = self._has_ended = self.was_asked = False
+    self._epoch: Optional[int] = None
+    self._new = collections.deque()  # leased ranges that the pipeline has not taken yet
+    self._held: Dict[int, int] = collections.OrderedDict()  # {range: lease}, in reading order
+    self._leases: Dict[int, int] = {}  # the same, with the leases that were released
+    self._trained: Dict[int, int] = {}  # {range: examples}
+    self._done: List[int] = []  # leases, not yet reported
+
+  def dataset(self) -> tf.data.Dataset:
+    """Returns the ranges of a pass: int64 scalars, epoch * 2^32 + the range's index."""
+    def generate():
+      number = self._pass
+      found = self._next(number)
+      while found != _END:
+        yield found
+        found = self._next(number)
+
+    numbers = tf.data.Dataset.from_generator(generate, **_INT64)
+    return numbers.filter(lambda found: found >= 0)
+
+  def _next(self, number):
+    with self._condition:
+      self.was_asked |= number == self._pass
+      if not self._new and not self._has_ended and number == self._pass:
+        self._is_wanted = True
+        self._condition.notify_all()
+        self._condition.wait(TIMING.local_poll_interval)
+      if number != self._pass:
+        return _END
+      if self._new:
+        return self._new.popleft()
+      return _END if self._has_ended else _NOTHING_YET
+
+  # Sessions and passes.
+
+  def begin_session(self, change: Change) -> None:
+    """Begins the first pass of a session, before the session's iterators are initialised.
+
+    Args:
+      change: changes the table. It raises ControlError if the server does not answer, and
+        StaleSessionError if the session must not change the table any more.
+    """
+    with self._condition:
+      self._change = change
+      self._start_pass()
+    self._report()  # returns the leases of this worker's earlier session or process
+    threading.Thread(target=self._work, args=(change,), daemon=True, name="tf1ps: leases").start()
+
+  def begin_pass(self) -> bool:
+    """Begins the next pass after `finish_pass`; returns False if there is no lease to take."""
+    if not self._change(lambda state: state.has_more):
+      return False
+    with self._condition:
+      self._start_pass()
+    return True
+
+  def end(self) -> None:
+    """Ends the thread; nothing is leased or reported any more."""
+    with self._condition:
+      self._change, self._has_ended = None, True
+      self._condition.notify_all()
+
+  def release(self) -> None:
+    """Reports finished ranges and returns the other leases; the session takes no more leases."""
+    with self._exchanging:
+      with self._condition:
+        self._new.clear()
+        self._held.clear()
+        self._has_ended, self._is_wanted = True, False
+      self._exchange()
+
+  def finish_pass(self) -> bool:
+    """Notes that everything that the pass has read was trained on, and reports it.
+
+    Returns:
+      False if the pipeline ended before the pass did. Then it is unknown which records the
+      pipeline left out, and all leases are released.
+    """
+    with self._condition:
+      has_ended = self._has_ended and not self._new
+      if has_ended:
+        for found in list(self._held):
+          self._finish(found)
+    if has_ended:
+      self._report()
+    else:
+      self.release()
+    return has_ended
+
+  # Examples.
+
+  def held(self) -> List[int]:
+    """Returns the leased ranges, in the order in which the pipeline reads them."""
+    with self._condition:
+      return list(self._held)
+
+  def trained_of(self, found: int) -> int:
+    """Returns how many examples of a range were trained on so far."""
+    return self._trained.get(found, 0)
+
+  def note_trained(self, found: int, examples: int, is_done: bool) -> None:
+    """Counts examples of a range that were trained on, and ends its lease if they are the last."""
+    with self._condition:
+      if found in self._held:
+        self._trained[found] = self._trained.get(found, 0) + examples
+        if is_done:
+          self._finish(found)
+
+  def _finish(self, found):
+    self._done.append(self._held.pop(found))
+    self._trained.pop(found, None)
+    del self._leases[found]
+
+  # The table.
+
+  def _work(self, change):
+    while True:
+      with self._condition:
+        if self._change is change and not self._is_wanted:
+          self._condition.wait(TIMING.range_report_interval)
+        if self._change is not change:
+          return
+      try:
+        self._report()
+      except StaleSessionError:
+        return  # the session is about to end
+      except ControlError as error:
+        _log.info("the table of ranges of the data does not answer: %s", error)
+        threading.Event().wait(TIMING.local_poll_interval)
+
+  def _report(self):
+    with self._exchanging:  # another thread must not return a lease that this one just takes
+      self._exchange()
+
+  def _exchange(self):
+    """Reports what was done, and takes a lease if one is wanted."""
+    with self._condition:
+      number, change = self._pass, self._change
+      done, held = list(self._done), list(self._held.values())
+      trained = {self._leases[found]: count for found, count in self._trained.items()}
+      is_wanted, epoch = self._is_wanted, self._epoch
+    if change is None:
+      return
+
+    def transact(state):
+      state.done(self.owner, done)
+      state.note_trained(self.owner, trained)
+      # A lease that is in the table and not held is of an earlier session, or its answer was lost.
+      state.return_leases(self.owner, held)
+      lease = state.grant(self.owner, epoch if self.by_epoch else None) if is_wanted else None
+      return lease, state.value["count"]
+
+    lease, count = change(transact)
+    with self._condition:
+      if number != self._pass:
+        return
+      self._done = self._done[len(done):]
+      if is_wanted:
+        self._take(lease, count)
+
+  def _take(self, lease, count):
+    self._is_wanted = False
+    if lease is None:
+      self._has_ended = True
+    else:
+      found = range_of(lease, count, self._seed)
+      self._epoch = lease // EPOCH
+      self._held[found] = self._leases[found] = lease
+      self._new.append(found)
+    self._condition.notify_all()
+
+
+class Blocks:
+  """A dataset that is leased in blocks of records.
+
+  1. The records are counted once, when training starts: by the dataset's cardinality, or else by
+     reading it (`count`).
+  2. Each range is a block of `size` consecutive records. The records before it are skipped by
+     reading them, which is fast in memory. Large files are better leased as files.
+  3. With `shuffle` the blocks come in another order in each epoch, and each block is shuffled in
+     itself, so that the records of a block stay together.
+  4. As long as the datasets after this one keep the order and number of records (`order_is_kept`),
+     the n-th trained example is the n-th record that was read, and `trained` can count by block.
+
+  Attributes:
+    dataset: the records of the blocks that this worker leases.
+    records: the number of records in the dataset; None before they are counted.
+  """
+
+  def __init__(self, dataset: tf.data.Dataset, size: int, leases: WorkerLeases,
+               shuffle: Optional[int] = None):
+    """Builds the dataset, in the default graph.
+
+    Args:
+      dataset: of single records, in the same order on all workers.
+      size: records per block; the last block may be smaller.
+      leases: of this worker.
+      shuffle: size in records of the buffer that shuffles a block; None: in order.
+    """
+    self.size = size
+    self._leases = leases
+    self.records: Optional[int] = None
+    self._cardinality = tf.data.experimental.cardinality(dataset)
+    self._counted = dataset.reduce(
+      tf.constant(0, tf.int64), lambda count, *unused_record: count + 1)
+
+    def block(found):
+      records = dataset.skip(found % EPOCH * size).take(size)
+      return records if shuffle is None else records.shuffle(min(shuffle, size))
+
+    self.dataset = leases.dataset().flat_map(block)
+    self._graph = tf.get_default_graph()
+    self._built = len(self._graph.get_operations())
+
+  def count(self, session: tf.Session) -> int:
+    """Returns the number of blocks, and sets `records`.
+
+    Raises:
+      EndlessDatasetError: the dataset has no end.
+    """
+    if self.records is None:
+      records = int(session.run(self._cardinality))
+      if records == _ENDLESS:
+        raise EndlessDatasetError(
+          "shard.dataset got a dataset without an end, which cannot be divided into ranges. Call "
+          "shard.dataset before repeat(); it repeats the dataset for --epochs.")
+      if records < 0:  # unknown
+        began = time.monotonic()
+        records = int(session.run(self._counted))
+        _log.info("counted the %d records of the data in %.1f s, for --shard=dynamic", records,
+                  time.monotonic() - began)
+      self.records = records
+    return -(-self.records // self.size)
+
+  def order_is_kept(self) -> bool:
+    """Returns whether all datasets built after this one keep the order and number of records.
+
+    A function that maps whole batches may change their size.
+    """
+    is_batched = False
+    for op in self._graph.get_operations()[self._built:]:
+      kind = _without_version(op.type)
+      is_map = "Map" in kind
+      if op.type.startswith("RandomShuffle") or "Dataset" in kind and (
+          kind not in _KEEPING or is_map and (is_batched or _is_sloppy(op))):
+        return False
+      is_batched |= "Batch" in kind and "Dataset" in kind
+    return True
+
+  def trained(self, examples: int) -> None:
+    """Counts examples that were trained on, in the order of the records, for their blocks."""
+    for found in self._leases.held():
+      if not examples:
+        return
+      left = self._size_of(found) - self._leases.trained_of(found)
+      part = min(examples, left)
+      self._leases.note_trained(found, part, is_done=part == left)
+      examples -= part
+
+  def _size_of(self, found: int) -> int:
+    return min(self.size, self.records - found % EPOCH * self.size)
+
+
+def _is_sloppy(op):
+  attributes = op.node_def.attr
+  return attributes["sloppy"].b or attributes["deterministic"].s == b"false"
+
+
+def _without_version(op_type: str) -> str:
+  """Returns "BatchDataset" for "BatchDatasetV2", or for "ExperimentalBatchDataset"."""
+  stem = op_type.rstrip("0123456789")
+  stem = stem[:-1] if stem != op_type and stem.endswith("V") else stem
+  return stem[len("Experimental"):] if stem.startswith("Experimental") else stem
+
+
+class LeasedData(NamedTuple):
+  """The data of a shard that workers lease."""
+
+  leases: WorkerLeases  # of this worker
+  digest: str  # differs for different ranges
+  count: Optional[int]  # of ranges; None: that of the blocks, after they were counted
+  blocks: Optional[Blocks]  # None where the ranges are files
+
+
+class RangeReport(NamedTuple):
+  """Tensors by which a batch reports the ranges of its records."""
+
+  trained: tf.Tensor  # int64 [n]: the range of each record of the batch
+  ended: tf.Tensor  # int64 [m]: ranges that were read to their end
+  sizes: tf.Tensor  # int64 [m]: the number of records in each of these
+
+
+def lease_files(owner: int, paths: List[str], shuffle: bool = False) -> LeasedData:
+  """Leases files.
+
+  Args:
+    owner: this worker's index.
+    paths: all files, sorted; their directories may differ between workers.
+    shuffle: whether the files come in another order in each epoch.
+  """
+  names = "\0".join(os.path.basename(path) for path in paths)
+  digest = hashlib.sha256(names.encode("utf-8")).hexdigest()[:16]
+  return LeasedData(WorkerLeases(owner, _SEED if shuffle else None), digest, len(paths), None)
+
+
+def lease_blocks(owner: int, dataset: tf.data.Dataset, size: int,
+                 shuffle: Optional[int] = None) -> LeasedData:
+  """Leases blocks of records; the arguments are those of `Blocks` and `WorkerLeases`."""
+  leases = WorkerLeases(owner, _SEED if shuffle else None)
+  return LeasedData(
+    leases, "blocks of %d" % size, None, Blocks(dataset, size, leases, shuffle))
+
+
+def restart_problem(graph: tf.Graph) -> Optional[str]:
+  """Says why the input of a graph cannot begin another pass, and what to do; None if it can."""
+  text = ("under --shard=dynamic the input starts again for each epoch, and when ranges of a lost "
+          "worker are handed out again. ")
+  if any(op.type == "OneShotIterator" for op in graph.get_operations()):
+    return text + ("Replace make_one_shot_iterator by tf.data.make_initializable_iterator, or "
+                   "return the dataset itself from input_fn.")
+  if graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
+    return text + ("A queue that its queue runner has closed cannot start again: make batches with "
+                   "tf.data (dataset.batch, or the datasets of tf1ps.pipeline).")
+  return None
