@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONTAINER = "bench"  # of tf1ps's jobs
 _FOREVER = 10 ** 9  # steps, or seconds
 # What a ps of tf1ps understands of a line's options.
-_OF_PS = ("--inter_op_threads", "--intra_op_threads")
+_OF_PS = ("--inter_op_parallelism_threads", "--intra_op_parallelism_threads")
 
 
 class System(NamedTuple):

@@ -39,6 +39,14 @@ def test_an_unknown_flag_is_refused_with_the_nearest(start, name, argv, text):
   assert run(start, name, *argv) == refused(name, text)
 
 
+@pytest.mark.parametrize("name, argv, text", [
+    ("tf1ps-worker", [LINE, "--num_clones=2"], "--num_clones is --num_clones since 0.2"),
+    ("tf1ps-local", ["--save_checkpoints_secs", "3"],
+     "--save_checkpoints_secs is --save_checkpoints_secs since 0.2")])
+def test_an_old_name_is_refused_with_the_new_one(start, name, argv, text):
+  assert run(start, name, *argv) == refused(name, text)
+
+
 @pytest.mark.parametrize("argv", [["3", LINE], [LINE, "3", "--steps=2"], ["--steps", "2", "3"]])
 def test_a_stray_argument_is_refused(start, argv):
   assert run(start, "tf1ps-worker", *argv) == refused(

@@ -60,7 +60,8 @@ def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
     "program", "ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name",
     "task_index", "container", "job_workers", "standing", "start_timeout", "lost_after",
-    "inter_op_threads", "intra_op_threads", "gpu_memory_fraction", "gpu_growth", "soft_placement",
+    "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory_fraction",
+    "gpu_growth", "soft_placement",
     "use_gpu", "verbosity"]
 
 

@@ -84,7 +84,7 @@ def test_each_task_gets_the_flags_that_it_has(start):
 
 
 @pytest.mark.parametrize("given", [
-    ["--nosoft_placement"], ["--soft_placement=false"], ["--inter_op_threads", "2"],
+    ["--nosoft_placement"], ["--soft_placement=false"], ["--inter_op_parallelism_threads", "2"],
     ["-lost_after", "4"]])
 def test_the_ways_to_write_a_flag(start, given):
   tasks = made(start, "--evaluator", *given, "--noevaluator")

@@ -100,11 +100,11 @@ def test_a_port_that_is_taken(start, launched, code):
 COMMON = [
   "--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=ftrl",
   "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
-  "--save_checkpoint_secs=7", "--save_checkpoint_steps=8", "--keep_checkpoints=3",
-  "--save_summaries_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
-  "--clip_norm=2.5", "--replication=between_graph", "--clones=2", "--on_bad_record=skip",
+  "--save_checkpoints_secs=7", "--save_checkpoints_steps=8", "--keep_checkpoint_max=3",
+  "--save_summary_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
+  "--clip_norm=2.5", "--replication=between_graph", "--num_clones=2", "--on_bad_record=skip",
   "--max_bad_ratio=0.25", "--partition_bytes=1000", "--pack_bytes=512", "--wire_dtype=bfloat16",
-  "--accumulate=3"]
+  "--gradient_accumulation_steps=3"]
 
 
 def test_the_flags_become_options(start):
@@ -113,7 +113,7 @@ def test_the_flags_become_options(start):
                  "--on_uneven=shrink"]
   stale = ["--max_lead=2", "--max_staleness=8", "--staleness_damping=True", "--warm_up_steps=5",
            "--prefetch=True"]
-  several = ["--steps_per_run=4"]
+  several = ["--steps_per_execution=4"]
   fields = set(options.Options._fields) - {"config", "batch_sizes", "steps_in_flight"}
   names = {arg[2:].split("=")[0] for arg in COMMON + synchronous + stale + several}
   assert names == fields

@@ -8,7 +8,8 @@ from tf1ps.cluster import session_config as config_lib
 
 def test_sets_every_field():
   config = config_lib.make_session_config(
-      gpu_memory_fraction=0.5, gpu_growth=True, inter_op_threads=3, intra_op_threads=2,
+      gpu_memory_fraction=0.5, gpu_growth=True, inter_op_parallelism_threads=3,
+      intra_op_parallelism_threads=2,
       soft_placement=False, log_device_placement=True, operation_timeout_secs=1.5,
       device_filters=["/job:ps/task:0"])
   assert config == tf.ConfigProto(
@@ -35,7 +36,8 @@ def test_an_argument_overrides_the_base_and_leaves_it_alone():
                         device_filters=["/job:ps"], isolate_session_state=True)
   before = base.SerializeToString()
   config = config_lib.make_session_config(
-      inter_op_threads=2, log_device_placement=False, soft_placement=True, device_filters=[],
+      inter_op_parallelism_threads=2, log_device_placement=False, soft_placement=True,
+      device_filters=[],
       gpu_growth=False, base=base)
   assert config == tf.ConfigProto(
       inter_op_parallelism_threads=2, allow_soft_placement=True, isolate_session_state=True,
@@ -46,9 +48,12 @@ def test_an_argument_overrides_the_base_and_leaves_it_alone():
 @pytest.mark.parametrize("kwargs, message", [
     ({"gpu_memory_fraction": 0}, "gpu_memory_fraction is 0: it must be above 0 and at most 1"),
     ({"gpu_memory_fraction": 1.1}, "gpu_memory_fraction is 1.1: it must be above 0 and at most 1"),
-    ({"inter_op_threads": 0}, "inter_op_threads is 0: it must be at least 1"),
-    ({"inter_op_threads": -1}, "inter_op_threads is -1: it must be at least 1"),
-    ({"intra_op_threads": 0}, "intra_op_threads is 0: it must be at least 1"),
+    ({"inter_op_parallelism_threads": 0}, "inter_op_parallelism_threads is 0: it must be at least "
+                                          "1"),
+    ({"inter_op_parallelism_threads": -1}, "inter_op_parallelism_threads is -1: it must be at "
+                                           "least 1"),
+    ({"intra_op_parallelism_threads": 0}, "intra_op_parallelism_threads is 0: it must be at least "
+                                          "1"),
     ({"operation_timeout_secs": 0}, "operation_timeout_secs is 0: it must be above 0"),
     ({"operation_timeout_secs": float("nan")}, "operation_timeout_secs is nan: it must be above 0"),
     ({"base": tf.ConfigProto(inter_op_parallelism_threads=-1)},
@@ -63,7 +68,7 @@ def test_refuses(kwargs, message):
 
 def test_an_argument_replaces_the_bad_value_of_a_base():
   base = tf.ConfigProto(inter_op_parallelism_threads=-1)
-  config = config_lib.make_session_config(inter_op_threads=1, base=base)
+  config = config_lib.make_session_config(inter_op_parallelism_threads=1, base=base)
   assert config.inter_op_parallelism_threads == 1
 
 

@@ -110,7 +110,7 @@ def test_a_chief_that_is_killed_and_comes_back_finds_the_state(start, tmp_path):
 
 def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_path):
   job = job_lib.Job(start, num_ps=2, flags=ENDLESS + [
-    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=50"])
+    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=50"])
   servers, (chief, worker) = job.all()
   heard(chief, "model.ckpt-1")
   saved = len(chief.lines)

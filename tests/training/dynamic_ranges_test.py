@@ -157,7 +157,7 @@ def test_the_checkpoint_knows_what_is_done(start, tmp_path, files):
 
 def test_the_last_checkpoint_knows_of_the_last_step(start, tmp_path):
   flags = ["--epochs=1", "--records=400", "--checkpoint_dir=%s" % (tmp_path / "model")]
-  for own, more in ((400, "--save_checkpoint_steps=1"), (0, "--save_checkpoint_steps=1")):
+  for own, more in ((400, "--save_checkpoints_steps=1"), (0, "--save_checkpoints_steps=1")):
     job = make_job(start, tmp_path, *flags, more, num_workers=1)
     ps, chief = job.ps(), job.worker()
     assert codes(chief, ps) == [0, 0], chief.output
@@ -204,7 +204,7 @@ def test_who_has_done_its_part_leaves_its_ranges_to_the_others(start, tmp_path):
 def test_after_a_restart_of_the_ps_what_came_after_the_checkpoint_is_handed_out_again(
     start, tmp_path):
   job = make_job(start, tmp_path, "--epochs=1", "--records=1600", "--pauses=0.02",
-                 "--save_checkpoint_steps=20", "--checkpoint_dir=%s" % (tmp_path / "model"))
+                 "--save_checkpoints_steps=20", "--checkpoint_dir=%s" % (tmp_path / "model"))
   (ps,), workers = job.all()
   harness.wait_until(lambda: workers[0].output.count("saved ") >= 4, what="checkpoints")
   ps.kill()

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tf1ps.training.options import (
   BY_NAME,
   PROGRAMS,
+  RENAMED,
   TABLE,
   Options,
   batch_size_of,
@@ -21,6 +24,13 @@ def test_each_option_is_described_once():
     has_field = option.name in Options._fields
     assert has_field or not option.rules and option.is_shared is None, option.name
     assert not has_field or option.default == Options._field_defaults[option.name]
+
+
+def test_old_names_lead_to_new_ones():
+  for old, text in RENAMED.items():
+    assert old not in BY_NAME
+    named = re.findall(r"--(\w+)", text)
+    assert named[0] == old and len(named) > 1 and set(named[1:]) <= set(BY_NAME), text
 
 
 def test_a_worker_has_a_flag_for_each_field():
@@ -42,7 +52,7 @@ def test_what_all_workers_must_share(kwargs, expected):
 
 @pytest.mark.parametrize("kwargs", [
   {"steps": 1}, {"epochs": 1}, {"examples": 1}, {"steps": 5, "epochs": 2, "examples": 9},
-  {"steps": 1, "save_checkpoint_secs": None, "save_checkpoint_steps": 5},
+  {"steps": 1, "save_checkpoints_secs": None, "save_checkpoints_steps": 5},
   {"steps": 1, "max_lead": 1, "max_staleness": 0, "staleness_damping": True, "warm_up_steps": 9,
    "batch_sizes": [1, 2]}])
 def test_options_that_work_together(kwargs):
@@ -56,8 +66,8 @@ def test_something_must_say_when_the_job_ends():
 
 @pytest.mark.parametrize("name, value", [
   ("steps", 0), ("steps", -1), ("epochs", 0), ("examples", -5), ("batch_size", 0),
-  ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoints", 0),
-  ("save_checkpoint_secs", -1.0), ("save_checkpoint_steps", 0), ("save_summaries_steps", 0),
+  ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoint_max", 0),
+  ("save_checkpoints_secs", -1.0), ("save_checkpoints_steps", 0), ("save_summary_steps", 0),
   ("start_timeout", 0.0), ("end_timeout", -1.0), ("max_lead", 0), ("warm_up_steps", 0),
   ("partition_bytes", 0)])
 def test_a_number_that_is_not_above_zero_is_refused(name, value):
@@ -101,13 +111,13 @@ def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
 
 def test_replications_and_clones():
   check_options(Options(steps=1, replication="all_reduce", scale_learning_rate=True))
-  check_options(Options(steps=1, replication="in_graph", update="sync", clones=2))
-  with pytest.raises(ValueError, match="--clones=2 with .*in_graph needs --update=sync"):
-    check_options(Options(steps=1, replication="in_graph", clones=2))
+  check_options(Options(steps=1, replication="in_graph", update="sync", num_clones=2))
+  with pytest.raises(ValueError, match="--num_clones=2 with .*in_graph needs --update=sync"):
+    check_options(Options(steps=1, replication="in_graph", num_clones=2))
   with pytest.raises(ValueError, match="--replication must be one of between_graph, in_graph"):
     check_options(Options(steps=1, replication="ingraph"))
-  with pytest.raises(ValueError, match="--clones must be above 0, got 0"):
-    check_options(Options(steps=1, clones=0))
+  with pytest.raises(ValueError, match="--num_clones must be above 0, got 0"):
+    check_options(Options(steps=1, num_clones=0))
 
 
 @pytest.mark.parametrize("name, value", [
@@ -137,22 +147,24 @@ def test_each_worker_has_its_batch_size():
     batch_size_of(Options(batch_sizes=[8, 4]), 0, 3)
 
 
-@pytest.mark.parametrize("name", ["steps_per_run", "steps_in_flight", "accumulate"])
+@pytest.mark.parametrize("name", ["steps_per_execution", "steps_in_flight",
+                                  "gradient_accumulation_steps"])
 def test_steps_of_another_shape_are_refused_where_they_cannot_be(name):
   with pytest.raises(ValueError, match="--%s must be above 0, got 0" % name):
     check_options(Options(steps=1, **{name: 0}))
   check_options(Options(steps=1, max_staleness=2, warm_up_steps=3, **{name: 2}))
   others = [dict(replication="in_graph"), dict(replication="all_reduce")]
-  if name != "accumulate":
+  if name != "gradient_accumulation_steps":
     others += [dict(update="sync"), dict(max_lead=3)]
   if name == "steps_in_flight":
-    others += [dict(shard="dynamic"), dict(accumulate=2)]
+    others += [dict(shard="dynamic"), dict(gradient_accumulation_steps=2)]
   for other in others:
-    with pytest.raises(ValueError, match="--(%s|accumulate)=2 " % name):
+    with pytest.raises(ValueError, match="--(%s|gradient_accumulation_steps)=2 " % name):
       check_options(Options(steps=1, **dict({name: 2}, **other)))
 
 
 def test_steps_of_another_shape_together():
-  check_options(Options(steps=1, steps_per_run=4, steps_in_flight=2))
-  check_options(Options(steps=1, steps_per_run=4, accumulate=2, shard="dynamic"))
-  check_options(Options(steps=1, update="sync", accumulate=2))
+  check_options(Options(steps=1, steps_per_execution=4, steps_in_flight=2))
+  check_options(Options(steps=1, steps_per_execution=4, gradient_accumulation_steps=2,
+                        shard="dynamic"))
+  check_options(Options(steps=1, update="sync", gradient_accumulation_steps=2))

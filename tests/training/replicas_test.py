@@ -39,7 +39,7 @@ def build(index=0, model=model_fn, **how):
 
 
 @pytest.mark.parametrize("how", [
-  {}, {"update": "sync"}, {"replication": "in_graph"}, {"clones": 2}, {"variables": "ref"},
+  {}, {"update": "sync"}, {"replication": "in_graph"}, {"num_clones": 2}, {"variables": "ref"},
   {"replication": "in_graph", "update": "sync"}])
 def test_shards_and_their_slots_are_on_all_ps(how):
   rows, loads = build(partition_bytes=300, **how)

@@ -22,9 +22,9 @@ IN_GRAPH, ALL_REDUCE = "--replication=in_graph", "--replication=all_reduce"
 SYNC = "--update=sync"
 # Synchronous schemes: the flags, and how many ps.
 SCHEMES = {"between_graph": ([SYNC], 2), "in_graph": ([IN_GRAPH, SYNC], 2),
-           "all_reduce": ([ALL_REDUCE], 0), "clones": ([SYNC, "--clones=2"], 1),
-           "in_graph_clones": ([IN_GRAPH, SYNC, "--clones=2"], 1),
-           "all_reduce_clones": ([ALL_REDUCE, "--clones=2"], 0)}
+           "all_reduce": ([ALL_REDUCE], 0), "clones": ([SYNC, "--num_clones=2"], 1),
+           "in_graph_clones": ([IN_GRAPH, SYNC, "--num_clones=2"], 1),
+           "all_reduce_clones": ([ALL_REDUCE, "--num_clones=2"], 0)}
 
 
 def slow(*values):
@@ -79,8 +79,8 @@ SCALAR = ["--program=%s" % (PROGRAMS / "scalar.py"), "--shard=none", "--batch_si
 def test_two_workers_with_a_target_each_meet_in_the_middle(start, tmp_path, scheme):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, 2, flags=flags + SCALAR + [
-    "--steps=5", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=1",
-    "--keep_checkpoints=10"])
+    "--steps=5", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=1",
+    "--keep_checkpoint_max=10"])
   ps, workers = job.all()
   assert codes(*workers, *ps) == [0] * (2 + num_ps)
   assert [tf.train.load_checkpoint("%s/model.ckpt-%d" % (tmp_path, step)).get_tensor("w")
@@ -102,7 +102,7 @@ def test_in_graph_threads_reach_their_target_together(start, tmp_path):
 def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path, clones):
   """600 records in batches of 7: the last of 86 has 5, of which one clone may get none."""
   found = []
-  for number, flags in enumerate([[], ["--clones=%d" % clones]]):
+  for number, flags in enumerate([[], ["--num_clones=%d" % clones]]):
     directory = tmp_path / str(number)
     job = Job(start, 1, 1, flags=[FIFTY, "--epochs=1", "--batch_size=7",
                                   "--checkpoint_dir=%s" % directory, *flags])

@@ -17,7 +17,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
 @pytest.mark.parametrize("variables", ["resource", pytest.param("ref", marks=pytest.mark.slow)])
 def test_one_worker_ends_at_the_very_step(start, flags, steps, examples, reason, variables):
   job = Job(start, num_ps=2, num_workers=1, flags=[
-    "--steps_per_run=8", "--batch_size=4", "--variables=" + variables, *flags])
+    "--steps_per_execution=8", "--batch_size=4", "--variables=" + variables, *flags])
   (*ps,), (worker,) = job.all()
   assert codes(worker, *ps) == [0] * 3, worker.output
   assert last_line(worker, LAST) == [steps, examples, "", reason, 0]
@@ -26,7 +26,7 @@ def test_one_worker_ends_at_the_very_step(start, flags, steps, examples, reason,
 
 def test_two_workers_go_over_the_last_step_by_less_than_their_number(start):
   job = Job(start, num_workers=2, flags=[
-    "--steps_per_run=4", "--batch_size=4", "--steps=700"])
+    "--steps_per_execution=4", "--batch_size=4", "--steps=700"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 3, workers[0].output
   ends = [last_line(worker, LAST) for worker in workers]
@@ -37,7 +37,7 @@ def test_two_workers_go_over_the_last_step_by_less_than_their_number(start):
 
 def test_a_nan_within_a_run_is_told_with_its_step(start):
   job = Job(start, num_workers=1, flags=[
-    "--steps_per_run=4", "--batch_size=4", "--steps=40", "--nan_at=6"])
+    "--steps_per_execution=4", "--batch_size=4", "--steps=40", "--nan_at=6"])
   (ps,), (worker,) = job.all()
   assert codes(worker, ps) == [1, 1]
   assert find(worker, r"the loss is NaN at global step (\d+) \(step (\d+) of this") == [6, 6]
@@ -45,7 +45,7 @@ def test_a_nan_within_a_run_is_told_with_its_step(start):
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_within_a_run_comes_back(start):
-  job = Job(start, flags=["--steps_per_run=4", "--batch_size=4", "--steps=300",
+  job = Job(start, flags=["--steps_per_execution=4", "--batch_size=4", "--steps=300",
                           "--step_seconds=0.01"])
   ps, chief = job.ps(), job.worker(0)
   worker = job.worker(1, "--slow_index=1", "--block_at=31")  # the third step of its run
@@ -63,9 +63,9 @@ def test_a_worker_that_is_killed_within_a_run_comes_back(start):
 def test_a_ps_that_is_lost_within_a_run_is_restored(start, tmp_path):
   gate = tmp_path / "gate"
   job = Job(start, num_workers=1, flags=[
-    "--steps_per_run=4", "--batch_size=4", "--steps=100", "--block_at=31",
+    "--steps_per_execution=4", "--batch_size=4", "--steps=100", "--block_at=31",
     "--block_until=%s" % gate, "--checkpoint_dir=%s" % (tmp_path / "ck"),
-    "--save_checkpoint_steps=8"])
+    "--save_checkpoints_steps=8"])
   (ps,), (worker,) = job.all()
   worker.wait_for("holds step 31")
   ps.kill()
@@ -83,5 +83,5 @@ def test_ranges_that_are_handed_out_are_each_trained_on_once(  # noqa: F811
   if source == "blocks":
     flag = "--records=%d" % len(numbers)
   workers = train_all_twice(
-    start, tmp_path, numbers, "--source=" + source, "--steps_per_run=4", flag)
+    start, tmp_path, numbers, "--source=" + source, "--steps_per_execution=4", flag)
   assert find(workers[0], r"trained on more than once: (\d+)") == [0]

@@ -11,7 +11,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
         r"[\d.]+ s, (.*), exit code (\d+)")
 
 
-@pytest.mark.parametrize("flags", [[], ["--steps_per_run=4"]])
+@pytest.mark.parametrize("flags", [[], ["--steps_per_execution=4"]])
 def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):
   job = Job(start, num_workers=2, flags=[
     "--steps_in_flight=3", "--batch_size=4", "--steps=1200", *flags])
@@ -24,7 +24,7 @@ def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):
   assert [end[1] for end in ends] == [4 * end[0] for end in ends]
 
 
-@pytest.mark.parametrize("flags", [[], ["--steps_per_run=4"]])
+@pytest.mark.parametrize("flags", [[], ["--steps_per_execution=4"]])
 def test_all_data_are_trained_on_and_the_ages_are_told(start, flags):
   """One worker alone is stale by what it has in flight: 3 at most, or a few of its own runs."""
   job = Job(start, num_workers=1, flags=[
@@ -61,7 +61,7 @@ def test_a_signal_ends_all_in_flight_and_saves(start, tmp_path):
 def test_a_ps_that_comes_again_is_trained_on(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
     "--steps_in_flight=3", "--batch_size=4", "--steps=1000", "--step_seconds=0.005",
-    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoint_steps=50"])
+    "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=50"])
   (ps,), (worker,) = job.all()
   worker.wait_for("model.ckpt-1")
   ps.kill()

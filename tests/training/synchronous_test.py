@@ -24,7 +24,7 @@ SYNC = ["--update=sync", "--batch_size=4"]
 def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, own_steps):
   job = Job(start, num_workers=3, flags=SYNC + [
     UNEVEN, "--shard=none", "--epochs=1", "--on_uneven=" + on_uneven,
-    "--checkpoint_dir=%s" % tmp_path, "--save_summaries_steps=1"])
+    "--checkpoint_dir=%s" % tmp_path, "--save_summary_steps=1"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 4
   ends = [last_line(worker, LAST) for worker in workers]
@@ -115,7 +115,7 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
 
 @pytest.mark.slow
 def test_a_ps_that_comes_back_is_restored(start, tmp_path):
-  job = Job(start, flags=["--update=sync", "--steps=60", "--save_checkpoint_steps=10",
+  job = Job(start, flags=["--update=sync", "--steps=60", "--save_checkpoints_steps=10",
                           "--checkpoint_dir=%s" % (tmp_path / "ck"), "--lost_after=60"])
   gate = tmp_path / "gate"
   ps = job.ps()
@@ -134,7 +134,7 @@ def test_a_ps_that_comes_back_is_restored(start, tmp_path):
 def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
   died = tmp_path / "died"
   flags = SYNC + [UNEVEN, "--shard=none", "--steps=30", "--batches=10000,10000",
-                  "--checkpoint_dir=%s" % (tmp_path / "ck"), "--save_checkpoint_steps=5",
+                  "--checkpoint_dir=%s" % (tmp_path / "ck"), "--save_checkpoints_steps=5",
                   "--lost_after=60", "--died=%s" % died, "--last=%d" % index]
   job = Job(start, flags=flags)
   ps = job.ps()

@@ -66,7 +66,8 @@ def make_config(cluster=None):
   """
   config = make_session_config(
     gpu_memory_fraction=FLAGS.gpu_memory_fraction, gpu_growth=FLAGS.gpu_growth,
-    inter_op_threads=FLAGS.inter_op_threads, intra_op_threads=FLAGS.intra_op_threads,
+    inter_op_parallelism_threads=FLAGS.inter_op_parallelism_threads,
+    intra_op_parallelism_threads=FLAGS.intra_op_parallelism_threads,
     soft_placement=FLAGS.soft_placement)
   if cluster is None:
     return config

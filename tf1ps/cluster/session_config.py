@@ -24,8 +24,8 @@ _NO_GPU = "-1"
 def make_session_config(
   gpu_memory_fraction: Optional[float] = None,
   gpu_growth: Optional[bool] = None,
-  inter_op_threads: Optional[int] = None,
-  intra_op_threads: Optional[int] = None,
+  inter_op_parallelism_threads: Optional[int] = None,
+  intra_op_parallelism_threads: Optional[int] = None,
   soft_placement: Optional[bool] = None,
   log_device_placement: Optional[bool] = None,
   operation_timeout_secs: Optional[float] = None,
@@ -39,8 +39,8 @@ def make_session_config(
   Args:
     gpu_memory_fraction: The part of each GPU's memory that the process takes at once, in (0, 1].
     gpu_growth: Whether the process takes GPU memory as it needs it.
-    inter_op_threads: Threads that run ops side by side, at least 1.
-    intra_op_threads: Threads inside one op, at least 1.
+    inter_op_parallelism_threads: Threads that run ops side by side, at least 1.
+    intra_op_parallelism_threads: Threads inside one op, at least 1.
     soft_placement: Whether an op without a kernel on its device may run elsewhere on its task. None
       without a `base`: True.
     log_device_placement: Whether each op's device is logged.
@@ -68,8 +68,8 @@ def make_session_config(
     config.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction
   if gpu_growth is not None:
     config.gpu_options.allow_growth = gpu_growth
-  _set_threads(config, "inter_op", inter_op_threads)
-  _set_threads(config, "intra_op", intra_op_threads)
+  _set_threads(config, "inter_op", inter_op_parallelism_threads)
+  _set_threads(config, "intra_op", intra_op_parallelism_threads)
   if soft_placement is not None:
     config.allow_soft_placement = soft_placement
   if log_device_placement is not None:
@@ -89,7 +89,7 @@ def _set_threads(config, pool, threads):
   field = f"{pool}_parallelism_threads"
   if threads is not None:
     if threads < 1:
-      raise ValueError(f"{pool}_threads is {threads}: it must be at least 1")
+      raise ValueError(f"{field} is {threads}: it must be at least 1")
     setattr(config, field, threads)
   elif getattr(config, field) < 0:
     # TensorFlow allows it for a session in this process; a server ends the process.

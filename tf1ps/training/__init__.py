@@ -8,7 +8,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "dynamic_ranges": ["DynamicRanges"],
   "options": [
-    "Option", "Options", "PROGRAMS", "TABLE", "check_options", "of_program", "shard_of"],
+    "Option", "Options", "PROGRAMS", "RENAMED", "TABLE", "check_options", "of_program", "shard_of"],
   "outcome": ["JobFailedError", "NanLossError"],
   "replicas": ["build_replica"],
   "worker": ["train"],

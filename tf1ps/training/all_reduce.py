@@ -38,16 +38,16 @@ def build_replica(program: Program, cluster: Cluster,
     What `between_graph.build_replica` raises; ValueError for a variable that cannot travel.
   """
   graph = tf.get_default_graph()
-  local = devices_here(options.clones)
+  local = devices_here(options.num_clones)
   learning_rate = between_graph.scaled_learning_rate(options, cluster)
   with graph.container(container), tf.device(cluster.task.name), \
       kind_scope(options.variables):
     towers = program_towers.ProgramTowers(
       program, lambda: make_optimizer(options.optimizer, learning_rate))
     ahead = batch_ahead.BatchAhead()
-    towers.add_worker(shard, options.clones, ahead.pass_through)
+    towers.add_worker(shard, options.num_clones, ahead.pass_through)
     vote = tf.placeholder_with_default(tf.constant(1.0), [], "another_step")
-    numbers = iter(range(options.clones))
+    numbers = iter(range(options.num_clones))
     built = build_mirrored(
       towers.loss, [cluster.task.name + device for device in local],
       lambda: towers.optimizer(next(numbers)), cluster.replica_index, cluster.num_replicas,

@@ -68,8 +68,8 @@ def build_replica(program: Program, cluster: Cluster,
       program, lambda: make_optimizer(options.optimizer, learning_rate))
     for shard, device in _inputs(program, cluster, options):
       with tf.device(device):
-        towers.add_worker(shard, options.clones)
-    local = devices_here(options.clones) if options.clones > 1 else [""]
+        towers.add_worker(shard, options.num_clones)
+    local = devices_here(options.num_clones) if options.num_clones > 1 else [""]
     devices = [worker.name + device for worker in workers for device in local]
     build = _asynchronous if options.update == "async" else _synchronous
     replica = build(towers, devices, global_step, options)

@@ -196,8 +196,8 @@ TABLE: Tuple[Option, ...] = (
          "runs one graph on all workers; or each worker keeps the variables, and there is no ps.",
          "Replication", _TRAINING, default=BETWEEN_GRAPH, values=REPLICATIONS,
          is_shared=lambda options: True),
-  Option("clones", "The devices of a worker that divide its batch: GPUs, or CPU devices if it has "
-         "none.", "Replication", _TRAINING, int, 1, above=0,
+  Option("num_clones", "The devices of a worker that divide its batch: GPUs, or CPU devices if "
+         "it has none.", "Replication", _TRAINING, int, 1, above=0,
          rules=(Rule(lambda options: options.replication == IN_GRAPH and not options.is_synchronous,
                      "with --replication=in_graph needs --update=sync: asynchronous in-graph "
                      "replicas update each for itself, and clones make one gradient together"),)),
@@ -256,13 +256,13 @@ TABLE: Tuple[Option, ...] = (
   Option("checkpoint_dir", "The directory of the job's checkpoints: the chief saves there and "
          "restores from it at the start, evaluator and tf1ps-predict read there. Without it "
          "nothing is kept.", "Checkpoints", _WITH_PROGRAM),
-  Option("save_checkpoint_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
+  Option("save_checkpoints_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
          600.0, above=0),
-  Option("save_checkpoint_steps", "Global steps between checkpoints, instead of seconds.",
+  Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",
          "Checkpoints", _TRAINING, int, above=0),
-  Option("keep_checkpoints", "How many checkpoints are kept.", "Checkpoints", _TRAINING, int, 5,
+  Option("keep_checkpoint_max", "How many checkpoints are kept.", "Checkpoints", _TRAINING, int, 5,
          above=0),
-  Option("save_summaries_steps", "The chief's steps between summaries.", "Checkpoints", _TRAINING,
+  Option("save_summary_steps", "The chief's steps between summaries.", "Checkpoints", _TRAINING,
          int, 100, above=0),
 
   Option("pack_bytes", "Variables of less than this number of bytes travel together, in one "
@@ -281,8 +281,9 @@ TABLE: Tuple[Option, ...] = (
                 "--update=async, the defaults"),
            Rule(lambda options: options.shard == SHARD_DYNAMIC,
                 "cannot go with --shard=dynamic, whose passes end in the middle of a step"))),
-  Option("steps_per_run", "The steps of an asynchronous worker in one run of its session, each on "
-         "its own batch: fewer trips to the ps. Hooks, stops and checkpoints act between runs.",
+  Option("steps_per_execution", "The steps of an asynchronous worker in one run of its session, "
+         "each on its own batch: fewer trips to the ps. Hooks, stops and checkpoints act between "
+         "runs.",
          "Transfer", _TRAINING, int, 1, above=0, rules=_SEVERAL_STEPS),
   Option("steps_in_flight", "The steps of an asynchronous worker that run at the same time: one "
          "travels while another computes, on older values.", "Transfer", _TRAINING, int, 1, above=0,
@@ -290,8 +291,9 @@ TABLE: Tuple[Option, ...] = (
            Rule(lambda options: options.shard == SHARD_DYNAMIC,
                 "cannot go with --shard=dynamic, which needs the order in which batches were "
                 "trained on"),)),
-  Option("accumulate", "The batches of a worker that make one gradient, their mean: a larger batch "
-         "for one trip to the ps.", "Transfer", _TRAINING, int, 1, above=0, rules=(
+  Option("gradient_accumulation_steps", "The batches of a worker that make one gradient, their "
+         "mean: a larger batch for one trip to the ps.", "Transfer", _TRAINING, int, 1, above=0,
+         rules=(
            Rule(lambda options: not _is_own_graph(options),
                 "needs --replication=between_graph, the default"),
            Rule(lambda options: options.steps_in_flight > 1,
@@ -305,9 +307,11 @@ TABLE: Tuple[Option, ...] = (
   Option("lost_after", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
 
-  Option("inter_op_threads", "Threads between operations.", "Threads and GPUs", _OF_JOB, int,
+  Option("inter_op_parallelism_threads", "Threads between operations.", "Threads and GPUs", _OF_JOB,
+         int,
          above=0),
-  Option("intra_op_threads", "Threads within an operation.", "Threads and GPUs", _OF_JOB, int,
+  Option("intra_op_parallelism_threads", "Threads within an operation.", "Threads and GPUs",
+         _OF_JOB, int,
          above=0),
   Option("gpu_memory_fraction", "The part of a GPU's memory to take, between 0 and 1.",
          "Threads and GPUs", _OF_JOB, float, above=0, at_most=1),
@@ -333,6 +337,22 @@ TABLE: Tuple[Option, ...] = (
 BY_NAME = {option.name: option for option in TABLE}
 
 
+# What a flag of an older version is called now; the names are refused with these sentences.
+RENAMED = {
+  "save_checkpoint_secs": "--save_checkpoints_secs is --save_checkpoints_secs since 0.2",
+  "save_checkpoint_steps": "--save_checkpoints_steps is --save_checkpoints_steps since 0.2",
+  "save_summaries_steps": "--save_summary_steps is --save_summary_steps since 0.2",
+  "keep_checkpoints": "--keep_checkpoint_max is --keep_checkpoint_max since 0.2",
+  "clones": "--num_clones is --num_clones since 0.2",
+  "accumulate": "--gradient_accumulation_steps is --gradient_accumulation_steps since 0.2",
+  "steps_per_execution": "--steps_per_execution is --steps_per_execution since 0.2",
+  "inter_op_parallelism_threads": "--inter_op_parallelism_threads is "
+                                  "--inter_op_parallelism_threads since 0.2",
+  "intra_op_parallelism_threads": "--intra_op_parallelism_threads is "
+                                  "--intra_op_parallelism_threads since 0.2",
+}
+
+
 def of_program(program: str) -> List[Option]:
   """The options that a program has as flags, in the order of --help."""
   return [option for option in TABLE if program in option.programs]
@@ -356,7 +376,7 @@ class Options(NamedTuple):
   scale_learning_rate: bool = _default("scale_learning_rate")
   clip_norm: Optional[float] = _default("clip_norm")
   replication: str = _default("replication")
-  clones: int = _default("clones")
+  num_clones: int = _default("num_clones")
   update: str = _default("update")
   replicas_to_aggregate: Optional[int] = _default("replicas_to_aggregate")
   on_uneven: str = _default("on_uneven")
@@ -364,9 +384,9 @@ class Options(NamedTuple):
   max_staleness: Optional[int] = _default("max_staleness")
   staleness_damping: bool = _default("staleness_damping")
   warm_up_steps: Optional[int] = _default("warm_up_steps")
-  steps_per_run: int = _default("steps_per_run")
+  steps_per_execution: int = _default("steps_per_execution")
   steps_in_flight: int = _default("steps_in_flight")
-  accumulate: int = _default("accumulate")
+  gradient_accumulation_steps: int = _default("gradient_accumulation_steps")
   variables: str = _default("variables")
   shard: Optional[str] = _default("shard")
   on_bad_record: str = _default("on_bad_record")
@@ -376,10 +396,10 @@ class Options(NamedTuple):
   wire_dtype: str = _default("wire_dtype")
   prefetch: bool = _default("prefetch")
   partition_bytes: Optional[int] = _default("partition_bytes")
-  save_checkpoint_secs: Optional[float] = _default("save_checkpoint_secs")
-  save_checkpoint_steps: Optional[int] = _default("save_checkpoint_steps")
-  keep_checkpoints: int = _default("keep_checkpoints")
-  save_summaries_steps: int = _default("save_summaries_steps")
+  save_checkpoints_secs: Optional[float] = _default("save_checkpoints_secs")
+  save_checkpoints_steps: Optional[int] = _default("save_checkpoints_steps")
+  keep_checkpoint_max: int = _default("keep_checkpoint_max")
+  save_summary_steps: int = _default("save_summary_steps")
   start_timeout: float = _default("start_timeout")
   end_timeout: float = _default("end_timeout")
   config: object = None  # the tf.ConfigProto of the sessions; no flag

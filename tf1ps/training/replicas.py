@@ -37,8 +37,8 @@ def build_replica(program: Program, cluster: Cluster, shard: Shard,
     program, cluster, shard, options.optimizer,
     between_graph.scaled_learning_rate(options, cluster),
     container, options.variables, options.ps_strategy, options.clip_norm,
-    between_graph.synchronous_of(options), options.clones, options.max_staleness,
+    between_graph.synchronous_of(options), options.num_clones, options.max_staleness,
     options.staleness_damping, between_graph.Transfer(
       options.pack_bytes, options.wire_dtype, options.prefetch, options.steps_in_flight,
-      options.accumulate),
+      options.gradient_accumulation_steps),
     options.partition_bytes)

@@ -1,4 +1,4 @@
-"""The gradients of a step from several batches of the input (`--accumulate`).
+"""The gradients of a step from several batches of the input (`--gradient_accumulation_steps`).
 
 `Step` stands between the gradients of a batch and the update, and is what it was given where there
 is one batch alone. At the end of the data `push_rest` has the update made of what was added up.

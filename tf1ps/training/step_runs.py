@@ -1,4 +1,4 @@
-"""What a run of the training loop makes: one step, or several (`--steps_per_run`).
+"""What a run of the training loop makes: one step, or several (`--steps_per_execution`).
 
 Before each run the hook decides. It makes several only where they cannot lead past a stop: near the
 end the steps are made one by one. The loop runs nothing itself, as step and losses are what this
@@ -35,20 +35,20 @@ class StepRuns(tf.train.SessionRunHook):
   """
 
   def __init__(self, replica: replica_lib.Replica, tracker: GlobalStepTracker,
-               steps_per_run: int = 1, more: Any = None):
+               steps_per_execution: int = 1, more: Any = None):
     """Builds the copies of the step that runs of several need, in the replica's graph.
 
     Args:
       replica: what is trained.
       tracker: the tracker of the global step, which counts the steps.
-      steps_per_run: the steps of a run, where no stop is near.
+      steps_per_execution: the steps of a run, where no stop is near.
       more: what `fetch("more")` is to bring, of lists and dicts.
     """
     self._tracker, self._rest = tracker, replica.rest
     self._one = dict(op=replica.train_op, loss=replica.loss, size=replica.batch_examples,
                      taken=replica.taken, counted=replica.counted, more=more)
     self._all = self._one
-    self._several = steps_per_run
+    self._several = steps_per_execution
     self._unrolled: Optional[Unrolled] = None
     self._feed: Dict[tf.Tensor, Any] = {}
     self._counter = self._stops = None
@@ -58,9 +58,9 @@ class StepRuns(tf.train.SessionRunHook):
     self._begun = self._begun_then = 0  # steps; the latter as of the tracker's last answer
     self.steps = 1
     self.losses: List[float] = []
-    if steps_per_run > 1:
+    if steps_per_execution > 1:
       self._unrolled = built = Unrolled(
-        replica.train_op, steps_per_run, replica.loss, replica.batch_examples, replica.taken,
+        replica.train_op, steps_per_execution, replica.loss, replica.batch_examples, replica.taken,
         fetches=dict(counted=replica.counted, more=more))
       self._all = dict(
         op=built.train_ops, loss=built.losses, size=built.batch_sizes, taken=built.taken,

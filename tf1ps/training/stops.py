@@ -39,7 +39,7 @@ class Stops:
     if options.steps:
       self._by_reason["reached --steps=%d" % options.steps] = stopping.StopAtStep(
         tracker, options.steps, 1 if options.is_synchronous else count * options.steps_in_flight,
-        options.steps_per_run)
+        options.steps_per_execution)
     if options.examples:
       if options.examples < count:
         raise ValueError("--examples=%d is less than one for each of the %d workers" % (

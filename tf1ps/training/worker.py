@@ -113,7 +113,7 @@ class _Worker:
     # Saved by the chief onto its own disk: the ps's may be another machine's.
     positions = self._hook_of(InputPositions)
     self._scaffold = tf.train.Scaffold(saver=make_saver(
-      [] if positions is None else positions.variables, options.keep_checkpoints))
+      [] if positions is None else positions.variables, options.keep_checkpoint_max))
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)  # or of steps in flight
     self._tracker = GlobalStepTracker()
@@ -121,7 +121,7 @@ class _Worker:
     if turn is not None:
       self._tracker.come_along(turn.global_step)
     self._runs = step_runs.StepRuns(
-      self._replica, self._tracker, options.steps_per_run,
+      self._replica, self._tracker, options.steps_per_execution,
       dynamic_ranges.report_fetches(self._shard))
     self._counter = progress_lib.ExampleCounter(
       self._replica.batch_examples, lambda: part.examples_before,
@@ -136,22 +136,23 @@ class _Worker:
       options, self._replica, self._tracker, part, self._several, self._counter)
     self._runs.connect(self._counter, self._stops, options.steps_in_flight)
     if positions is not None:
-      positions.steps_of_run = lambda: options.accumulate * self._runs.steps
+      positions.steps_of_run = lambda: options.gradient_accumulation_steps * self._runs.steps
     if options.steps_in_flight > 1:
       self._threads = steps_in_flight.StepsInFlight(
         self._runs, options.steps_in_flight, tf.train.get_global_step())
       if positions is not None:
         positions.quiet, self._threads.on_drawn = self._threads.quiet, positions.add
     self._traffic = None if not part.is_chief else traffic_report.TrafficReport(
-      self._tracker, [self._runs.fetch(name, options.steps_per_run) for name in ("op", "loss")],
-      cluster.task.name, self._shard.batch_size, options.steps_per_run,
+      self._tracker,
+      [self._runs.fetch(name, options.steps_per_execution) for name in ("op", "loss")],
+      cluster.task.name, self._shard.batch_size, options.steps_per_execution,
       options.checkpoint_dir)
     if part.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
 
   @property
   def _several(self):  # who says what to fetch of a run; None: each run is one step
-    return self._runs if self._options.steps_per_run > 1 else None
+    return self._runs if self._options.steps_per_execution > 1 else None
 
   def _hook_of(self, kind):  # or None
     return next((hook for hook in self._replica.hooks if isinstance(hook, kind)), None)
@@ -166,9 +167,10 @@ class _Worker:
     session = MonitoredTrainingSession(
       master=self._target, is_chief=part.is_chief, checkpoint_dir=options.checkpoint_dir,
       scaffold=self._scaffold, hooks=hooks, config=options.config,
-      save_checkpoint_secs=None if options.save_checkpoint_steps else options.save_checkpoint_secs,
-      save_checkpoint_steps=options.save_checkpoint_steps,
-      save_summaries_steps=options.save_summaries_steps, log_step_count_steps=None,
+      save_checkpoint_secs=(
+        None if options.save_checkpoints_steps else options.save_checkpoints_secs),
+      save_checkpoint_steps=options.save_checkpoints_steps,
+      save_summaries_steps=options.save_summary_steps, log_step_count_steps=None,
       start_timeout=options.start_timeout, end_timeout=options.end_timeout,
       participation=part, tracker=self._tracker)
     session.life.examples = lambda: self._counter.examples
