@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.cli import commands
 from tf1ps.cli import flags as flags_lib
+from tf1ps.training import options
 
 
 @pytest.mark.parametrize("name, flag, text", [
@@ -77,3 +80,9 @@ def test_the_flags_that_all_tasks_of_a_job_share():
 def test_the_page_of_flags_is_up_to_date():
   page = (commands.ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
   assert page == flags_lib.as_page(), "make it again: python -m tf1ps.cli.flags > docs/flags.md"
+
+
+def test_the_programs_read_only_flags_that_they_have():
+  for path in (commands.ROOT / "tf1ps" / "cli").glob("*.py"):
+    read = set(re.findall(r"\bFLAGS\.([a-z_]+)\b(?!\()", path.read_text(encoding="utf-8")))
+    assert read <= set(options.BY_NAME), path

@@ -73,8 +73,8 @@ def make_config(cluster=None):
     return config
   from tf1ps.replication import group_config, with_cpu_devices
 
-  if FLAGS.clones > 1:
-    config = with_cpu_devices(FLAGS.clones, config)
+  if FLAGS.num_clones > 1:
+    config = with_cpu_devices(FLAGS.num_clones, config)
   if FLAGS.replication == ALL_REDUCE and cluster.num_replicas > 1:
     config = group_config(cluster.chief.name, config)
   return config
