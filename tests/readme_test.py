@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
-from tf1ps.program import loader as program_lib
+from tf1ps.program import contract as program_lib
 
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
 

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from tf1ps.cli import errors
-from tf1ps.program import loader as program
+from tf1ps.program import contract as program
 
 USERS = """
 import json

@@ -7,7 +7,7 @@ import tf1ps
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import evaluation
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
 EXACT = {"bias": -4.5, "worst": 4.5, "loss": 28.5}

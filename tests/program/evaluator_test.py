@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import evaluator
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 from tf1ps.state import run
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
@@ -94,7 +94,7 @@ def test_a_run_is_followed_to_its_end(tmp_path):
   status.write("a", run.RUN_ENDED, 4)
   outcome = following.end()
   assert following.evaluated == [1, 3, 4]
-  assert outcome == evaluator.Outcome(3, outcome.last, "the run has ended at step 4", 0)
+  assert outcome == evaluator.EvaluatorOutcome(3, outcome.last, "the run has ended at step 4", 0)
   assert outcome.last.metrics == {"bias": 4., "worst": 4., "loss": 16.}
   assert losses(tmp_path / "later") == [(1, 1.), (3, 9.), (4, 16.)]
 

@@ -13,7 +13,7 @@ import tf1ps
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import export, prediction
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
 IS_TF2 = tf.__version__.startswith("2.")
@@ -89,7 +89,7 @@ def test_exported_models_answer_with_the_numbers_of_predict(trained, tmp_path):
 
 
 def test_a_directory_that_holds_something_is_refused(trained, tmp_path):
-  with pytest.raises(export.ExportError, match="run is there and not an empty directory"):
+  with pytest.raises(export.ExportError, match="run exists and is not an empty directory"):
     export.export_saved_model(LINE, trained, trained)
 
 

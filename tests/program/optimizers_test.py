@@ -5,7 +5,7 @@ import re
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.program import optimizers
+from tf1ps.program import choices, optimizers
 
 # w after two steps on the loss w * w / 2 from w = 1, with a learning rate of 0.1: each optimizer's
 # formula by hand, as tf.train's documentation gives it with the defaults there.
@@ -22,7 +22,7 @@ TWO_STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", optimizers.OPTIMIZER_NAMES)
+@pytest.mark.parametrize("name", choices.OPTIMIZERS)
 def test_each_name_makes_its_optimizer(name):
   with tf.Graph().as_default():
     w = tf.get_variable("w", initializer=1.)
@@ -39,8 +39,8 @@ def test_each_name_makes_its_optimizer(name):
 
 def test_the_table_gives_the_default_learning_rates():
   table = dict(re.findall(r"^  (\w+) +(0\.\d+|1\.0) ", optimizers.__doc__, re.MULTILINE))
-  assert tuple(table) == optimizers.OPTIMIZER_NAMES
-  for name in optimizers.OPTIMIZER_NAMES:
+  assert tuple(table) == choices.OPTIMIZERS
+  for name in choices.OPTIMIZERS:
     made = optimizers.make_optimizer(name)
     attributes = vars(made)
     rate = attributes.get("_lr", attributes.get("_learning_rate"))

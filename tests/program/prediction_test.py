@@ -12,7 +12,7 @@ import tf1ps
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import prediction
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
 W, B = np.float32(.1), np.float32(1 / 3)
@@ -109,7 +109,7 @@ def shapes_change(x):
 
 @pytest.mark.parametrize("name, predictions, expected", [
     ("p.csv", lambda x: {"a_0": x, "a": tf.stack([x, x], 1)}, "the same name among a_0, a_0, a_1"),
-    ("p.csv", shapes_change, "the same columns in every line: write .jsonl"),
+    ("p.csv", shapes_change, "the same columns in every line. Write .jsonl"),
     ("p.npz", shapes_change, "prediction 'p' changes between batches, .*: write .jsonl"),
     ("p.csv", lambda x: {"a": tf.reduce_sum(tf.stack([x, x]), axis=1)},
      r"'a' has shape \(2,\) for a batch of 4"),

@@ -10,7 +10,7 @@ from tests.pipeline import classic
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import trained_model
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
 

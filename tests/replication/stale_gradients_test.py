@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.replication.nodes import WORKERS
-from tf1ps.program import optimizers
+from tf1ps.program import OPTIMIZERS, optimizers
 from tf1ps.replication import stale_gradients, staleness
 
 AGES = [0, 3, 1, 2, 17, 0]  # updates that others make while a gradient is computed
@@ -122,7 +122,7 @@ def test_the_learning_rate_is_divided_by_the_age(nodes, name, max_staleness):
   assert w == pytest.approx(reference(name, limit, damping=True), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", optimizers.OPTIMIZER_NAMES)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_takes_a_rate_that_is_lowered(name):
   found = []
   for lowered in (True, False):

@@ -8,7 +8,7 @@ import tf1ps
 from tests import harness
 from tf1ps.cluster.view import Cluster
 from tf1ps.pipeline import shard as shard_lib
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 from tf1ps.training import between_graph, options
 
 CLUSTER = Cluster({"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1)

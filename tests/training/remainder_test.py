@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import session as session_lib
-from tf1ps.program import loader as program
+from tf1ps.program import contract as program
 from tf1ps.training import remainder
 
 

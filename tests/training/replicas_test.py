@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tf1ps.cluster.view import Cluster
 from tf1ps.placement import load_table
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 from tf1ps.session import signature
 from tf1ps.training import options as options_lib
 from tf1ps.training import replicas

@@ -1,4 +1,8 @@
-"""The contract with a user's program: loading it, its model, evaluation, prediction, export."""
+"""The contract with a user's program, and the use of its checkpoints in one process.
+
+A program is a Python module with `input_fn` and `model_fn`. This room loads it, checks the results
+of its functions, evaluates its checkpoints, writes their predictions and exports them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "choices": ["OPTIMIZERS", "VARIABLES"],
+  "contract": [
+    "ModelSpec", "ModelSpecError", "Program", "ProgramError", "batch_size_of", "build_input",
+    "check_model_spec", "load_program"],
   "evaluation": ["Evaluation", "EvaluationError", "evaluate", "format_evaluation"],
-  "evaluator": ["follow_checkpoints"],
-  "export": ["ExportError", "export_saved_model"],
-  "loader": ["Program", "ProgramError", "batch_size_of", "build_input", "load_program"],
-  "model": ["ModelSpec", "ModelSpecError", "check_model_spec"],
+  "evaluator": ["EvaluatorOutcome", "follow_checkpoints"],
+  "export": ["Export", "ExportError", "export_saved_model"],
   "optimizers": ["learning_rate_of", "make_optimizer"],
-  "prediction": ["PredictionError", "predict"],
+  "prediction": ["Prediction", "PredictionError", "predict"],
   "variable_kind": ["RESOURCE", "kind_scope"],
 })

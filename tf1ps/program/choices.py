@@ -1,4 +1,4 @@
-"""The allowed values of this room's options; importing it does not import TensorFlow."""
+"""The allowed values of this room's options. This module does not import TensorFlow."""
 
 RESOURCE, REF = VARIABLES = ("resource", "ref")
 

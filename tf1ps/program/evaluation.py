@@ -1,4 +1,4 @@
-"""Evaluation: the metrics of a checkpoint over all of the evaluation data, in one process."""
+"""Evaluates a checkpoint over all evaluation data, in one process."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import global_step_of_checkpoint
 from tf1ps.compat import Error
 from tf1ps.pipeline import BadRecords
-from tf1ps.program import model, trained_model, variable_kind
-from tf1ps.program.loader import Program
+from tf1ps.program import contract, trained_model, variable_kind
 
 
 class Evaluation(NamedTuple):
-  """What an evaluation found."""
+  """The result of an evaluation."""
 
-  metrics: Dict[str, float]  # the program's, and "loss" where the model has one
-  examples: int  # how many were evaluated
-  global_step: Optional[int]  # of the checkpoint; None if it has none
-  seconds: float  # from building the graph to the last number
+  metrics: Dict[str, float]  # the program's metrics, and "loss" if the model has a loss
+  examples: int  # the number of examples
+  global_step: Optional[int]  # the checkpoint's global step; None if it has none
+  seconds: float  # from the start of the graph's construction to the last value
 
 
 class EvaluationError(Error, RuntimeError):
-  """The evaluation has no result."""
+  """An evaluation has no result."""
 
 
-def evaluate(program: Program, checkpoint: str, batch_size: int,
+def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
              variables: str = variable_kind.RESOURCE, config: Optional[tf.ConfigProto] = None,
              interrupted: Optional[Callable[[], bool]] = None,
              bad: Optional[BadRecords] = None) -> Optional[Evaluation]:
@@ -37,23 +36,23 @@ def evaluate(program: Program, checkpoint: str, batch_size: int,
     program: the program; its functions are called with mode "eval".
     checkpoint: the checkpoint's path without the endings of its files.
     batch_size: examples in a batch.
-    variables: their kind, "resource" or "ref"; a checkpoint fits both.
-    config: of the session.
-    interrupted: ends the evaluation between two batches when it returns True.
-    bad: the policy for bad records; None: they fail.
+    variables: the kind of the variables, "resource" or "ref". A checkpoint fits both.
+    config: the session's config.
+    interrupted: a callable; the evaluation ends before the next batch when it returns True.
+    bad: the policy for bad records. By default a bad record is an error.
 
   Returns:
     The evaluation, or None if it was interrupted.
 
   Raises:
     CheckpointError: the checkpoint does not fit the model, or cannot be read.
-    EvaluationError: the evaluation data is empty, or a metric has no value when it has ended.
-    ProgramError, ModelSpecError: the program's functions returned something unusable.
+    EvaluationError: there is no evaluation data, or a metric has no value at the end of the data.
+    ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   began = time.monotonic()
   trained = trained_model.build(program, "eval", batch_size, variables, bad)
   with trained.graph.as_default(), variable_kind.kind_scope(variables):
-    metrics = model.metrics_with_loss(trained.spec, trained.batch_size)
+    metrics = contract.metrics_with_loss(trained.spec, trained.batch_size)
   values = {name: value for name, (value, _) in metrics.items()}
   updates = [update_op for _, update_op in metrics.values()]
   global_step = global_step_of_checkpoint(checkpoint)
@@ -67,23 +66,21 @@ def evaluate(program: Program, checkpoint: str, batch_size: int,
     try:
       found = session.run(values)
     except tf.errors.OutOfRangeError as error:
-      raise EvaluationError("the value of a metric needs a further batch: it must depend on the "
+      raise EvaluationError("the value of a metric needs a further batch. Let it depend on the "
                             f"metric's variables alone ({error.message})") from error
-  if not examples:  # asked after the session, whose end tells why a queue was empty
+  if not examples:  # here, because the end of the session raises the error that emptied a queue
     raise EvaluationError("there is nothing to evaluate: input_fn gave no example in mode 'eval'")
   return Evaluation({name: float(value) for name, value in found.items()}, examples, global_step,
                     time.monotonic() - began)
 
 
 def format_evaluation(evaluation: Evaluation) -> str:
-  """Says an evaluation in one line, the loss last.
+  """Formats an evaluation as one line, with the loss last.
 
   Returns:
-    Such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)".
+    The line, such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)".
   """
-  names = sorted(
-    evaluation.metrics, key=lambda name: name == model.LOSS_METRIC
-  )  # the order stays else
-  said = ", ".join(f"test {name} {evaluation.metrics[name]:.4f}" for name in names)
+  names = sorted(evaluation.metrics, key=lambda name: name == contract.LOSS_METRIC)
+  values = ", ".join(f"test {name} {evaluation.metrics[name]:.4f}" for name in names)
   step = "" if evaluation.global_step is None else f" at step {evaluation.global_step}"
-  return f"{said}{step} ({evaluation.examples} examples, {evaluation.seconds:.1f} s)"
+  return f"{values}{step} ({evaluation.examples} examples, {evaluation.seconds:.1f} s)"

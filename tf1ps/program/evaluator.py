@@ -1,17 +1,16 @@
 """The evaluator: follows the checkpoints of a run, and never connects to its cluster.
 
-It knows the run by two files of the checkpoint directory alone: the state file, which lists the
-checkpoints, and the run's status file, which the chief rewrites every few seconds. In a loop:
+It reads two files of the checkpoint directory: the state file, which lists the checkpoints, and the
+run's status file, which the chief rewrites every few seconds. It repeats these steps:
 
-1. it looks at the status file. The run is alive once the file's content has changed before the
-   evaluator's eyes; what it finds at its start may be left from an older run;
-2. it evaluates what the state file lists and was not evaluated yet, the newest first. Of the
-   checkpoints that it finds at its start it takes the newest alone;
-3. it leaves when the run has ended, when the run's file stands still for too long, or when no run
-   shows itself. Whether the last checkpoint was evaluated is looked at once more before.
+1. It reads the status file. The run is alive once the content of the file has changed since the
+   start of the evaluator. The content at the start may come from an older run.
+2. It evaluates the listed checkpoints that are new, the newest first. Of the checkpoints that are
+   listed at the start it evaluates only the newest.
+3. It ends when the run has ended, when the status file has not changed for too long, or when no run
+   has appeared in time. Before it ends, it evaluates the last checkpoint if that is still to do.
 
-Times are measured by this process's own clock, from one look to the next: clocks of two machines
-are never compared.
+All times are measured by the clock of this process, because clocks of two machines may differ.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tf1ps.checkpoint import CheckpointError, latest_checkpoint, listed_checkpoi
 from tf1ps.compat import EXIT_FAILED, TIMING
 from tf1ps.pipeline import BadRecords
 from tf1ps.program import evaluation, variable_kind
-from tf1ps.program.loader import Program
+from tf1ps.program.contract import Program
 from tf1ps.state import RUN_ENDED, RUN_RUNNING, RunFile
 
 _log = logging.getLogger("tf1ps")
@@ -35,13 +34,13 @@ _log = logging.getLogger("tf1ps")
 SUMMARIES = "eval"  # the folder in the checkpoint directory
 
 
-class Outcome(NamedTuple):
-  """How following a run ended."""
+class EvaluatorOutcome(NamedTuple):
+  """The end of an evaluator."""
 
-  evaluations: int  # how many checkpoints were evaluated
+  evaluations: int  # the number of checkpoints that were evaluated
   last: Optional[evaluation.Evaluation]  # of the newest checkpoint that was evaluated
-  reason: str  # why the evaluator leaves
-  code: int  # its exit code: 0 if the run has done what it was asked for and was evaluated
+  reason: str  # why the evaluator ended
+  code: int  # its exit code: 0 if the run did all that was asked for and was evaluated
 
 
 def follow_checkpoints(
@@ -55,30 +54,31 @@ def follow_checkpoints(
   interrupted: Optional[Callable[[], bool]] = None,
   look_every: float = 1.0,
   bad: Optional[BadRecords] = None,
-) -> Outcome:
+) -> EvaluatorOutcome:
   """Evaluates the checkpoints of a run until it ends.
 
-  Summaries of the metrics go to the folder "eval" in the checkpoint directory.
+  It writes summaries of the metrics to the folder "eval" in the checkpoint directory.
 
   Args:
     program: the program.
     checkpoint_dir: the run's checkpoint directory; it need not exist yet.
     lost_after: seconds without a change of the status file after which the run counts as lost.
-    start_timeout: seconds within which a run must show itself.
+    start_timeout: seconds within which a run must appear.
     batch_size: examples in a batch.
-    variables: their kind, "resource" or "ref".
-    config: of the sessions.
-    interrupted: asked several times a second; ends the evaluator when it returns True.
+    variables: the kind of the variables, "resource" or "ref".
+    config: the config of the sessions.
+    interrupted: a callable; the evaluator ends when it returns True. It is called several times per
+      second.
     look_every: seconds between two looks at the directory.
-    bad: the policy for bad records; None: they fail.
+    bad: the policy for bad records. By default a bad record is an error.
 
   Returns:
-    The outcome. Its code is 0 if the run has ended well, also if it had before the evaluator
-    started and no other run came; else 1.
+    The outcome. Its code is 0 if the run has ended well. This includes a run that ended before the
+    evaluator started, if no other run has appeared. Otherwise the code is 1.
 
   Raises:
     CheckpointError: a checkpoint does not fit the program, or the last one is damaged.
-    EvaluationError, ProgramError, ModelSpecError: as `evaluation.evaluate`.
+    EvaluationError, ProgramError, ModelSpecError: see `evaluate`.
   """
   for name, value in (("lost_after", lost_after), ("start_timeout", start_timeout),
                       ("look_every", look_every)):
@@ -102,7 +102,7 @@ def follow_checkpoints(
 
 
 class _RunWatch:
-  """Sees the run through its status file."""
+  """Follows the run by its status file."""
 
   def __init__(self, checkpoint_dir: str, lost_after: float, start_timeout: float):
     self._file = RunFile(checkpoint_dir)
@@ -113,8 +113,8 @@ class _RunWatch:
     self._is_alive = False  # whether the content has changed since the start
 
   def look(self):
-    """Returns None while there is something to wait for, else (reason, exit code)."""
-    status = self._file.read() or self._status  # unreadable for a moment counts as unchanged
+    """Returns None while the run may go on, else (reason, exit code)."""
+    status = self._file.read() or self._status  # a file that cannot be read counts as unchanged
     now = time.monotonic()
     if status != self._status:
       self._status, self._changed_at, self._is_alive = status, now, True
@@ -146,7 +146,7 @@ class _Evaluator:
       program, path, batch_size, variables, config, interrupted, bad)
     self._directory = checkpoint_dir
     self._is_interrupted = interrupted
-    # The checkpoints that are not to be evaluated any more; of those at the start all but the last.
+    # The checkpoints that need no evaluation. At the start these are all but the last.
     self._seen = set(listed_checkpoints(checkpoint_dir)[:-1])
     self._writer = None
     self._count = 0
@@ -160,8 +160,8 @@ class _Evaluator:
         return
       self._evaluate_one(new[-1])
 
-  def finish(self, reason: str, code: int) -> Outcome:
-    """Evaluates the last checkpoint if that is still to be done."""
+  def finish(self, reason: str, code: int) -> EvaluatorOutcome:
+    """Evaluates the last checkpoint if that is still to do."""
     last = latest_checkpoint(self._directory)
     if last is not None and last not in self._seen:
       self._evaluate_one(last)
@@ -171,8 +171,8 @@ class _Evaluator:
       return self.outcome(f"{reason}, but there is no checkpoint to evaluate", EXIT_FAILED)
     return self.outcome(reason, code)
 
-  def outcome(self, reason: str, code: int) -> Outcome:
-    return Outcome(self._count, self._last, reason, code)
+  def outcome(self, reason: str, code: int) -> EvaluatorOutcome:
+    return EvaluatorOutcome(self._count, self._last, reason, code)
 
   def close(self) -> None:
     if self._writer is not None:
@@ -197,7 +197,7 @@ class _Evaluator:
 
   def _write(self, found: evaluation.Evaluation) -> None:
     if self._writer is None:
-      with tf.Graph().as_default():  # the writer is for graph mode alone
+      with tf.Graph().as_default():  # FileWriter needs graph mode
         self._writer = tf.summary.FileWriter(os.path.join(self._directory, SUMMARIES))
     values = [tf.Summary.Value(tag=name, simple_value=value)
               for name, value in found.metrics.items()]

@@ -1,11 +1,12 @@
-"""Export: a checkpoint's model as a SavedModel, to be served.
+"""Exports a checkpoint's model as a SavedModel for serving.
 
-1. input_fn is asked, in mode "predict", for the types and shapes of its features, and thrown away.
-2. In a new graph each feature becomes a placeholder whose first dimension is open, and model_fn
-   builds the model on them, without labels.
-3. The checkpoint is restored and saved, with the signature "serving_default": inputs are the
-   features, outputs the predictions. TensorFlow 2's `tf.saved_model.load` reads it. TensorFlow 1.15
-   reads its own, and of TensorFlow 2's those with ref variables.
+1. input_fn is called in mode "predict", in a graph that is then discarded, for the types and shapes
+   of its features.
+2. In a new graph each feature becomes a placeholder with an open first dimension, and model_fn
+   builds the model on the placeholders, without labels.
+3. The checkpoint is restored and saved with the signature "serving_default", from the features to
+   the predictions. TensorFlow 2 reads it by `tf.saved_model.load`. TensorFlow 1.15 reads its own
+   SavedModels, and those of TensorFlow 2 that have ref variables.
 4. The directory gets its name when it is complete.
 """
 
@@ -20,56 +21,59 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import make_saver_for, restore_checkpoint
 from tf1ps.compat import Error
 from tf1ps.pipeline import Shard
-from tf1ps.program import loader as program_lib
-from tf1ps.program import model, trained_model, variable_kind
+from tf1ps.program import contract, trained_model, variable_kind
 
-FEATURES = "features"  # the input's name where the features are a single tensor
+FEATURES = "features"  # the input's name if the features are a single tensor
 
 
 class Export(NamedTuple):
-  """What was exported."""
+  """The result of an export."""
 
   export_dir: str  # the SavedModel's directory
   checkpoint: str  # the checkpoint that was used
   inputs: Dict[str, str]  # name to type and shape, such as "float32 [?, 64]"
-  outputs: Dict[str, str]  # the same of the predictions
+  outputs: Dict[str, str]  # the same for the predictions
 
 
 class ExportError(Error, RuntimeError):
-  """The model cannot be exported."""
+  """A model cannot be exported."""
 
 
-def export_saved_model(program: program_lib.Program, checkpoint_dir: str, export_dir: str,
-           variables: str = variable_kind.RESOURCE, checkpoint: Optional[str] = None,
-           config: Optional[tf.ConfigProto] = None) -> Export:
+def export_saved_model(program: contract.Program, checkpoint_dir: str, export_dir: str,
+                       variables: str = variable_kind.RESOURCE, checkpoint: Optional[str] = None,
+                       config: Optional[tf.ConfigProto] = None) -> Export:
   """Writes a SavedModel of a checkpoint.
 
   Args:
     program: the program; its functions are called with mode "predict".
-    checkpoint_dir: its latest checkpoint is used.
-    export_dir: the directory to make; it must not exist, or be empty.
-    variables: their kind in the SavedModel, "resource" or "ref".
-    checkpoint: use this one instead: its path without the endings of its files.
-    config: of the session.
+    checkpoint_dir: the directory of the checkpoint. The latest one is used.
+    export_dir: the directory to make. It must not exist, or must be empty.
+    variables: the kind of the variables in the SavedModel, "resource" or "ref".
+    checkpoint: the checkpoint to use instead of the latest: its path without the endings of its
+      files.
+    config: the session's config.
+
+  Returns:
+    The directory, the checkpoint, the inputs and the outputs.
 
   Raises:
     CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
-    ExportError: the directory holds something, or the features cannot be a signature's inputs.
-    ProgramError, ModelSpecError: the program's functions returned something unusable.
+    ExportError: the directory is not empty, or the features cannot be inputs of a signature.
+    ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   export_dir = os.path.abspath(export_dir)
   if os.path.exists(export_dir) and (not os.path.isdir(export_dir) or os.listdir(export_dir)):
-    raise ExportError(f"export_dir {export_dir} is there and not an empty directory")
+    raise ExportError(f"export_dir {export_dir} exists and is not an empty directory")
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
   with tf.Graph().as_default():
     shard = Shard(epochs=1, mode="predict")
-    features = _check_features(program_lib.build_input(program, "predict", shard)[0])
+    features = _check_features(contract.build_input(program, "predict", shard)[0])
   with tf.Graph().as_default(), variable_kind.kind_scope(variables):
     inputs = {name: _placeholder(tensor) for name, tensor in _by_name(features).items()}
     tf.train.get_or_create_global_step()
     spec = program.model_fn(
       inputs if isinstance(features, dict) else inputs[FEATURES], None, "predict")
-    outputs = model.predictions_by_name(model.check_model_spec(spec, "predict"))
+    outputs = contract.predictions_by_name(contract.check_model_spec(spec, "predict"))
     _save(export_dir, checkpoint, inputs, outputs, config)
   return Export(export_dir, checkpoint, _describe(inputs), _describe(outputs))
 
@@ -102,7 +106,7 @@ def _save(export_dir, checkpoint, inputs, outputs, config) -> None:
     with tf.Session("", config=config) as session:
       restore_checkpoint(session, saver, checkpoint)
       builder = tf.saved_model.Builder(temporary)
-      # Attributes with TensorFlow's default are left out: an older TensorFlow may not know them.
+      # Without attributes that have TensorFlow's default, which an older TensorFlow may not know.
       builder.add_meta_graph_and_variables(
         session, [tf.saved_model.tag_constants.SERVING],
         {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},

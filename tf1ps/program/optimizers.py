@@ -1,13 +1,14 @@
-"""Optimizers by name, as the flags choose them.
+"""The optimizers that flags choose by name.
 
-Each is TensorFlow's own but lazy_adam, with TensorFlow's defaults for whatever stands not here:
+All but lazy_adam are TensorFlow's own. Arguments that the table does not name have TensorFlow's
+defaults:
 
   name              learning rate  tf.train
   sgd               0.01           GradientDescentOptimizer
   momentum          0.01           MomentumOptimizer, momentum 0.9
   nesterov          0.01           MomentumOptimizer, momentum 0.9, use_nesterov
   adam              0.001          AdamOptimizer (its own default, as in the paper)
-  lazy_adam         0.001          tf1ps.transfer.lazy_adam: Adam on the rows of the batch alone
+  lazy_adam         0.001          tf1ps.transfer.LazyAdamOptimizer: Adam on the batch's rows only
   adagrad           0.05           AdagradOptimizer
   adadelta          1.0            AdadeltaOptimizer (the paper's method has no learning rate)
   rmsprop           0.001          RMSPropOptimizer (as in Hinton's lecture)
@@ -36,7 +37,7 @@ def _nesterov(learning_rate):
   return tf.train.MomentumOptimizer(learning_rate, momentum=0.9, use_nesterov=True)
 
 
-# Name to what makes the optimizer of a learning rate.
+# Name to a callable that makes the optimizer from a learning rate.
 _MAKERS = {
   "sgd": tf.train.GradientDescentOptimizer,
   "momentum": _momentum,
@@ -51,11 +52,17 @@ _MAKERS = {
   "proximal_adagrad": tf.train.ProximalAdagradOptimizer,
 }
 
-OPTIMIZER_NAMES = choices.OPTIMIZERS
-
 
 def learning_rate_of(name: str, learning_rate: Optional[float] = None) -> float:
-  """The learning rate that an optimizer of this name gets; raises ValueError for another name."""
+  """Returns the learning rate of an optimizer.
+
+  Args:
+    name: one of `OPTIMIZERS`.
+    learning_rate: a learning rate, or None for the default of the optimizer.
+
+  Raises:
+    ValueError: there is no such optimizer.
+  """
   _check_name(name)
   return choices.LEARNING_RATES[name] if learning_rate is None else learning_rate
 
@@ -65,15 +72,15 @@ def make_optimizer(name: str,
   """Makes an optimizer.
 
   Args:
-    name: one of NAMES.
-    learning_rate: a positive number, a scalar float tensor such as a schedule gives, or None for
-      the default of the table above.
+    name: one of `OPTIMIZERS`.
+    learning_rate: a positive number, a scalar float tensor such as a learning rate schedule, or
+      None for the default in the table above.
 
   Returns:
     A `tf.train.Optimizer`.
 
   Raises:
-    ValueError: another name (with the nearest right one), or a learning rate that is not positive.
+    ValueError: there is no such optimizer, or the learning rate is not positive.
   """
   _check_name(name)
   if learning_rate is None:
@@ -86,5 +93,6 @@ def make_optimizer(name: str,
 
 
 def _check_name(name):
-  if name not in OPTIMIZER_NAMES:
-    raise ValueError(f"there is no optimizer {name!r}: {nearest_name(str(name), OPTIMIZER_NAMES)}")
+  if name not in choices.OPTIMIZERS:
+    nearest = nearest_name(str(name), choices.OPTIMIZERS)
+    raise ValueError(f"there is no optimizer {name!r}: {nearest}")

@@ -1,15 +1,16 @@
-"""Prediction: a checkpoint's predictions for all of the data, written to a file.
+"""Writes a checkpoint's predictions for all data to a file.
 
 1. The model is built in mode "predict" and restored, in one process and without a cluster.
-2. Each batch goes to a writer, chosen by the file's ending:
-   - .csv: a header and a line for each example; a prediction of shape [batch, 2] called p becomes
-     the columns p_0 and p_1;
-   - .jsonl: an object for each example;
-   - .npz: an array for each prediction, as `numpy.load` reads it. It is held in memory until then.
+2. A writer takes each batch. The ending of the file chooses it:
+
+   - .csv: a header, and a line for each example. A prediction p of shape [batch, 2] becomes the
+     columns p_0 and p_1.
+   - .jsonl: an object for each example.
+   - .npz: an array for each prediction, for `numpy.load`. It is kept in memory until the end.
+
 3. The file gets its name when it is complete.
 
-Numbers are written with as many digits as bring back the same number when they are read as the
-prediction's type.
+Numbers are written with so many digits that a reader of the prediction's type gets the same number.
 """
 
 from __future__ import annotations
@@ -26,24 +27,23 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
 from tf1ps.pipeline import BadRecords
-from tf1ps.program import model, trained_model, variable_kind
-from tf1ps.program.loader import Program
+from tf1ps.program import contract, trained_model, variable_kind
 
 
 class Prediction(NamedTuple):
-  """What was written."""
+  """The result of a prediction."""
 
-  examples: int  # lines, or the first dimension of the arrays
+  examples: int  # the number of examples
   names: tuple  # the names of the predictions
   checkpoint: str  # the checkpoint that was used
-  seconds: float  # from building the graph to the complete file
+  seconds: float  # from the start of the graph's construction to the complete file
 
 
 class PredictionError(Error, RuntimeError):
-  """The predictions cannot be written."""
+  """Predictions cannot be written."""
 
 
-def predict(program: Program, checkpoint_dir: str, output: str, batch_size: int,
+def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_size: int,
             variables: str = variable_kind.RESOURCE, checkpoint: Optional[str] = None,
             config: Optional[tf.ConfigProto] = None,
             bad: Optional[BadRecords] = None) -> Prediction:
@@ -51,19 +51,24 @@ def predict(program: Program, checkpoint_dir: str, output: str, batch_size: int,
 
   Args:
     program: the program; its functions are called with mode "predict", model_fn without labels.
-    checkpoint_dir: its latest checkpoint is used.
-    output: the file to write; ends in .csv, .jsonl or .npz. One that is there is replaced.
+    checkpoint_dir: the directory of the checkpoint. The latest one is used.
+    output: the file to write, which ends in .csv, .jsonl or .npz. An existing file is replaced.
     batch_size: examples in a batch.
-    variables: their kind, "resource" or "ref"; a checkpoint fits both.
-    checkpoint: use this one instead: its path without the endings of its files.
-    config: of the session.
-    bad: the policy for bad records; None: they fail. Who is skipped has no prediction.
+    variables: the kind of the variables, "resource" or "ref". A checkpoint fits both.
+    checkpoint: the checkpoint to use instead of the latest: its path without the endings of its
+      files.
+    config: the session's config.
+    bad: the policy for bad records. By default a bad record is an error. A skipped record has no
+      prediction.
+
+  Returns:
+    The number of examples, the names, the checkpoint and the time.
 
   Raises:
     CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
-    PredictionError: another ending, no folder for the file, no examples, or predictions that do not
-      fit the kind of file.
-    ProgramError, ModelSpecError: the program's functions returned something unusable.
+    PredictionError: the file has another ending or no folder, there are no examples, or the
+      predictions do not fit the kind of file.
+    ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   began = time.monotonic()
   ending = os.path.splitext(output)[1]
@@ -74,7 +79,7 @@ def predict(program: Program, checkpoint_dir: str, output: str, batch_size: int,
     raise PredictionError(f"output {output!r}: there is no folder {folder}")
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
   trained = trained_model.build(program, "predict", batch_size, variables, bad)
-  predictions = model.predictions_by_name(trained.spec)
+  predictions = contract.predictions_by_name(trained.spec)
   temporary = f"{output}.{os.getpid()}.tmp"
   examples = 0
   try:
@@ -109,7 +114,7 @@ class _LineWriter:
 
 
 class _CsvWriter(_LineWriter):
-  """Writes one example a line, one number a column."""
+  """Writes one example per line and one number per column."""
 
   def __init__(self, path: str):
     super().__init__(path)
@@ -127,15 +132,15 @@ class _CsvWriter(_LineWriter):
       self._writer.writerow(columns)
       self._columns = columns
     elif columns != self._columns:
-      raise PredictionError("the shape of a prediction changes between batches, and a .csv file "
-                            "has the same columns in every line: write .jsonl")
+      raise PredictionError("the shape of a prediction changes between batches, but a .csv file "
+                            "has the same columns in every line. Write .jsonl instead.")
     flat = [array.reshape(len(array), -1) for array in values.values()]
     for row in zip(*flat):
       self._writer.writerow([_text(value) for array in row for value in array])
 
 
 class _JsonWriter(_LineWriter):
-  """Writes one object a line; NaN and infinities as Python's json reads them."""
+  """Writes one object per line. NaN and infinities are written as Python's json reads them."""
 
   def write(self, values: Dict[str, np.ndarray]) -> None:
     for row in zip(*values.values()):
@@ -166,7 +171,7 @@ class _NpzWriter:
         raise PredictionError(f"the shape of prediction {name!r} changes between batches, which "
                               "one array cannot hold: write .jsonl")
       arrays[name] = np.concatenate(parts)
-      if arrays[name].dtype == object:  # strings, which TensorFlow returns as bytes of any length
+      if arrays[name].dtype == object:  # strings: TensorFlow returns bytes of any length
         arrays[name] = arrays[name].astype(np.bytes_)
     with zipfile.ZipFile(self._path, "w") as archive:  # numpy.savez has no array called "file"
       for name, array in arrays.items():
@@ -185,9 +190,9 @@ def _check_batch(values: Dict[str, np.ndarray], size: int) -> None:
 
 
 def _text(value) -> str:
-  """A number or a string as text."""
+  """Returns a number or a string as text."""
   if not isinstance(value, bytes):
-    return str(value)  # the shortest that brings a number back; its repr has the type around it
+    return str(value)  # the shortest text of the number; its repr names the type too
   try:
     return value.decode("utf-8")
   except UnicodeDecodeError as error:
@@ -195,7 +200,7 @@ def _text(value) -> str:
 
 
 def _plain(value):
-  """A value of numpy's as a number, a string or a list."""
+  """Returns a NumPy value as a number, a string or a list."""
   if isinstance(value, np.ndarray) and value.ndim:
     return [_plain(each) for each in value]
   if isinstance(value, (bool, np.bool_)):

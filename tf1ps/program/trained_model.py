@@ -1,11 +1,12 @@
 """A program's model with a checkpoint's values, in this process and without a cluster.
 
-What evaluation, prediction and export have in common:
+Evaluation, prediction and export share these steps:
 
-1. `build` makes the model in a graph of its own;
-2. `session` restores the checkpoint, initialises local variables, tables and iterators, and runs
-   the queue runners, in a session of its own that meets no other session or server of the process;
-3. `batches` runs it until the input ends.
+1. `build` makes the model in a graph of its own.
+2. `session` opens a session that shares nothing with other sessions or servers of the process. It
+   restores the checkpoint, initialises local variables, tables and iterators, and starts the queue
+   runners.
+3. `batches` runs fetches until the input ends.
 """
 
 from __future__ import annotations
@@ -34,9 +35,7 @@ from tf1ps.pipeline import (
   use_bad_records,
   warn_unfilled_queues,
 )
-from tf1ps.program import loader as program_lib
-from tf1ps.program import model as model_lib
-from tf1ps.program import variable_kind
+from tf1ps.program import contract, variable_kind
 
 _log = logging.getLogger("tf1ps")
 
@@ -48,66 +47,73 @@ class TrainedModel(NamedTuple):
 
   graph: tf.Graph
   features: Any  # as input_fn returned them
-  spec: model_lib.ModelSpec  # checked for the mode
+  spec: contract.ModelSpec  # checked for the mode
   batch_size: tf.Tensor  # scalar int: the examples in a batch
-  one_batch: bool  # the input is made of constants and variables: one batch is all of it
+  one_batch: bool  # the input is constants and variables, so that one batch is all data
 
 
-def build(program: program_lib.Program, mode: str, batch_size: int, variables: str,
+def build(program: contract.Program, mode: str, batch_size: int, variables: str,
           bad: Optional[BadRecords] = None) -> TrainedModel:
-  """Builds a program's model for all of its data, once.
+  """Builds a program's model for one pass over all of its data.
 
   Args:
     program: the program.
-    mode: "eval" or "predict"; the latter passes no labels to model_fn.
-    batch_size: examples in a batch, as the shard says it.
-    variables: their kind, "resource" or "ref".
-    bad: the policy for bad records; None: they fail.
+    mode: "eval" or "predict". In mode "predict" model_fn gets no labels.
+    batch_size: examples in a batch, for the shard.
+    variables: the kind of the variables, "resource" or "ref".
+    bad: the policy for bad records. By default a bad record is an error.
+
+  Returns:
+    The model.
 
   Raises:
-    ProgramError, ModelSpecError: input_fn or model_fn returned something unusable.
+    ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   with tf.Graph().as_default() as graph, variable_kind.kind_scope(variables):
     tf.train.get_or_create_global_step()
     use_bad_records((bad or BadRecords()).anew())
     shard = Shard(batch_size=batch_size, epochs=1, mode=mode)
-    features, labels = program_lib.build_input(program, mode, shard)
+    features, labels = contract.build_input(program, mode, shard)
     one_batch = _is_one_batch(features, labels)
-    size = program_lib.batch_size_of(features)
+    size = contract.batch_size_of(features)
     spec = program.model_fn(features, labels if mode == "eval" else None, mode)
-    model_lib.check_model_spec(spec, mode)
+    contract.check_model_spec(spec, mode)
   return TrainedModel(graph, features, spec, size, one_batch)
 
 
 def newest(checkpoint_dir: str, checkpoint: Optional[str] = None) -> str:
-  """Returns the checkpoint to use: the given one, else the directory's latest.
+  """Returns the given checkpoint, or else the directory's latest one.
 
   Raises:
-    CheckpointError: there is none.
+    CheckpointError: there is no such checkpoint.
   """
   if checkpoint is None:
     checkpoint = latest_checkpoint(checkpoint_dir)
     if checkpoint is None:
       raise CheckpointError(f"there is no checkpoint in {checkpoint_dir}")
   elif not checkpoint_exists(checkpoint):
-    raise CheckpointError(f"there is no checkpoint {checkpoint}: give the path without "
-                                      "the endings of its files, such as DIR/model.ckpt-100")
+    raise CheckpointError(f"there is no checkpoint {checkpoint}: give the path without the endings "
+                          "of its files, such as DIR/model.ckpt-100")
   return checkpoint
 
 
 @contextlib.contextmanager
 def session(graph: tf.Graph, checkpoint: str,
             config: Optional[tf.ConfigProto] = None) -> Iterator[tf.Session]:
-  """Opens a session of a graph with a checkpoint's values. It finalizes the graph: one a graph.
+  """Opens a session of a graph with a checkpoint's values, and finalizes the graph.
+
+  A run in the session raises the error that ended a queue runner.
 
   Args:
     graph: the graph.
     checkpoint: the checkpoint's path without the endings of its files.
-    config: of the session.
+    config: the session's config.
+
+  Yields:
+    The session.
 
   Raises:
-    CheckpointError: the checkpoint does not fit or cannot be read.
-    Exception: what ended a queue runner; the body gets it from the session's run.
+    CheckpointError: the checkpoint does not fit the graph or cannot be read.
   """
   with graph.as_default():
     saver = make_saver_for(checkpoint)
@@ -133,15 +139,15 @@ def session(graph: tf.Graph, checkpoint: str,
 
 def batches(own_session: tf.Session, trained: TrainedModel, fetches,
             interrupted: Optional[Callable[[], bool]] = None) -> Iterator[Any]:
-  """Yields the fetches' values of each batch until the input ends.
+  """Yields the values of the fetches for each batch until the input ends.
 
   Args:
-    own_session: from `session`.
-    trained: from `build`.
-    fetches: what to run.
-    interrupted: ends it between two batches when it returns True.
+    own_session: the session, from `session`.
+    trained: the model, from `build`.
+    fetches: the fetches, as for `tf.Session.run`.
+    interrupted: a callable; the batches end when it returns True.
   """
-  began = spoke = time.monotonic()
+  began = logged = time.monotonic()
   number = 0
   while not (interrupted is not None and interrupted()):
     try:
@@ -152,13 +158,13 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
     number += 1
     if trained.one_batch:
       return
-    if time.monotonic() - spoke >= TIMING.reminder_interval:
-      spoke = time.monotonic()
-      _log.info("%d batches after %.0f s, and the input has not ended", number, spoke - began)
+    if time.monotonic() - logged >= TIMING.reminder_interval:
+      logged = time.monotonic()
+      _log.info("%d batches after %.0f s, and the input has not ended", number, logged - began)
 
 
 def _is_one_batch(*structures) -> bool:
-  """Whether no dataset, queue or anything else that moves on stands behind these tensors."""
+  """Whether these tensors depend on no dataset, queue or other state that changes per run."""
   seen = set()
   waiting = [tensor.op for tensor in tf.nest.flatten(structures) if tensor is not None]
   while waiting:

@@ -1,7 +1,7 @@
 """The kind of a graph's variables: resource variables, or TensorFlow 1's ref variables.
 
-A resource and a ref variable of one name are two objects, so all processes of a job must use the
-same kind. A checkpoint does not know the kind: it fills either.
+A resource variable and a ref variable of one name are two objects, so all processes of a job must
+use the same kind. A checkpoint fits both kinds.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tf1ps.program.choices import VARIABLES as KINDS
 
 @contextlib.contextmanager
 def kind_scope(kind: str) -> Iterator[None]:
-  """Decides the kind of the variables that are made inside, in the default graph.
+  """Sets the kind of the variables that are made in this context, in the default graph.
 
-  It holds for `tf.get_variable`, `tf.Variable`, local variables, metrics and optimizers' slots, and
-  for nothing outside: `tf.enable_resource_variables` would change the whole process. An explicit
-  `use_resource=` and an own `tf.variable_scope(..., use_resource=)` still win.
+  The kind applies to `tf.get_variable`, `tf.Variable`, local variables, metrics and optimizers'
+  slots. An explicit `use_resource=` and an inner `tf.variable_scope(..., use_resource=)` win over
+  it. `tf.enable_resource_variables` would change the whole process instead.
 
   Args:
     kind: "resource" or "ref".
 
   Raises:
-    ValueError: another kind.
+    ValueError: there is no such kind.
   """
   if kind not in KINDS:
     raise ValueError(f"variables must be {' or '.join(KINDS)}, got {kind!r}")

@@ -9,7 +9,8 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
-from tf1ps.program import loader as program
+from tf1ps.program import contract, variable_kind
+from tf1ps.program.contract import ModelSpec
 
 GOOD = "def input_fn(mode, shard): pass\ndef model_fn(features, labels, mode): pass\n"
 
@@ -33,8 +34,8 @@ def write(folder, name, text):
 
 
 def refused(name):
-  with pytest.raises(program.ProgramError) as error:
-    program.load_program(name)
+  with pytest.raises(contract.ProgramError) as error:
+    contract.load_program(name)
   return str(error.value)
 
 
@@ -42,12 +43,12 @@ def test_a_path_is_imported_like_python_would(tmp_path):
   write(tmp_path, "p_helper.py", "BATCH = 7\n")
   path = write(tmp_path, "p_main.py", "from absl import flags\nimport p_helper\n"
                "flags.DEFINE_integer('p_flag', p_helper.BATCH, '')\n" + GOOD)
-  loaded = program.load_program(path)
+  loaded = contract.load_program(path)
   from absl import flags
   assert flags.FLAGS["p_flag"].value == 7
   assert loaded.name == path and loaded.module is sys.modules["p_main"]
   assert loaded.input_fn is loaded.module.input_fn and loaded.model_fn is loaded.module.model_fn
-  assert program.load_program(os.path.relpath(path)).module is loaded.module
+  assert contract.load_program(os.path.relpath(path)).module is loaded.module
   delattr(flags.FLAGS, "p_flag")
 
 
@@ -55,7 +56,7 @@ def test_a_module_is_imported_by_its_name(tmp_path):
   write(tmp_path, "p_package/__init__.py", "")
   write(tmp_path, "p_package/good.py", GOOD)
   sys.path.insert(0, str(tmp_path))
-  loaded = program.load_program("p_package.good")
+  loaded = contract.load_program("p_package.good")
   assert loaded.module is sys.modules["p_package.good"]
   assert refused("p_package.goood") == (
       "there is no module 'p_package.goood'; did you mean p_package.good?")
@@ -87,8 +88,8 @@ def test_a_file_may_not_take_the_place_of_a_module(tmp_path):
 ])
 def test_an_error_inside_the_program_is_chained_and_its_line_named(tmp_path, text, line, error):
   path = write(tmp_path, "p_broken.py", text)
-  with tf.Graph().as_default(), pytest.raises(program.ProgramError) as caught:
-    program.load_program(path)
+  with tf.Graph().as_default(), pytest.raises(contract.ProgramError) as caught:
+    contract.load_program(path)
   place = f"{path} cannot be imported ({path}:"
   assert str(caught.value).startswith(place)
   if error is not SyntaxError:  # Python versions count differently there
@@ -118,10 +119,10 @@ def test_a_program_that_ends_python_is_refused(tmp_path):
     ("def input_fn(mode, shard): pass\ndef model(features, labels, mode): pass",
      "has no function model_fn(features, labels, mode); did you mean model?"),
     ("input_fn = 3\n", "has no function input_fn(mode, shard)"),
-    ("def input_fn(mode): pass", ": input_fn(mode) must take (mode, shard), and what else it takes "
-     "must have a default: too many positional arguments"),
+    ("def input_fn(mode): pass", ": input_fn(mode) must take (mode, shard), and every other "
+     "parameter must have a default: too many positional arguments"),
     ("def input_fn(mode, shard, size): pass", ": input_fn(mode, shard, size) must take (mode, "
-     "shard), and what else it takes must have a default: missing a required argument: 'size'"),
+     "shard), and every other parameter must have a default: missing a required argument: 'size'"),
     ("def input_fn(shard, mode): pass",
      ": input_fn(shard, mode) takes its parameters in another order than (mode, shard)"),
 ])
@@ -131,14 +132,14 @@ def test_missing_and_wrong_functions_are_refused(tmp_path, text, expected):
 
 
 def test_more_parameters_with_defaults_and_other_names_are_fine(tmp_path):
-  program.load_program(write(
+  contract.load_program(write(
       tmp_path, "p_more.py", "def input_fn(mode, shard, size=3, *, seed=None): pass\n"
       "def model_fn(features, _, mode, **more): pass\n"))
 
 
 def build(result, mode="train"):
-  return program.build_input(
-      program.Program("p", None, lambda mode, shard: result, None), mode, Shard(mode=mode))
+  return contract.build_input(
+      contract.Program("p", None, lambda mode, shard: result, None), mode, Shard(mode=mode))
 
 
 def test_input_is_a_pair_of_structures_of_tensors():
@@ -169,19 +170,105 @@ def test_a_dataset_of_pairs_becomes_the_tensors_of_one_batch():
     (lambda: (tf.constant([1.]), {"a": 3}), "among the labels is 3"),
 ])
 def test_another_input_is_refused(result, expected):
-  with tf.Graph().as_default(), pytest.raises(program.ProgramError, match=expected):
+  with tf.Graph().as_default(), pytest.raises(contract.ProgramError, match=expected):
     build(result())
 
 
 def test_batch_size_is_the_first_dimension_of_the_first_tensor():
   with tf.Graph().as_default(), tf.Session() as session:
-    known = program.batch_size_of({"b": tf.zeros([5, 1]), "a": tf.zeros([3, 1])})
+    known = contract.batch_size_of({"b": tf.zeros([5, 1]), "a": tf.zeros([3, 1])})
     assert known.op.type == "Const" and known.dtype == tf.int32
     rows = tf.placeholder(tf.float32, [None, 1])
     sparse = tf.SparseTensor(tf.placeholder(tf.int64, [None, 2]), tf.placeholder(tf.int64), [4, 2])
     anything = tf.placeholder(tf.float32)
     feed = {rows: [[0], [0]], anything: [0] * 6}
-    assert session.run([known] + [program.batch_size_of(each) for each in (
+    assert session.run([known] + [contract.batch_size_of(each) for each in (
         rows, [sparse, rows], anything)], feed) == [3, 2, 4, 6]
-    with pytest.raises(program.ProgramError, match="got the scalar"):
-      program.batch_size_of({"a": tf.constant(1.)})
+    with pytest.raises(contract.ProgramError, match="got the scalar"):
+      contract.batch_size_of({"a": tf.constant(1.)})
+
+
+@pytest.fixture
+def graph():
+  with tf.Graph().as_default():
+    yield
+
+
+def constant(*shape, dtype=tf.float32):
+  return tf.zeros(shape, dtype)
+
+
+@pytest.mark.parametrize("mode, make", [
+    ("train", lambda: ModelSpec(loss=constant())),
+    ("train", lambda: ModelSpec(constant(), optimizer=tf.train.AdamOptimizer())),
+    ("train", lambda: ModelSpec(constant(dtype=tf.float64), metrics={"loss": 3})),  # not used there
+    ("eval", lambda: ModelSpec(loss=constant())),
+    ("eval", lambda: ModelSpec(metrics={"a": tf.metrics.mean(constant(3))})),
+    ("eval", lambda: ModelSpec(constant(), metrics={})),
+    ("predict", lambda: ModelSpec(predictions=constant(3))),
+    ("predict", lambda: ModelSpec(loss=3, predictions={"a": constant(3), "b": constant(3, 4)})),
+])
+def test_good_specs(graph, mode, make):
+  spec = make()
+  assert contract.check_model_spec(spec, mode) is spec
+
+
+@pytest.mark.parametrize("mode, make, expected", [
+    ("test", lambda: None, "mode must be one of train, eval, predict, got 'test'"),
+    ("train", lambda: None, "must return a tf1ps.ModelSpec, got None: is its `return`"),
+    ("train", lambda: (constant(),), r"must return a tf1ps.ModelSpec, got \(<tf.Tensor"),
+    ("train", lambda: ModelSpec(), "returned no loss in mode 'train'"),
+    ("train", lambda: ModelSpec(0.5), "loss must be a scalar float tensor, got 0.5"),
+    ("train", lambda: ModelSpec(constant(3)), r"must be a scalar, got shape \(3,\): take its mean"),
+    ("eval", lambda: ModelSpec(constant(dtype=tf.int32)), "loss must be of a float type, got i"),
+    ("train", lambda: ModelSpec(constant(), optimizer="adam"), "Optimizer or None, got 'adam'"),
+    ("eval", lambda: ModelSpec(predictions=constant(3)), "neither a loss nor metrics in mode"),
+    ("eval", lambda: ModelSpec(metrics=[1]), r"metrics must be a dict of name to .* got \[1\]"),
+    ("eval", lambda: ModelSpec(metrics={"a": constant()}), r"metric 'a' must be \(value, up"),
+    ("eval", lambda: ModelSpec(metrics={"a": (1., constant())}), r"metric 'a' must be \(value"),
+    ("eval", lambda: ModelSpec(metrics={"a": (constant(), 1.)}), r"metric 'a' must be \(value"),
+    ("eval", lambda: ModelSpec(metrics={"a": (constant(3), constant())}), r"got shape \(3,"),
+    ("eval", lambda: ModelSpec(metrics={"loss": (constant(), constant())}), "not contain .loss"),
+    ("eval", lambda: ModelSpec(metrics={3: (constant(), constant())}), "must be a string and not"),
+    ("predict", lambda: ModelSpec(loss=constant()), "returned no predictions in mode 'predict'"),
+    ("predict", lambda: ModelSpec(predictions={}), "predictions is an empty dict"),
+    ("predict", lambda: ModelSpec(predictions={"a": 3}), "prediction 'a' must be a tensor, got 3"),
+    ("predict", lambda: ModelSpec(predictions=[3]), r"'prediction' must be a tensor, got \[3"),
+    ("predict", lambda: ModelSpec(predictions={"": constant(3)}), "must be a string and not empty"),
+    ("predict", lambda: ModelSpec(predictions={"a": constant()}), "'a' is a scalar: its first dim"),
+])
+def test_wrong_specs_are_refused(graph, mode, make, expected):
+  with pytest.raises(contract.ModelSpecError, match=expected):
+    contract.check_model_spec(make(), mode)
+
+
+def test_a_single_prediction_has_a_name(graph):
+  tensor, other = constant(3), {"a": constant(3)}
+  assert contract.predictions_by_name(ModelSpec(predictions=tensor)) == {"prediction": tensor}
+  assert contract.predictions_by_name(ModelSpec(predictions=other)) is other
+
+
+@pytest.mark.parametrize("kind", variable_kind.KINDS)
+def test_what_tf_metrics_returns_is_good(graph, kind):
+  label, guess = tf.constant([1, 0, 1, 1]), tf.constant([1, 0, 0, 1])
+  with variable_kind.kind_scope(kind):
+    metrics = {function.__name__: function(label, guess) for function in (
+        tf.metrics.accuracy, tf.metrics.precision, tf.metrics.recall, tf.metrics.true_positives,
+        tf.metrics.auc, tf.metrics.mean_squared_error)}
+  contract.check_model_spec(ModelSpec(metrics=metrics), "eval")
+  with tf.Session() as session:
+    session.run(tf.local_variables_initializer())
+    session.run([update for _, update in metrics.values()])
+    values = session.run({name: value for name, (value, _) in metrics.items()})
+  assert values["accuracy"] == 0.75 and values["true_positives"] == 2
+
+
+def test_the_loss_is_weighted_by_the_size_of_the_batch(graph):
+  loss, size = tf.placeholder(tf.float64, []), tf.placeholder(tf.int32, [])
+  assert list(contract.metrics_with_loss(ModelSpec(metrics={"a": 1}), size)) == ["a"]
+  value, update = contract.metrics_with_loss(ModelSpec(loss=loss), size)["loss"]
+  with tf.Session() as session:
+    session.run(tf.local_variables_initializer())
+    session.run(update, {loss: 2., size: 3})
+    session.run(update, {loss: 6., size: 1})
+    assert session.run(value) == 3.

@@ -1,0 +1,387 @@
+"""The contract with a user's program, and its checks.
+
+A program is a Python module with two functions:
+
+- `input_fn(mode, shard)` returns the tensors of one batch, or a dataset of batches:
+  (features, labels).
+- `model_fn(features, labels, mode)` builds the model in the default graph and returns a
+  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer unless the spec has one.
+  Mode "eval" needs metrics, a loss, or both. Mode "predict" needs predictions.
+
+`load_program` imports the module and checks that it has both functions with these parameters.
+`build_input` calls input_fn, and `check_model_spec` checks the result of model_fn.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import pkgutil
+import sys
+import sysconfig
+import traceback
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import Error
+from tf1ps.pipeline import Shard, next_batch
+
+LOSS_METRIC = "loss"  # the name of the metric that is the mean loss
+PREDICTION = "prediction"  # the name of predictions that are a single tensor
+_MODES = ("train", "eval", "predict")
+
+# The functions of a program, and their parameters by position.
+_FUNCTIONS = {"input_fn": ("mode", "shard"), "model_fn": ("features", "labels", "mode")}
+
+# The folders of Python's library and of the installed packages.
+_INSTALLED = tuple(
+  sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "purelib", "platlib"))
+
+
+class ProgramError(Error, ValueError):
+  """The program cannot be found, imported or used."""
+
+
+class Program(NamedTuple):
+  """An imported program."""
+
+  name: str  # the module's name or the path that the user gave
+  module: Any  # the module
+  input_fn: Callable  # (mode, shard) -> (features, labels)
+  model_fn: Callable  # (features, labels, mode) -> ModelSpec
+
+
+class ModelSpec(NamedTuple):
+  """A program's model in one mode."""
+
+  # Scalar float tensor: the mean loss of the examples of the batch.
+  loss: Optional[tf.Tensor] = None
+  # Name to tensor of shape [batch, ...], or one such tensor.
+  predictions: Union[None, tf.Tensor, Dict[str, tf.Tensor]] = None
+  # Name to (value, update_op), as tf.metrics' functions return them; the value is a scalar.
+  metrics: Optional[Dict[str, Tuple[tf.Tensor, tf.Tensor]]] = None
+  # A tf.train.Optimizer, in place of the optimizer that the flags choose.
+  optimizer: Optional[tf.train.Optimizer] = None
+
+
+class ModelSpecError(Error, ValueError):
+  """The result of model_fn does not fit the mode."""
+
+
+def load_program(name: str) -> Program:
+  """Imports a program and checks its two functions.
+
+  The import defines the absl flags of the module.
+
+  Args:
+    name: a module's name such as "tf1ps_examples.digits", or the path of a .py file. As `python
+      FILE` does, the import of a file puts its folder at the front of sys.path. The name of the
+      module is the file's name without ".py".
+
+  Returns:
+    The program.
+
+  Raises:
+    ProgramError: there is no such file or module; its import fails (the message names the file and
+      the line, and the error is chained); a function is missing or takes other parameters.
+  """
+  if not name:
+    raise ProgramError("--program is empty: give a module's name or the path of a .py file")
+  is_path = name.endswith(".py") or os.sep in name
+  module = _import_file(name) if is_path else _import_module(name)
+  functions = [_function(name, module, each) for each in _FUNCTIONS]
+  return Program(name, module, *functions)
+
+
+def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
+  """Calls the program's input_fn in the default graph.
+
+  Args:
+    program: the program.
+    mode: "train", "eval" or "predict".
+    shard: this worker's share.
+
+  Returns:
+    (features, labels): each a tensor, or dicts, lists and tuples of tensors. Labels are None if
+    the model needs none.
+
+  Raises:
+    ProgramError: input_fn returned something else.
+  """
+  result = program.input_fn(mode, shard)
+  if hasattr(result, "get_next"):
+    raise ProgramError(
+      "input_fn must return the tensors of one batch or a dataset of batches, got an iterator: "
+      "return its `get_next()`")
+  if hasattr(result, "element_spec"):
+    _check_elements(result.element_spec)
+    result = next_batch(result)
+  if not (isinstance(result, (tuple, list)) and len(result) == 2):
+    hint = ": is its `return` missing?" if result is None else ""
+    raise ProgramError(f"input_fn must return (features, labels), got {result!r}{hint}")
+  features, labels = result
+  _check_tensors("features", features)
+  if labels is not None:
+    _check_tensors("labels", labels)
+  return features, labels
+
+
+def batch_size_of(features) -> tf.Tensor:
+  """Returns the number of examples in a batch: the first dimension of the first tensor.
+
+  Args:
+    features: the features from input_fn. The first tensor of a dict is the one with the first name.
+
+  Returns:
+    A scalar int tensor. It is a constant if the dimension is known while the graph is built.
+
+  Raises:
+    ProgramError: the first tensor is a scalar.
+  """
+  first = tf.nest.flatten(features)[0]
+  if first.shape.ndims == 0:
+    raise ProgramError(f"features must have the batch as first dimension, got the scalar {first!r}")
+  size = None if first.shape.ndims is None else tf.dimension_value(first.shape[0])
+  if size is not None:
+    return tf.constant(size, tf.int32, name="batch_size")
+  if isinstance(first, tf.SparseTensor):
+    return tf.cast(first.dense_shape[0], tf.int32, name="batch_size")
+  return tf.shape(first)[0]
+
+
+def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
+  """Checks the result of model_fn.
+
+  Args:
+    spec: the result.
+    mode: "train", "eval" or "predict".
+
+  Returns:
+    The spec.
+
+  Raises:
+    ModelSpecError: the spec does not fit the mode; the message names the value.
+  """
+  if mode not in _MODES:
+    raise ModelSpecError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
+  if not isinstance(spec, ModelSpec):
+    hint = ": is its `return` missing?" if spec is None else ""
+    raise ModelSpecError(f"model_fn must return a tf1ps.ModelSpec, got {spec!r}{hint}")
+  if mode == "train" and spec.loss is None:
+    raise ModelSpecError("model_fn returned no loss in mode 'train'")
+  if mode == "eval" and spec.loss is None and not spec.metrics:
+    raise ModelSpecError("model_fn returned neither a loss nor metrics in mode 'eval'")
+  if mode == "predict" and spec.predictions is None:
+    raise ModelSpecError("model_fn returned no predictions in mode 'predict'")
+  if mode != "predict" and spec.loss is not None:
+    _check_loss(spec.loss)
+  if mode == "eval" and spec.metrics is not None:
+    _check_metrics(spec.metrics)
+  if mode == "predict":
+    predictions_by_name(spec)
+  if mode == "train" and not (spec.optimizer is None or hasattr(spec.optimizer, "apply_gradients")
+                              and hasattr(spec.optimizer, "compute_gradients")):
+    raise ModelSpecError(f"optimizer must be a tf.train.Optimizer or None, got {spec.optimizer!r}")
+  return spec
+
+
+def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:
+  """Returns the predictions as a dict; a single tensor's name is "prediction".
+
+  Raises:
+    ModelSpecError: a prediction is not a tensor of shape [batch, ...].
+  """
+  predictions = spec.predictions
+  if not isinstance(predictions, dict):
+    predictions = {PREDICTION: predictions}
+  if not predictions:
+    raise ModelSpecError("predictions is an empty dict")
+  for name, tensor in predictions.items():
+    _check_name("predictions", name)
+    if not isinstance(tensor, tf.Tensor):
+      raise ModelSpecError(f"prediction {name!r} must be a tensor, got {tensor!r}")
+    if tensor.shape.ndims == 0:
+      raise ModelSpecError(
+        f"prediction {name!r} is a scalar: its first dimension must be the batch's")
+  return predictions
+
+
+def metrics_with_loss(spec: ModelSpec, batch_size: tf.Tensor) -> Dict[str, tuple]:
+  """Returns the metrics of a checked spec, the mean loss among them.
+
+  Args:
+    spec: a spec that was checked for mode "eval".
+    batch_size: a scalar int tensor, the weight of the batch in the mean loss:
+      sum(loss * batch_size) / sum(batch_size).
+
+  Returns:
+    Name to (value, update_op).
+  """
+  metrics = dict(spec.metrics or {})
+  if spec.loss is not None:
+    metrics[LOSS_METRIC] = tf.metrics.mean(spec.loss, weights=tf.cast(batch_size, tf.float32))
+  return metrics
+
+
+def _import_file(path: str):
+  path = os.path.abspath(path)
+  folder, stem = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
+  if not os.path.isfile(path):
+    there = [os.path.join(folder, each) for each in _python_files(folder)]
+    raise ProgramError(f"there is no program {path}{_nearest(path, there)}")
+  loaded = sys.modules.get(stem)
+  if loaded is not None:
+    origin = getattr(loaded, "__file__", None)
+    if origin and os.path.abspath(origin) == path:
+      return loaded
+    raise ProgramError(f"{path} cannot be imported as {stem!r}: a module of this name is loaded "
+                       f"already, from {origin or 'Python itself'}; rename the file")
+  if folder not in sys.path:
+    sys.path.insert(0, folder)
+  spec = importlib.util.spec_from_file_location(stem, path)
+  if spec is None:
+    raise ProgramError(f"{path} is no .py file")
+  module = importlib.util.module_from_spec(spec)
+  sys.modules[stem] = module
+  try:
+    spec.loader.exec_module(module)
+  except (Exception, SystemExit) as error:
+    del sys.modules[stem]
+    raise _import_error(path, error) from error
+  return module
+
+
+def _import_module(name: str):
+  try:
+    return importlib.import_module(name)
+  except (Exception, SystemExit) as error:
+    missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+    if missing is None or not (name + ".").startswith(missing + "."):
+      raise _import_error(name, error) from error
+    parent = name.rpartition(".")[0]
+    parent = parent if missing == name else missing.rpartition(".")[0]
+    there = _modules_in(parent) if parent else _own_modules()
+    raise ProgramError(f"there is no module {name!r}{_nearest(missing, there)}") from None
+
+
+def _import_error(name: str, error: BaseException) -> ProgramError:
+  if isinstance(error, SystemExit):
+    what = "it ends Python while it is imported; put the code that starts the program below " \
+           '`if __name__ == "__main__":`'
+  else:
+    what = f"{type(error).__name__}: {error}"
+  return ProgramError(f"{name} cannot be imported{_place(error)}: {what}")
+
+
+def _place(error: BaseException) -> str:
+  """Returns the last line of a traceback outside of Python and of installed packages."""
+  if isinstance(error, SyntaxError) and error.filename:
+    return f" ({error.filename}:{error.lineno})"
+  frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+            if os.path.isabs(frame.filename) and frame.filename != __file__]
+  own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)] or frames
+  return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+
+
+def _function(name: str, module, function: str) -> Callable:
+  parameters = _FUNCTIONS[function]
+  wanted = f"{function}({', '.join(parameters)})"
+  found = getattr(module, function, None)
+  if not callable(found):
+    there = [each for each, value in vars(module).items() if inspect.isfunction(value)]
+    raise ProgramError(f"{name} has no function {wanted}{_nearest(function, there)}")
+  signature = inspect.signature(found)
+  try:
+    signature.bind(*parameters)
+  except TypeError as error:
+    raise ProgramError(f"{name}: {function}{signature} must take ({', '.join(parameters)}), and "
+                       f"every other parameter must have a default: {error}") from None
+  # They are passed by position: names may differ, but a known name must have its own position.
+  for place, parameter in enumerate(list(signature.parameters)[:len(parameters)]):
+    if parameter in parameters and parameters.index(parameter) != place:
+      raise ProgramError(f"{name}: {function}{signature} takes its parameters in another order "
+                         f"than ({', '.join(parameters)})")
+  return found
+
+
+def _nearest(name: str, there: List[str]) -> str:
+  # Only the last parts are compared: names of one folder or package begin alike.
+  separator = os.sep if os.sep in name else "."
+  lasts = {each.rpartition(separator)[2]: each for each in sorted(there)}
+  near = difflib.get_close_matches(name.rpartition(separator)[2], list(lasts), 3, 0.6)
+  close = [lasts[last] for last in near]
+  return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _python_files(folder: str) -> List[str]:
+  if not os.path.isdir(folder):
+    return []
+  return [each for each in os.listdir(folder) if each.endswith(".py") and each != "__init__.py"]
+
+
+def _own_modules() -> List[str]:
+  """Returns the names of modules that are neither in Python's library nor installed."""
+  library = [os.path.realpath(sysconfig.get_path(name))
+             for name in ("stdlib", "purelib", "platlib")]
+  folders = [folder or os.getcwd() for folder in sys.path]
+  own = [folder for folder in folders if not any(
+    os.path.realpath(folder).startswith(one) for one in library)]
+  return [module.name for module in pkgutil.iter_modules(own)]
+
+
+def _modules_in(package: str) -> List[str]:
+  path = importlib.import_module(package).__path__
+  return [module.name for module in pkgutil.iter_modules(path, package + ".")]
+
+
+def _check_elements(spec):
+  if not (isinstance(spec, tuple) and len(spec) == 2):
+    raise ProgramError("the elements of the dataset that input_fn returns must be pairs "
+                       f"(features, labels), each of one batch, got {spec!r}")
+
+
+def _check_tensors(what, structure):
+  leaves = tf.nest.flatten(structure)
+  if not leaves:
+    raise ProgramError(f"input_fn returned {what} without a tensor: {structure!r}")
+  for leaf in leaves:
+    if not isinstance(leaf, (tf.Tensor, tf.SparseTensor)):
+      raise ProgramError(f"input_fn must return tensors; among the {what} is {leaf!r}")
+
+
+def _check_loss(loss):
+  if not isinstance(loss, tf.Tensor):
+    raise ModelSpecError(f"loss must be a scalar float tensor, got {loss!r}")
+  if not loss.dtype.is_floating:
+    raise ModelSpecError(f"loss must be of a float type, got {loss.dtype.name}")
+  if loss.shape.ndims not in (0, None):
+    raise ModelSpecError(
+      f"loss must be a scalar, got shape {loss.shape}: take its mean over the batch, such as "
+      "tf.reduce_mean(loss)")
+
+
+def _check_metrics(metrics):
+  if not isinstance(metrics, dict):
+    raise ModelSpecError(f"metrics must be a dict of name to (value, update_op), got {metrics!r}")
+  for name, metric in metrics.items():
+    _check_name("metrics", name)
+    if name == LOSS_METRIC:
+      raise ModelSpecError(
+        f"metrics must not contain {LOSS_METRIC!r}: the mean of the loss has this name")
+    if not (isinstance(metric, (tuple, list)) and len(metric) == 2
+            and tf.is_tensor(metric[0])  # or a variable, as some tf.metrics return
+            and (tf.is_tensor(metric[1]) or isinstance(metric[1], tf.Operation))):
+      raise ModelSpecError(f"metric {name!r} must be (value, update_op), such as "
+                           f"tf.metrics.accuracy returns it, got {metric!r}")
+    if metric[0].shape.ndims not in (0, None):
+      raise ModelSpecError(f"the value of metric {name!r} must be a scalar, got shape "
+                           f"{metric[0].shape}")
+
+
+def _check_name(where, name):
+  if not isinstance(name, str) or not name:
+    raise ModelSpecError(f"a name in {where} must be a string and not empty, got {name!r}")
