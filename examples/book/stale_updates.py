@@ -61,5 +61,5 @@ class Model:
     self.take, count = tf.assign_add(self.tickets, 1), tf.assign_add(self.ages, age)
     self.steps = {kind: [self.take, self.clocks.advance(update), count]
                   for kind, update in updates.items()}
-    self.init = [tf.global_variables_initializer(), self.clocks.wipe]
+    self.init = [tf.global_variables_initializer(), self.clocks.clear]
     self.barrier = Barrier("trial", workers, index)

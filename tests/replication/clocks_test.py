@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import turns
+from tf1ps.replication import session_ops
 from tf1ps.replication.clocks import ACTIVE, CLOCK_AWAY, EXPECTED, JOINING, Clocks, View
 
 
@@ -16,14 +16,14 @@ class Replica(object):
                              trainable=False)
       self.clocks = Clocks(step, 3, index)
       self._advanced = self.clocks.advance(tf.assign_add(step, 1).op)
-      self._wipes = tf.get_collection(turns.WIPES)
+      self._clears = session_ops.clear_ops(tf.get_default_graph())
       self._initialise = step.initializer
       self.kept = [v.op.name for v in tf.global_variables()]
       self.session = tf.Session(target)
 
-  def wipe(self):
+  def clear(self):
     self.session.run(self._initialise)
-    self.session.run(self._wipes)
+    self.session.run(self._clears)
 
   def join(self):
     return self.clocks.join(self.session)
@@ -46,7 +46,7 @@ def target():
 def test_clocks_count_steps_and_who_comes_late_begins_with_the_slowest(target, use_resource):
   first, second, third = [
     Replica(target, i, "late%d" % use_resource, use_resource) for i in range(3)]
-  first.wipe()
+  first.clear()
   assert first.look() == View([0, 0, 0], [EXPECTED] * 3)
   first.join()
   assert first.step(5) == [5, 0, 0]
@@ -61,7 +61,7 @@ def test_clocks_count_steps_and_who_comes_late_begins_with_the_slowest(target, u
 
 def test_who_leaves_or_is_dropped_is_not_counted(target):
   replicas = [Replica(target, i, "leaves") for i in range(3)]
-  replicas[0].wipe()
+  replicas[0].clear()
   for replica in replicas:
     replica.join()
   first, second, third = replicas
@@ -74,7 +74,7 @@ def test_who_leaves_or_is_dropped_is_not_counted(target):
   assert first.look().lead(0) == 0
   # The dropped one is alive after all; the other one has left for good, also in a later session.
   assert third.join() == View([4, 1, 4], [ACTIVE, CLOCK_AWAY, ACTIVE])
-  first.wipe()
+  first.clear()
   assert second.join() == View([0, 0, 0], [EXPECTED, CLOCK_AWAY, EXPECTED])
 
 

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tf1ps.replication import clocks as clocks_lib
-from tf1ps.replication import lead_hook, turns
+from tf1ps.replication import lead_hook, session_ops
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ class Replica(object):
       self.hook = lead_hook.LeadHook(
         self._clocks, self._clocks.advance(self._train_op), max_lead, **kwargs)
       # The first replica is the chief.
-      self._initialise = [step.initializer, tf.get_collection(turns.WIPES)] if index == 0 else []
+      self._initialise = [
+        step.initializer, session_ops.clear_ops(self._graph)] if index == 0 else []
     self._thread = threading.Thread(target=self._run, daemon=True)
 
   def start(self, free=False):

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import cluster_tasks, harness
 from tests.replication import sync_tasks
-from tf1ps.replication import sync_replicas_optimizer, turn_book
+from tf1ps.replication import rounds, sync_replicas_optimizer
 from tf1ps.transfer import traffic
 
 MODERN = sys.version_info >= (3, 8)  # TensorFlow 2
@@ -100,9 +100,9 @@ def losses(task):
   return [float(line.split()[1]) for line in task.lines if line.startswith("loss ")]
 
 
-def book(task):
-  """What a replica's hook knew at its end: the book, and how it came to leave."""
-  _, text = task.wait_for("book ").split(" ", 1)
+def last_state(task):
+  """The state of the rounds at the end of a replica's hook, and how the replica left."""
+  _, text = task.wait_for("state ").split(" ", 1)
   text, end = text[:text.rindex("}") + 1], text[text.rindex("}") + 2:]
   return json.loads(text), end
 
@@ -131,7 +131,7 @@ def test_a_chief_asleep_is_waited_for(start, tmp_path, kind):
   assert [chief.wait(), worker.wait()] == [0, 0]
   # Each update has half of each: one gradient of each replica.
   assert made(chief) == made(worker) == [(k, k, k / 2, k / 2) for k in range(1, 7)]
-  found, _ = book(chief)
+  found, _ = last_state(chief)
   assert found["taken"] == [6, 6] and found["stale"] == [0, 0]
 
 
@@ -181,7 +181,7 @@ def test_a_chief_that_leaves_first(start, on_uneven, steps):
                           for k in range(1, steps + 1)]
   assert losses(chief) == [2.5 * k for k in range(1, 6)]  # (k + 4 k) / 2
   assert losses(worker) == [2.5 * k for k in range(1, 6)] + [4 * k for k in range(6, steps + 1)]
-  found, end = book(worker)
+  found, end = last_state(worker)
   assert end == ("was ended" if on_uneven == "stop_all" else "has left")
   assert found["taken"] == [5, steps]
 
@@ -214,13 +214,13 @@ def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(star
   fast, slow = [replicas.start(i, [6, 3][i], options=options, gate=gates[i], hold_at=0)
                 for i in range(2)]
   for task in (fast, slow):
-    task.wait_for("holds")  # it has joined, and computes for turn 0
+    task.wait_for("holds")  # it has joined, and computes for round 0
   for task, gate in zip((fast, slow), gates):
     gate.write_text("")
     assert task.wait() == 0
-  # Its first gradient is for a turn that is over; then it goes on with the present one.
+  # Its first gradient is for a round that is over; then it continues with the present one.
   assert made(slow) == [(1, 6, 6, 0), (2, 7, 6, 1), (3, 8, 6, 2)]
-  found, _ = book(slow)
+  found, _ = last_state(slow)
   assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
 
 
@@ -235,14 +235,14 @@ def test_a_late_gradient_is_never_applied(size):
               for one, value in ((fast, 1.0), (slow, 10.0))]
     session.run(tf.global_variables_initializer())
     for one in (fast, slow):
-      session.run(one.local_step_init_op)  # both compute for the first turn
+      session.run(one.local_step_init_op)  # both compute for the first round
     found = []
     for train in (trains[0], trains[1], trains[1]):
       session.run(train)
       found.append((session.run(w).max(), session.run(step)))
     assert found == [(1.0, 1), (1.0, 1), (11.0, 2)]
-    book = turn_book.view(session.run(slow.look))
-    assert (book.taken, book.stale) == ([1, 1], [0, 1])
+    state = rounds.view_rounds(session.run(slow.look))
+    assert (state.taken, state.stale) == ([1, 1], [0, 1])
 
 
 def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, tmp_path):
@@ -274,7 +274,7 @@ def test_a_step_sends_what_it_has_to_and_asks_nothing_back(aggregate):
       tf.train.GradientDescentOptimizer(1.0), aggregate, 2, replica_index=0, pack_bytes=1000)
     loss = tf.reduce_sum(tf.square(large)) + tf.reduce_sum(tf.square(small * other))
     train = optimizer.minimize(loss, tf.train.get_or_create_global_step())
-    report = traffic.report_traffic([train, optimizer.turn.loss])
+    report = traffic.report_traffic([train, optimizer.round_result.loss])
     sent = sorted((one.bytes, one.destination) for one in report.messages)
   assert sent == [
     (8, "/job:ps/task:0"),  # the loss
@@ -300,16 +300,16 @@ def test_the_loss_may_be_given():
       pairs = vague.compute_gradients(loss)
       given.compute_gradients(loss)
     vague.apply_gradients(pairs, step)
-    assert vague.turn.loss is None  # nobody knows which one
+    assert vague.round_result.loss is None  # nobody knows which one
     with pytest.raises(ValueError, match="loss must be a float tensor, got <tf.Tensor"):
       given.apply_gradients(pairs, step, loss=tf.constant(7))
     given.apply_gradients(pairs, step, loss=tf.constant(7.5, tf.float16))
     session.run([tf.global_variables_initializer()])
     session.run([one.chief_init_op for one in (known, vague, given)])
-    assert session.run(known.turn.loss) == 3.0
-    assert session.run(given.turn.loss) == 7.5
-    assert session.run(list(vague.turn[:3])) == [1, 3, True]
-    assert [one.turn.loss.dtype for one in (known, given)] == [tf.float64, tf.float16]
+    assert session.run(known.round_result.loss) == 3.0
+    assert session.run(given.round_result.loss) == 7.5
+    assert session.run(list(vague.round_result[:3])) == [1, 3, True]
+    assert [one.round_result.loss.dtype for one in (known, given)] == [tf.float64, tf.float16]
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -318,7 +318,7 @@ def test_the_loss_may_be_given():
   (dict(replicas_to_aggregate=2, replica_index=2), "replica_index must be 0 to 1, got 2"),
   (dict(replicas_to_aggregate=2, replica_index=0, on_uneven="wait"), "stop_all, pad, shrink"),
   (dict(replicas_to_aggregate=2, replica_index=0, clip_norm=0.0), "clip_norm must be above 0"),
-  (dict(replicas_to_aggregate=2), "which replica is this"),
+  (dict(replicas_to_aggregate=2), "the index of this replica is not known"),
 ])
 def test_arguments_that_cannot_work_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
@@ -341,7 +341,7 @@ def test_it_is_used_like_tensorflows():
     assert optimizer.get_slot(w, "momentum").shape == w.shape
     with tf.Session() as session:
       session.run(tf.global_variables_initializer())
-      with pytest.raises(tf.errors.InvalidArgumentError, match="replica 0 takes no part: run the"):
+      with pytest.raises(tf.errors.InvalidArgumentError, match="replica 0 has not joined. Run the"):
         session.run(train)
       session.run(optimizer.chief_init_op)
       session.run(optimizer.get_init_tokens_op())
@@ -362,7 +362,7 @@ def test_who_joins_runs_nothing_that_a_step_waits_for():
     with tf.control_dependencies([count.assign_add(1)]):  # as those of tf.GraphKeys.UPDATE_OPS
       train = optimizer.minimize(tf.square(w - 1.0), tf.train.get_or_create_global_step())
     for op in (tf.global_variables_initializer(), optimizer.chief_init_op, optimizer.look,
-               optimizer.nudge):
+               optimizer.resend):
       session.run(op)
     assert session.run(count) == 0
     session.run(train)
@@ -371,7 +371,7 @@ def test_who_joins_runs_nothing_that_a_step_waits_for():
     assert session.run(count) == 1
 
 
-def test_a_nudge_never_stands_in_the_way():
+def test_a_resend_never_stands_in_the_way():
   with tf.Graph().as_default() as graph:
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
       tf.train.GradientDescentOptimizer(1.0), 1, replica_index=0)
@@ -384,20 +384,20 @@ def test_a_nudge_never_stands_in_the_way():
     session.run(optimizer.chief_init_op)
     done = threading.Event()
 
-    def nudge():
+    def resend():
       while not done.is_set():
-        session.run(optimizer.nudge)
+        session.run(optimizer.resend)
 
-    nudging = threading.Thread(target=nudge)
-    nudging.start()
+    resending = threading.Thread(target=resend)
+    resending.start()
     try:
       for _ in range(300):
         session.run(train, options=tf.RunOptions(timeout_in_ms=60000))
     finally:
       done.set()
-      nudging.join(60)
+      resending.join(60)
     assert session.run(step) == 300
     # One that has come gets none; one that has not gets one at most, and the next step is its own.
     for _ in range(3):
-      session.run(optimizer.nudge)
-    assert session.run([train, *optimizer.turn[:3]])[2:] == [301, True]
+      session.run(optimizer.resend)
+    assert session.run([train, *optimizer.round_result[:3]])[2:] == [301, True]

@@ -162,7 +162,7 @@ def count(jobs, index, kind, options, own_steps, gate=None, hold_at=-1):
           if k == hold_at:
             say("holds")
             harness.wait_until(lambda: os.path.exists(gate), what=gate)
-          fetched = [train] + ([optimizer.turn.loss] if kind == "ours" else [])
+          fetched = [train] + ([optimizer.round_result.loss] if kind == "ours" else [])
           found = session.run(fetched, {value: (k + 1) * 4.0 ** index})
           for mean in found[1:]:
             say("loss %.17g" % mean)
@@ -172,4 +172,4 @@ def count(jobs, index, kind, options, own_steps, gate=None, hold_at=-1):
         began = time.monotonic()
   say("closed after %.2f s" % (time.monotonic() - began))
   if kind == "ours":
-    say("book", json.dumps(hook.book._asdict()), "was ended" if hook.was_ended else "has left")
+    say("state", json.dumps(hook.state._asdict()), "was ended" if hook.was_ended else "has left")

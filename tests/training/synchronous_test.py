@@ -91,7 +91,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   worker.kill()
   chief.wait_for("holds its evaluation")  # it has left, and its session is closed
   again = job.worker(1)
-  # It finds the last turn's book, begins no new one, and does not train after the last checkpoint.
+  # It finds the state of the last round, begins no job, and makes no update after the checkpoint.
   assert again.wait() == 0
   steps, examples, reason = last_line(again, LAST)[:3]
   assert (steps, reason) == (0, "training had been ended for all without this worker")
@@ -110,7 +110,7 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
   worker.kill()
   assert codes(chief, ps) == [1, 1]
   assert "ReplicaLostError: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
-  assert "of 2 replicas 1 are left, and every update needs 2" in chief.lines[-1]
+  assert "1 of 2 replicas remain, and every update needs 2" in chief.lines[-1]
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_worker_that_never_comes_is_named(start):
   ps.wait_for("serving at")
   chief = job.worker(0)
   assert codes(chief, ps) == [1, 1]
-  assert re.search(r"/job:worker/task:1 has not come within \d+ s: of 2 replicas 1 are left, and "
+  assert re.search(r"/job:worker/task:1 has not come within \d+ s: 1 of 2 replicas remain, and "
                    r"every update needs 2", chief.lines[-1])
 
 
@@ -169,8 +169,8 @@ def test_a_worker_that_is_there_but_never_joins_is_named(start):
   worker.wait_for("known [")
   chief = job.worker(0)
   assert chief.wait() == 1
-  assert re.search(r"/job:worker/task:1 is there, but has not joined within \d+ s: of 2 replicas 1 "
-                   r"are left, and every update needs 2", chief.lines[-1])
+  assert re.search(r"/job:worker/task:1 is there, but has not joined within \d+ s: 1 of 2 replicas "
+                   r"remain, and every update needs 2", chief.lines[-1])
   assert worker.is_running
 
 

@@ -27,7 +27,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING, error_line
 from tf1ps.pipeline import IteratorPositions, PositionError
-from tf1ps.replication import REPLICAS_ENDED
+from tf1ps.replication import is_end_of_replicas
 
 _log = logging.getLogger("tf1ps")
 _PART = 0.01  # of the time that storing may take
@@ -108,7 +108,7 @@ class InputPositions(tf.train.SessionRunHook):
 
   def goes_on(self, session, error) -> bool:
     """The session's, at the end of the data: a position of theirs is of no use any more."""
-    self._is_over |= REPLICAS_ENDED not in error.message
+    self._is_over |= not is_end_of_replicas(error)
     return False
 
   def store(self, session) -> None:

@@ -8,8 +8,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "age_table": ["AGE_TABLE_SIZE", "AgeTable", "read_ages"],
   "aggregator": ["Aggregator", "QuorumError", "mean_answers", "vote_answers"],
-  "all_reduce": ["ALL_REDUCE_STARTS", "build_mirrored"],
-  "choices": ["ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL"],
+  "all_reduce": ["build_mirrored"],
   "clocks": ["CLOCK_AWAY", "Clocks", "view_clocks"],
   "clones": [
     "ClonePart", "build_clones", "devices_here", "local_devices", "split_batch", "split_unevenly",
@@ -25,11 +24,14 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "queue_ensemble": ["Feeder", "Network", "QueueEnsemble"],
   "recurrent": ["looped_recurrent", "unrolled_recurrent"],
   "replica_threads": ["ReplicaError", "ReplicaThreads", "ReplicasLeft"],
+  "round_errors": ["RoundRulesError", "explain_round_error", "is_end_of_replicas"],
+  "rounds": ["RoundResult", "RoundState", "view_rounds"],
+  "session_ops": ["all_reduce_starts", "clear_ops", "partial_updates"],
   "split_cost": [
     "compare_split", "crossings", "crossings_by_devices", "split_table", "total_crossings"],
   "stale_gradients": ["age_at_push", "apply_unless_older", "damped_learning_rate"],
   "staleness": ["Ages", "begin_gradient_age", "gradient_age"],
   "sync_hook": ["ReplicaLostError"],
   "sync_replicas_optimizer": ["SyncReplicasOptimizer"],
-  "turns": ["NOT_JOINED", "REPLICAS_ENDED", "TEARS", "TORN", "Turn", "WIPES"],
+  "uneven": ["ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL", "UNEVEN_POLICIES", "UnevenPolicy"],
 })

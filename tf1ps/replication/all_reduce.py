@@ -27,11 +27,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import collectives, gradients, towers
-
-ALL_REDUCE_STARTS = (
-  "tf1ps_all_reduce_starts"  # collection: what a training session runs, in this order
-)
+from tf1ps.replication import collectives, gradients, session_ops, towers
 
 
 class Mirrored(NamedTuple):
@@ -102,7 +98,7 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
   check_op = collectives.agree(group, repr((len(devices), kinds, layout)))
   start_op = _start_op(group, made)
   for operation in (check_op, start_op):
-    tf.add_to_collection(ALL_REDUCE_STARTS, operation)
+    session_ops.add_all_reduce_start(operation)
   return Mirrored(train_op, losses[0], check_op, start_op, mirrors, votes[0])
 
 

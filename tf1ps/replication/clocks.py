@@ -12,7 +12,7 @@ replicas, and who takes part, are one small vector beside the global step, which
 3. It leaves, or others drop it because it is lost: from then on it is not counted. One that was
    dropped by mistake finds that out after its next step, and joins again.
 
-When the variables get new values, the chief wipes the clocks (`turns.WIPES`), and all join again.
+When the variables get new values, the chief clears the clocks (session_ops.py), and all join again.
 Each replica writes only its own clock, so that no step needs a lock.
 """
 
@@ -23,7 +23,7 @@ from typing import Iterable, List, NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import turns
+from tf1ps.replication import session_ops
 
 # A replica has not joined yet; takes part; has left, or was dropped; is about to take part.
 EXPECTED, ACTIVE, CLOCK_AWAY, JOINING = range(4)
@@ -53,7 +53,7 @@ class Clocks:
   Attributes:
     replicas: how many there are.
     index: of this replica.
-    wipe: the operation that sets all clocks to 0 and has everybody join again; for the chief, in a
+    clear: the operation that sets all clocks to 0 and has everybody join again; for the chief, in a
       session that initialises variables. In a training session of tf1ps that happens by itself.
   """
 
@@ -80,13 +80,13 @@ class Clocks:
         graph.container(container), graph.colocate_with(global_step.op):
       self._handle = tf.raw_ops.VarHandleOp(
         dtype=tf.int64, shape=[2 * replicas], shared_name="tf1ps.clocks:" + global_step.op.name)
-      self.wipe = tf.raw_ops.AssignVariableOp(
+      self.clear = tf.raw_ops.AssignVariableOp(
         resource=self._handle, value=tf.zeros([2 * replicas], tf.int64))
       self._look = self._read()
       self._join = self._build_join()
       self._dropped = tf.placeholder_with_default(tf.constant(index, tf.int64), [])
       self._drop = self._write([replicas + self._dropped], [CLOCK_AWAY])
-    tf.add_to_collection(turns.WIPES, self.wipe)
+    session_ops.add_clear_op(self.clear)
 
   def advance(self, train_op: tf.Operation) -> tf.Tensor:
     """Builds the raise of this replica's clock.

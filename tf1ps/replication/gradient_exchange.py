@@ -1,12 +1,19 @@
-"""All gradients of one replica on their way into an update.
+"""The gradients of one round: a row per replica, beside the variable.
 
-What travels as one, such as the gradients of several small variables (transfer/packing.py), has
-rows beside its first variable (gradient_rows.py). A replica
+Gradients that travel as one, such as those of several small variables (a `Bucket` of
+transfer/packing.py), have rows beside the first of these variables. A replica
 
-1. makes the rows where they are not there yet, when it joins;
-2. pushes its gradients into its own rows; where there are spare replicas and the gradients are
-   large, first looks whether they are too late, and then sends nothing;
-3. takes the means, if it is the one that makes the update.
+1. makes the rows where they do not exist, when it joins;
+2. writes its gradients into its own rows, as often as it likes before it arrives: two equal writes
+   are one. Where there are spare replicas and the gradients are large, it first looks whether they
+   are too late, and then sends nothing;
+3. takes the means, if it is the replica that finishes the round:
+
+  dense    gathers the rows of the replicas that arrived, and takes their mean
+  sparse   concatenates their slices, each divided by the number of these replicas: row i of the
+           variable gets sum(slices of i) / n, the same mean as that of dense gradients
+
+A ps needs memory for one gradient of each replica.
 """
 
 from __future__ import annotations
@@ -15,30 +22,29 @@ from typing import List
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import gradient_rows
-from tf1ps.replication import turns as turns_lib
+from tf1ps.replication import rounds as rounds_lib
 from tf1ps.transfer import DEFAULT_PACK_BYTES, Bucket
 
 
 class GradientExchange:
   """The rows of all variables of one optimizer."""
 
-  def __init__(self, parcels: List[Bucket], turns: turns_lib.Turns, shared_name: str):
+  def __init__(self, buckets: List[Bucket], rounds: rounds_lib.Rounds, shared_name: str):
     """Builds the rows in the default graph.
 
     Args:
-      parcels: this replica's gradients; all replicas divide them alike.
-      turns: of the optimizer.
-      shared_name: under which all replicas find the rows.
+      buckets: this replica's gradients; all replicas divide them alike.
+      rounds: those of the optimizer.
+      shared_name: the name under which all replicas find the rows.
     """
-    self._turns = turns
-    self._parcels = parcels
-    # Who joins uses them too, and must not run what a training step is made to wait for.
+    self._rounds = rounds
+    self._buckets = buckets
+    # A replica that joins uses them too, and must not run what a training step waits for.
     with tf.control_dependencies(None):
-      self._rows = [self._make_rows(parcel, shared_name) for parcel in parcels]
+      self._rows = [self._make_rows(bucket, shared_name) for bucket in buckets]
 
   def make_where_absent(self) -> List[tf.Operation]:
-    """Operations that make the rows where they are not there."""
+    """Operations that make the rows where they do not exist."""
     made = []
     for group in self._by_task():
       with tf.get_default_graph().colocate_with(group[0][0].variable.op):
@@ -49,51 +55,155 @@ class GradientExchange:
 
   def push(self) -> List[tf.Operation]:
     """Operations that write this replica's rows."""
-    rules = self._turns.rules
+    rules = self._rounds.rules
     if rules.aggregate == rules.replicas or self._are_small():
       return [self._push()]
-    with tf.control_dependencies([part for parcel in self._parcels for part in parcel.parts]):
-      is_late = self._turns.is_late()
+    with tf.control_dependencies([part for bucket in self._buckets for part in bucket.parts]):
+      is_late = self._rounds.is_late()
     return [tf.cond(is_late, lambda: tf.constant(False), lambda: _after([self._push()])).op]
 
-  def means(self, came: tf.Tensor) -> list:
-    """The means of the gradients of those who came, with the variables; see `DenseRows.mean`."""
-    return [pair for parcel, rows in zip(self._parcels, self._rows)
-            for pair in parcel.unpack(rows.mean(came))]
+  def means(self, arrived: tf.Tensor) -> list:
+    """The means of the gradients, with the variables.
+
+    Args:
+      arrived: an int64 vector with a 1 for each replica whose gradient counts.
+    """
+    return [pair for bucket, rows in zip(self._buckets, self._rows)
+            for pair in bucket.unpack(rows.mean(arrived))]
 
   def _are_small(self):
-    """Whether sending them costs no more than the way there and back that looking takes."""
-    if not all(isinstance(parcel.gradient, tf.Tensor) and parcel.shape.is_fully_defined()
-               for parcel in self._parcels):
+    """Whether the gradients cost no more than the round trip that looking takes."""
+    if not all(isinstance(bucket.gradient, tf.Tensor) and bucket.shape.is_fully_defined()
+               for bucket in self._buckets):
       return False
-    return sum(parcel.dtype.size * parcel.shape.num_elements()
-               for parcel in self._parcels) <= DEFAULT_PACK_BYTES
+    return sum(bucket.dtype.size * bucket.shape.num_elements()
+               for bucket in self._buckets) <= DEFAULT_PACK_BYTES
 
   def _push(self):
     pushed = []
     for group in self._by_task():
       first = group[0][0]
-      sent = [parcel.send() for _, parcel in group]  # which waits for nothing on the other side
+      sent = [bucket.send() for _, bucket in group]  # which waits for nothing on the other side
       with tf.get_default_graph().colocate_with(first.variable.op):
-        joined = self._turns.check_joined(first.is_made())
+        joined = self._rounds.check_joined(first.is_made())
       with tf.control_dependencies([joined]):
         pushed += [op for (rows, _), gradient in zip(group, sent)
-                   for op in rows.push(gradient, self._turns.index)]
+                   for op in rows.push(gradient, self._rounds.index)]
     return tf.group(*pushed)
 
-  def _make_rows(self, parcel, shared_name):
-    name = "tf1ps.gradients:%s:%s" % (shared_name, parcel.name)
-    common = (self._turns.rules.replicas, self._turns.container, name)
-    if isinstance(parcel.gradient, tf.IndexedSlices):
-      return gradient_rows.SparseRows(parcel.variables[0], parcel.gradient, *common)
-    return gradient_rows.DenseRows(parcel, parcel.dtype, *common)
+  def _make_rows(self, bucket, shared_name):
+    name = "tf1ps.gradients:%s:%s" % (shared_name, bucket.name)
+    common = (self._rounds.rules.replicas, self._rounds.container, name)
+    if isinstance(bucket.gradient, tf.IndexedSlices):
+      return _SparseRows(bucket.variables[0], bucket.gradient, *common)
+    return _DenseRows(bucket, *common)
 
   def _by_task(self):
-    """Pairs of rows and the parcels that they are for, task by task."""
+    """Pairs of rows and their buckets, task by task."""
     found = {}
-    for rows, parcel in zip(self._rows, self._parcels):
-      found.setdefault(rows.variable.device, []).append((rows, parcel))
+    for rows, bucket in zip(self._rows, self._buckets):
+      found.setdefault(rows.variable.device, []).append((rows, bucket))
     return found.values()
+
+
+class _DenseRows:
+  """The rows of dense gradients, on the device of the bucket's variables."""
+
+  def __init__(self, bucket: Bucket, replicas: int, container: str, shared_name: str):
+    self.variable = bucket
+    self._dtype = tf.as_dtype(bucket.dtype)
+    self._shape = [replicas] + bucket.shape.as_list()
+    with _beside(bucket):
+      self._handle = _handle(self._dtype, self._shape, container, "%s:%s:%s" % (
+        shared_name, self._dtype.name, "x".join(map(str, self._shape))))
+
+  def is_made(self) -> tf.Tensor:
+    """Whether the rows exist, a bool scalar."""
+    with _beside(self.variable):
+      return tf.raw_ops.VarIsInitializedOp(resource=self._handle)
+
+  def make(self) -> List[tf.Operation]:
+    """Makes them, with zeros."""
+    with _beside(self.variable):
+      return [tf.raw_ops.AssignVariableOp(
+        resource=self._handle, value=tf.zeros(self._shape, self._dtype))]
+
+  def push(self, gradient, replica: int) -> List[tf.Operation]:
+    """Writes a replica's row."""
+    with _beside(self.variable):
+      return [tf.raw_ops.ResourceScatterUpdate(
+        resource=self._handle, indices=tf.constant([replica]), updates=gradient[tf.newaxis])]
+
+  def mean(self, arrived: tf.Tensor) -> tf.Tensor:
+    """The mean of the rows with a 1, in the order of the replicas."""
+    with _beside(self.variable):
+      rows = tf.raw_ops.ResourceGather(
+        resource=self._handle, indices=tf.where(tf.equal(arrived, 1))[:, 0], dtype=self._dtype)
+      mean = tf.reduce_mean(rows, axis=0)
+      mean.set_shape(self.variable.shape)
+      return mean
+
+
+class _SparseRows:
+  """The slices of one variable's sparse gradients (tf.IndexedSlices), replica by replica."""
+
+  def __init__(self, variable, gradient: tf.IndexedSlices, replicas: int, container: str,
+               shared_name: str):
+    self.variable = variable
+    self._values, self._indices = gradient.values.dtype, gradient.indices.dtype
+    self._inner = variable.shape.as_list()[1:]
+    name = "%s:%s:%s:%s" % (shared_name, self._values.name, self._indices.name,
+                            "x".join(map(str, self._inner)))
+    with _beside(variable):
+      self._handles = [
+        (_handle(self._indices, None, container, "%s:%d:indices" % (name, i)),
+         _handle(self._values, None, container, "%s:%d:values" % (name, i)))
+        for i in range(replicas)]
+
+  def is_made(self) -> tf.Tensor:
+    """Whether the rows exist, a bool scalar."""
+    with _beside(self.variable):
+      return tf.reduce_all([tf.raw_ops.VarIsInitializedOp(resource=handle)
+                            for handles in self._handles for handle in handles])
+
+  def make(self) -> List[tf.Operation]:
+    """Makes them, empty."""
+    with _beside(self.variable):
+      empty = (tf.zeros([0], self._indices), tf.zeros([0] + self._inner, self._values))
+      return [tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+              for handles in self._handles for handle, value in zip(handles, empty)]
+
+  def push(self, gradient, replica: int) -> List[tf.Operation]:
+    """Writes a replica's slices."""
+    with _beside(self.variable):
+      return [tf.raw_ops.AssignVariableOp(resource=handle, value=value) for handle, value in zip(
+        self._handles[replica], (gradient.indices, gradient.values))]
+
+  def mean(self, arrived: tf.Tensor) -> tf.IndexedSlices:
+    """The slices of the replicas with a 1, divided by the number of these."""
+    with _beside(self.variable):
+      indices, values = [], []
+      for i, (index_handle, value_handle) in enumerate(self._handles):
+        index = tf.raw_ops.ReadVariableOp(resource=index_handle, dtype=self._indices)
+        value = tf.raw_ops.ReadVariableOp(resource=value_handle, dtype=self._values)
+        index.set_shape([None])
+        value.set_shape([None] + self._inner)
+        size = tf.cast(arrived[i], tf.int32) * tf.size(index)  # none of a replica with a 0
+        indices.append(index[:size])
+        values.append(value[:size])
+      divisor = tf.cast(tf.reduce_sum(arrived), self._values)
+      return tf.IndexedSlices(tf.concat(values, 0) / divisor, tf.concat(indices, 0),
+                              tf.shape(self.variable, out_type=self._indices))
+
+
+def _beside(variable):
+  return tf.get_default_graph().colocate_with(variable.op)
+
+
+def _handle(dtype, shape, container, shared_name):
+  shape = tf.TensorShape(shape)
+  return tf.raw_ops.VarHandleOp(
+    dtype=dtype, shape=shape, container=container, shared_name=shared_name)
 
 
 def _after(operations) -> tf.Tensor:

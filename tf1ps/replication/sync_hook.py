@@ -1,18 +1,19 @@
-"""The hook of `SyncReplicasOptimizer`: joins, watches the others, leaves.
+"""The hook of `SyncReplicasOptimizer`: joins, watches the other replicas, leaves.
 
-In each session it joins before the first step. Beside the loop, once a second, a thread
+In each session the hook joins before the first step. Beside the loop, once per heartbeat interval,
+a thread
 
-1. looks whether the present turn waits for replicas that are lost, have ended or do not come, as
-   the heartbeats say (lost_replicas.py). With on_uneven "shrink" they are dropped, so that the
-   others go on; with enough spare replicas nothing is lost; else the session ends with
-   `ReplicaLostError`, which names them;
-2. gives a replica that waits, though its turn is over, another token: a run that was cut off may
-   have taken the first.
+1. looks whether the present round waits for replicas that the heartbeats report as lost or ended
+   (lost_replicas.py). With on_uneven "shrink" it drops them, so that the others continue. With
+   enough spare replicas nothing is lost. Else it ends the session with a `ReplicaLostError` that
+   names them;
+2. puts a token again for a replica that waits although its round is over: an interrupted run may
+   have taken the first token.
 
 At the end of the loop the replica leaves. A chief that waits for the others then ends training for
-whoever has not come by then: a lost one that comes back finds the end, and does not train on after
-the last checkpoint. A replica that ends with an error says so by its heartbeat. Without a
-`tf1ps.Server` there are no heartbeats, and nobody is seen to be lost.
+each replica that has not joined by then: a lost replica that returns finds the end, and makes no
+update after the last checkpoint. A replica that ends with an error reports it by its heartbeat.
+Without a `tf1ps.Server` there are no heartbeats, and no replica is found to be lost.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import latest_record
+from tf1ps.cluster import BoundedSession, latest_record
 from tf1ps.compat import TIMING, Error, error_line
-from tf1ps.replication import lost_replicas, turn_book, turns
+from tf1ps.replication import lost_replicas, rounds
 from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
@@ -39,7 +40,7 @@ class SyncReplicasHook(tf.train.SessionRunHook):
   """Joins at the begin of each session and leaves at the end.
 
   Attributes:
-    book: the `turn_book.BookView` as of the end; None before.
+    state: the `rounds.RoundState` at the end, in Python values; None before.
     was_ended: whether another replica's end has ended training before this one left.
   """
 
@@ -49,7 +50,7 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     Args:
       optimizer: the `SyncReplicasOptimizer`.
       is_chief: whether this replica is the chief.
-      start_timeout: seconds that the others may take to come.
+      start_timeout: seconds that the other replicas may take to join.
     """
     if not start_timeout > 0:
       raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
@@ -59,19 +60,19 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     self._is_chief = is_chief
     self._watch: Optional[_Watch] = None
     self._has_left = False
-    self.book: Optional[turn_book.BookView] = None
+    self.state: Optional[rounds.RoundState] = None
     self.was_ended = False
 
   def begin(self):
-    if self._optimizer.turns is None:
+    if self._optimizer.rounds is None:
       raise ValueError("SyncReplicasOptimizer.apply_gradients should be called before a session of "
                        "its hook")
 
   def after_create_session(self, session, coord):
     self._stop()
     optimizer = self._optimizer
-    # A session of ours on a server of ours is of a run, whose chief wipes the book.
-    is_of_run = hasattr(session, "abort") and latest_record() is not None
+    # The chief of a run clears the state; only sessions and servers of tf1ps belong to a run.
+    is_of_run = isinstance(session, BoundedSession) and latest_record() is not None
     session.run(optimizer.chief_init_op if self._is_chief else optimizer.local_step_init_op,
                 {optimizer.may_begin: int(not is_of_run)})
     if self._has_left:  # this session only waits for the others
@@ -80,25 +81,25 @@ class SyncReplicasHook(tf.train.SessionRunHook):
     self._watch = _Watch(optimizer, session, coord, self._start_timeout)
 
   def leave(self, session, has_done_its_part: bool = True):
-    """Leaves; does nothing the second time. A chief that waits for the others does it before.
+    """Leaves; does nothing the second time. A chief leaves before it waits for the others.
 
     Args:
       session: the session.
-      has_done_its_part: if not (after a signal), it is no end of training for the others: with
-        on_uneven "stop_all" they learn from the heartbeats that this replica has failed.
+      has_done_its_part: False after a signal. Then training does not end for the others: with
+        on_uneven "stop_all" the heartbeats report that this replica has failed.
     """
     if self._has_left:
       return
     self._stop()
     self._has_left = True  # the next session leaves at once, should this one fail
-    if not has_done_its_part and self._optimizer.rules.on_uneven == turns.STOP_ALL:
+    if not has_done_its_part and self._optimizer.rules.policy.ends_all:
       return
-    self.was_ended = turn_book.view(session.run(self._optimizer.look)).ended
+    self.was_ended = bool(rounds.view_rounds(session.run(self._optimizer.look)).ended)
     session.run(self._optimizer.leave_op, options=_limit())
-    self.book = turn_book.view(session.run(self._optimizer.look))
+    self.state = rounds.view_rounds(session.run(self._optimizer.look))
 
   def end_all(self, session):
-    """Ends training for all; for a chief that has waited for the others, and will not any more."""
+    """Ends training for all replicas; for a chief that waits for the others no longer."""
     session.run(self._optimizer.end_op, options=_limit())
 
   def end(self, session):
@@ -111,7 +112,7 @@ class SyncReplicasHook(tf.train.SessionRunHook):
 
 
 class _Watch:
-  """Looks, once a second, whether the turn waits for somebody who will not come."""
+  """A thread that looks whether the round waits for replicas that will not arrive."""
 
   def __init__(self, optimizer, session, coord, start_timeout):
     self._start_timeout = start_timeout
@@ -120,11 +121,11 @@ class _Watch:
     self._coord = coord
     self._record = latest_record()
     self._names = lost_replicas.names(optimizer.rules.replicas, self._record)
-    self._has_said: List[int] = []
-    self._seen_turn = -1
+    self._reported: List[int] = []
+    self._seen_round = -1
     self._seen_own = None
     self._stopped = threading.Event()
-    self._thread = threading.Thread(target=self._work, daemon=True, name="tf1ps: turns")
+    self._thread = threading.Thread(target=self._work, daemon=True, name="tf1ps: rounds")
     self._thread.start()
 
   def stop(self):
@@ -138,51 +139,56 @@ class _Watch:
         try:
           self._look(beats)
         except (tf.errors.InvalidArgumentError, tf.errors.AbortedError) as error:
-          if hasattr(self._session, "abort"):  # who waits for a token would never hear of it
-            self._session.abort(lambda error=error: error)
+          self._abort(error)  # a replica that waits for its token would not see the error
         except (tf.errors.OpError, ControlError, RuntimeError) as error:
           _log.debug("the replicas were not looked at: %s", error_line(error))
     finally:
       beats.close()
 
+  def _abort(self, error):
+    if isinstance(self._session, BoundedSession):
+      self._session.abort(lambda: error)
+
   def _look(self, beats):
     optimizer = self._optimizer
-    book = turn_book.view(self._session.run(optimizer.look))
-    index = optimizer.turns.index
-    own = (book.known[index], book.taken[index], book.stale[index], book.joins)
-    stays, self._seen_own = own == self._seen_own and not book.came[index], own
-    if book.updating or stays and getattr(self._session, "is_running", False):
-      # Under the lock; it fails if an update was cut off.
-      self._session.run(optimizer.nudge, options=_limit())
-    stands = book.turn == self._seen_turn and not book.ended and not book.updating
-    self._seen_turn = book.turn
+    state = rounds.view_rounds(self._session.run(optimizer.look))
+    index = optimizer.rounds.index
+    own = (state.computes_for[index], state.taken[index], state.stale[index], state.joins)
+    stays, self._seen_own = own == self._seen_own and not state.arrived[index], own
+    is_running = isinstance(self._session, BoundedSession) and self._session.is_running
+    if state.updating or stays and is_running:
+      # Under the lock; it fails if an update was interrupted.
+      self._session.run(optimizer.resend, options=_limit())
+    stands = state.round == self._seen_round and not state.ended and not state.updating
+    self._seen_round = state.round
     if not stands:
       return
     awaited = [i for i in range(optimizer.rules.replicas)
-               if not (book.came[i] or book.padding[i] or book.gone[i])]
+               if not (state.arrived[i] or state.padding[i] or state.left[i])]
     reasons = beats.lost(awaited)
     if reasons:
-      self._lose(book, reasons)
+      self._lose(state, reasons)
 
-  def _lose(self, book, reasons: Dict[int, str]):
+  def _lose(self, state, reasons: Dict[int, str]):
     optimizer = self._optimizer
     rules = optimizer.rules
-    said = "; ".join("%s %s" % (self._names[i], reasons[i]) for i in sorted(reasons))
-    away = {i for i in range(rules.replicas) if book.gone[i] and not book.padding[i]}
-    left = rules.replicas - len(away.union(reasons))
-    if optimizer.leaver is not None and left > 0:
+    text = "; ".join("%s %s" % (self._names[i], reasons[i]) for i in sorted(reasons))
+    away = {i for i in range(rules.replicas) if state.left[i] and not state.padding[i]}
+    remaining = rules.replicas - len(away.union(reasons))
+    if optimizer.leaver is not None and remaining > 0:
       for i in sorted(reasons):
         self._session.run(optimizer.leave_op, {optimizer.leaver: i}, options=_limit())
-      _log.warning("%s: the other %d go on without it", said, left)
-    elif left >= rules.aggregate:
-      if sorted(reasons) != self._has_said:
-        _log.warning("%s: %d are left, and %d make an update", said, left, rules.aggregate)
-      self._has_said = sorted(reasons)
-    elif hasattr(self._session, "abort"):
-      text = ("%s: of %d replicas %d are left, and every update needs %d: have it started again, "
-              "or use --on_uneven=shrink, or spare replicas (--replicas_to_aggregate)" % (
-                said, rules.replicas, left, rules.aggregate))
-      self._session.abort(lambda: ReplicaLostError(text))
+      _log.warning("%s: the other %d replicas continue", text, remaining)
+    elif remaining >= rules.aggregate:
+      if sorted(reasons) != self._reported:
+        _log.warning("%s: %d replicas remain, and %d make an update", text, remaining,
+                     rules.aggregate)
+      self._reported = sorted(reasons)
+    else:
+      self._abort(ReplicaLostError(
+        "%s: %d of %d replicas remain, and every update needs %d. Start it again, or use "
+        "--on_uneven=shrink or spare replicas (--replicas_to_aggregate)." % (
+          text, remaining, rules.replicas, rules.aggregate)))
 
 
 def _limit():

@@ -1,16 +1,17 @@
 """`tf1ps.SyncReplicasOptimizer`, a drop-in for `tf.train.SyncReplicasOptimizer`.
 
-The same arguments, and synchronous: every update is the mean of exactly one gradient from each of
-`replicas_to_aggregate` replicas, made by whoever comes last (turns.py). A training step
+It takes the same arguments, and is synchronous: every update is the mean of exactly one gradient
+from each of `replicas_to_aggregate` replicas. The last of these replicas makes it (rounds.py). A
+training step
 
 1. computes this replica's gradients, and writes them into its rows beside the variables
-   (gradient_exchange.py); with spare replicas only if they are not too late already;
-2. enters the lock of the turn: notes that it has come, and if it is the last, makes the update;
+   (gradient_exchange.py). With spare replicas it does so only if they are not too late already;
+2. arrives at the round, under a lock. If this replica is the last one, it makes the update;
 3. waits for its token.
 
-What is different from TensorFlow's: there is no queue runner, so none to wait for at the end;
-a replica needs an index, and joins before its first step (its hook does it); who leaves tells the
-others; gradients that came too late are counted, by replica.
+Unlike TensorFlow's class, this one has no queue runner, so there is none to wait for at the end. A
+replica needs an index, and joins before its first step; its hook does that. A replica that leaves
+informs the others. Gradients that arrive too late are counted, by replica.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import latest_record
-from tf1ps.replication import gradient_exchange, gradients, sync_hook, turns
+from tf1ps.replication import gradient_exchange, gradients, rounds, session_ops, sync_hook
+from tf1ps.replication.uneven import ON_UNEVEN, STOP_ALL
 from tf1ps.transfer import (
   WrappingOptimizer,
   check_pack_bytes,
@@ -37,44 +39,50 @@ class SyncReplicasOptimizer(WrappingOptimizer):
   """A `tf.train.SyncReplicasOptimizer` that is synchronous.
 
   Attributes:
-    turns: the `turns.Turns`, once apply_gradients was called.
-    turn: the `turns.Turn` of the training step.
+    rules: the `rounds.RoundRules`.
+    rounds: the `rounds.Rounds`, once apply_gradients was called.
+    round_result: the `RoundResult` of the training step.
     local_step_init_op: joins, for a loop without the hook; run it once in each session.
     chief_init_op: the same, for the chief.
-    may_begin: to feed with 0 when one of these is run on servers where a new job finds no old book.
-    look, nudge, leaver, end_op: for the hook.
+    may_begin: feed 0 to one of these where a chief clears the state of an earlier job.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
-    rules: the `turns.Rules`.
+    leaver: the index of the replica that `leave_op` drops, a placeholder whose default is this
+      replica. None: the policy for uneven data lets no other replica be dropped.
+    end_op: ends training for all replicas.
+    look: the state of the rounds, for `rounds.view_rounds`.
+    resend: puts a token for this replica again, in case its token was lost.
   """
 
   def __init__(self, opt: tf.train.Optimizer, replicas_to_aggregate: int,
                total_num_replicas: Optional[int] = None, variable_averages=None,
                variables_to_average=None, use_locking: bool = False, name: str = "sync_replicas",
-               *, replica_index: Optional[int] = None, on_uneven: str = turns.STOP_ALL,
+               *, replica_index: Optional[int] = None, on_uneven: str = STOP_ALL,
                clip_norm: Optional[float] = None, pack_bytes: int = 0,
                wire_dtype: str = "float32"):
-    """Creates the optimizer, like TensorFlow's; what follows `name` is ours.
+    """Creates the optimizer, like TensorFlow's; TensorFlow has no arguments after `name`.
 
     Args:
       opt: makes the updates.
-      replicas_to_aggregate: how many gradients, of as many replicas, make an update.
-      total_num_replicas: how many replicas there are; None: replicas_to_aggregate. Those above it
-        are spare: the slowest are not waited for.
+      replicas_to_aggregate: the number of gradients, of as many replicas, that make an update.
+      total_num_replicas: the number of replicas; None: replicas_to_aggregate. With more replicas
+        than that, a round does not wait for the slowest ones.
       variable_averages: a `tf.train.ExponentialMovingAverage` of the variables, or None.
       variables_to_average: the variables that it averages.
-      use_locking: of TensorFlow's base class; an update is made by one replica under a lock anyway.
+      use_locking: as in TensorFlow's base class; one replica makes an update under a lock anyway.
       name: of the optimizer; all replicas use the same.
       replica_index: this replica's, from 0; None: that of this process's `tf1ps.Server`.
       on_uneven: what the end of one replica's data means. "stop_all": training ends for all.
-        "pad": it counts as one that comes to every turn with nothing, so that the mean is taken
-        over those who have data. "shrink": the others go on, waiting for one less.
+        "pad": the replica counts as arrived in every later round, and the mean is taken over the
+        replicas that have data. "shrink": the others continue, and wait for one gradient less.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
       pack_bytes: gradients and values of variables below so many bytes travel together
-        (`groups.DEFAULT_PACK_BYTES` is a good value); 0: each alone. The same in all replicas.
-      wire_dtype: what float32 gradients and values are sent as: "float32", "bfloat16" or "float16".
+        (`DEFAULT_PACK_BYTES` of tf1ps.transfer is a good value); 0: each alone. The same in all
+        replicas.
+      wire_dtype: the type that float32 gradients and values are sent as: "float32", "bfloat16" or
+        "float16".
 
     Raises:
-      ValueError: numbers that cannot work together, or an index that nobody knows.
+      ValueError: numbers that cannot work together, or an index that cannot be determined.
     """
     super().__init__(opt, use_locking, name)
     total = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
@@ -85,30 +93,29 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     if replicas_to_aggregate > total:
       raise ValueError(
         "replicas_to_aggregate=%d of total_num_replicas=%d: an update is the mean of one gradient "
-        "of each replica, so it must be %d or less" % (replicas_to_aggregate, total, total))
-    if on_uneven not in turns.ON_UNEVEN:
-      raise ValueError("on_uneven must be one of %s, got %r" % (
-        ", ".join(turns.ON_UNEVEN), on_uneven))
+        "per replica, so it must be %d or less" % (replicas_to_aggregate, total, total))
+    if on_uneven not in ON_UNEVEN:
+      raise ValueError("on_uneven must be one of %s, got %r" % (", ".join(ON_UNEVEN), on_uneven))
     if clip_norm is not None and not clip_norm > 0:
       raise ValueError("clip_norm must be above 0, got %r" % (clip_norm,))
     if variable_averages is not None and not variables_to_average:
       raise ValueError("variable_averages needs variables_to_average")
     self._index = _replica_index(replica_index, total)
-    self.rules = turns.Rules(total, int(replicas_to_aggregate), on_uneven)
+    self.rules = rounds.RoundRules(total, int(replicas_to_aggregate), on_uneven)
     self._averages = variable_averages
     self._averaged = variables_to_average
     self._clip_norm = clip_norm
     check_pack_bytes(pack_bytes)
     check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
-    self._losses = []  # of which gradients were computed
-    self.turns = self.turn = None
+    self._losses = []  # the arguments of compute_gradients
+    self.rounds = self.round_result = None
     self.local_step_init_op = self.chief_init_op = None
     self.leave_op = self.leaver = None
 
   @property
   def ready_for_local_init_op(self):
-    """What a Supervisor looks at before it runs local_step_init_op."""
+    """The operation that a Supervisor looks at before it runs local_step_init_op."""
     self._check_built("ready_for_local_init_op")
     return tf.report_uninitialized_variables(tf.global_variables())
 
@@ -124,18 +131,18 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       grads_and_vars: as `compute_gradients` returns them.
       global_step: the variable that counts updates.
       name: of the operation.
-      loss: a float tensor, that of the gradients: `turn.loss` is its mean over the replicas. None:
-        the one that `compute_gradients` was called with, where that was called once.
+      loss: a float tensor, that of the gradients: `round_result.loss` is its mean over the
+        replicas. None: the argument of `compute_gradients`, where that was called once.
 
     Returns:
-      The operation: when it is done, this replica's gradient is in the update, or was too late.
+      The operation. After it this replica's gradient is in the update, or was too late.
 
     Raises:
       ValueError: no global step, no gradients, a loss that is no float tensor, or a second call.
     """
     if global_step is None:
       raise ValueError("SyncReplicasOptimizer needs a global_step to count updates by")
-    if self.turns is not None:
+    if self.rounds is not None:
       raise ValueError("apply_gradients was called before: make another SyncReplicasOptimizer")
     pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
     if not pairs:
@@ -150,16 +157,16 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     with tf.name_scope(name, self._name):
       shared_name = _shared_name(self._name, pairs)
       home = task_of_device(global_step.device)
-      self.turns = turns.Turns(self.rules, self._index, shared_name, home)
+      self.rounds = rounds.Rounds(self.rules, self._index, shared_name, home)
       self._exchange = gradient_exchange.GradientExchange(
         make_buckets(pairs, self._pack_bytes, self._wire_dtype, from_anywhere=True),
-        self.turns, shared_name)
-      self._build_life()
-      self.turn = self.turns.come(self._update, self._exchange.push(), loss)
+        self.rounds, shared_name)
+      self._build_lifecycle()
+      self.round_result = self.rounds.arrive(self._update, self._exchange.push(), loss)
       if self._pack_bytes or self._wire_dtype != "float32":
         fetch_variables(self._pack_bytes, self._wire_dtype)
         keep_constants_local()
-      return tf.group(*[part for part in self.turn if part is not None], name="train")
+      return tf.group(*[part for part in self.round_result if part is not None], name="train")
 
   def get_chief_queue_runner(self):
     """Returns a queue runner with nothing to do: there is no chief's thread."""
@@ -179,39 +186,40 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     Args:
       is_chief: whether this replica is the chief.
       num_tokens: ignored: there are no tokens in advance.
-      start_timeout: seconds that the others may take to come.
+      start_timeout: seconds that the other replicas may take to join.
     """
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
 
   def _check_built(self, method):
-    if self.turns is None:
+    if self.rounds is None:
       raise ValueError("%s should be called after apply_gradients()" % method)
 
-  def _build_life(self):
-    """What a replica runs beside its training steps; none of it needs the model's gradients."""
+  def _build_lifecycle(self):
+    """Builds what a replica runs beside its training steps; it needs no gradients of the model."""
     with tf.control_dependencies(None), tf.name_scope("replica"):
       self.may_begin = tf.placeholder_with_default(tf.constant(1, tf.int64), [], "may_begin")
       make_rows = self._exchange.make_where_absent
-      self.local_step_init_op = self.turns.join(make_rows, self.may_begin)
-      self.chief_init_op = self.turns.join(make_rows, self.may_begin, is_chief=True)
-      self.look = self.turns.look()
-      self.nudge = self.turns.nudge()
-      self.end_op = self.turns.end()
-      if self.rules.on_uneven == turns.SHRINK:
+      self.local_step_init_op = self.rounds.join(make_rows, self.may_begin)
+      self.chief_init_op = self.rounds.join(make_rows, self.may_begin, is_chief=True)
+      self.look = self.rounds.look()
+      self.resend = self.rounds.resend()
+      self.end_op = self.rounds.end()
+      if self.rules.policy.shrinks:
         self.leaver = tf.placeholder_with_default(tf.constant(self._index, tf.int64), [], "leaver")
-        self.leave_op = self.turns.drop(self.leaver, self._update)
+        self.leave_op = self.rounds.drop(self.leaver, self._update)
       else:
-        self.leave_op = self.turns.leave(self._update)
-      tf.add_to_collection(turns.WIPES, self.turns.wipe())
-      tf.add_to_collection(turns.TEARS, self.turns.is_torn())
+        self.leave_op = self.rounds.leave(self._update)
+      session_ops.add_clear_op(self.rounds.clear())
+      session_ops.add_partial_update(self.rounds.has_partial_update())
 
-  def _update(self, came):
-    """Makes the update from the rows of those who came; returns the global step after it."""
-    grads_and_vars = self._exchange.means(came)
+  def _update(self, arrived):
+    """Makes the update of the replicas that arrived; returns the global step after it."""
+    grads_and_vars = self._exchange.means(arrived)
     with tf.device(task_of_device(self._global_step.device)):
       if self._clip_norm is not None:
         grads_and_vars = gradients.clip_gradients(grads_and_vars, self._clip_norm)
-      # Its variables have the names that they have without this one: checkpoints fit both.
+      # The inner optimizer's variables have the names of a model without this class, so that
+      # checkpoints fit both.
       with tf.name_scope(self._scope + "/" if self._scope else None):
         done = [self._opt.apply_gradients(grads_and_vars, self._global_step)]
       if self._averages is not None:
@@ -221,7 +229,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         return tf.identity(self._global_step.read_value())
 
   def _average(self, variable):
-    # Elsewhere than beside the variable, it would be made from a copy from before the update.
+    # On another device it would be made from a copy of before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
 
@@ -238,8 +246,8 @@ def _replica_index(given, total) -> int:
     record = latest_record()
     if record is None:
       raise ValueError(
-        "which replica is this? Make a tf1ps.Server in this process before the optimizer, or give "
-        "replica_index=")
+        "the index of this replica is not known. Make a tf1ps.Server in this process before the "
+        "optimizer, or give replica_index=.")
     index = record.cluster.replica_index
     if index is None:
       raise ValueError("%s does not train: only workers make a SyncReplicasOptimizer" % (

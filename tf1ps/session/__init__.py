@@ -12,7 +12,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "life": ["SessionLife"],
   "monitored_session": ["MonitoredTrainingSession"],
   "participation": ["ClusterMismatchError", "Participation"],
-  "rejoining": ["RulesError"],
   "session_creator": ["TaskLostError"],
   "signature": ["FLAGS", "GraphMismatchError"],
 })

@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import restore_checkpoint
 from tf1ps.compat import Error
 from tf1ps.pipeline import adopt_queue_runners, iterator_initializers, warn_unfilled_queues
-from tf1ps.replication import TEARS, WIPES
+from tf1ps.replication import clear_ops, partial_updates
 
 _log = logging.getLogger("tf1ps")
 
@@ -31,7 +31,7 @@ def finalize(scaffold: tf.train.Scaffold) -> None:
 def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
   """Restores a checkpoint, or else runs the scaffold's init_op and init_fn.
 
-  Then whatever knows how far the old values had come begins anew (`turns.WIPES`).
+  Then it clears the state of rounds and clocks, which belongs to the old values (`clear_ops`).
 
   Args:
     session: the session.
@@ -48,7 +48,7 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Opti
     session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
     if scaffold.init_fn is not None:
       scaffold.init_fn(session)
-  session.run(session.graph.get_collection(WIPES))
+  session.run(clear_ops(session.graph))
 
 
 def initialise_locally(session, scaffold: tf.train.Scaffold,
@@ -76,12 +76,12 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
   session.on_long_run = warn_unfilled_queues
 
 
-def is_torn(session) -> bool:
-  """Whether a synchronous update was cut off in the middle, so that the values are worth nothing.
+def has_partial_update(session) -> bool:
+  """Whether a synchronous update was interrupted, so that the values cannot be used.
 
   It waits for updates that are being made.
   """
-  return any(session.run(session.graph.get_collection(TEARS)))
+  return any(session.run(partial_updates(session.graph)))
 
 
 def missing_variables(session, ready_op) -> list:

@@ -3,7 +3,7 @@
 They differ from sessions on the variables of a ps:
 
 1. Every worker initialises its own variables, only the chief restores. Then all run the operations
-   of `ALL_REDUCE_STARTS` together: they compare what they have built, and take the chief's values.
+   of `all_reduce_starts` together: they compare what they have built, and take the chief's values.
 2. Each step needs every worker. One that is gone ends all others' runs, by name.
 3. The servers remember the processes of a group, so that nothing is cured by a new session: the
    processes of all workers must be started again, from the last checkpoint.
@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import LimitExceeded, ProbeResult, call_within
 from tf1ps.compat import error_line
-from tf1ps.replication import ALL_REDUCE_STARTS, PEER_ERRORS, PeerLostError, missing_tasks
+from tf1ps.replication import PEER_ERRORS, PeerLostError, all_reduce_starts, missing_tasks
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, ControlError
 
 _HINT = "start all workers again; they go on from the last checkpoint"
@@ -25,7 +25,7 @@ _HINT = "start all workers again; they go on from the last checkpoint"
 
 def are_in(graph: tf.Graph) -> bool:
   """Whether a graph has mirrored variables."""
-  return bool(graph.get_collection_ref(ALL_REDUCE_STARTS))
+  return bool(all_reduce_starts(graph))
 
 
 def start(session: tf.Session, part, limit: float) -> None:
@@ -40,7 +40,7 @@ def start(session: tf.Session, part, limit: float) -> None:
     peers.PeerLostError: one of them did not, and is named.
   """
   def run():
-    for operation in session.graph.get_collection(ALL_REDUCE_STARTS):
+    for operation in all_reduce_starts(session.graph):
       session.run(operation)
 
   try:

@@ -20,7 +20,8 @@ from tf1ps.checkpoint import latest_checkpoint
 from tf1ps.cluster import BoundedSession, call_within
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import explain_bad_record
-from tf1ps.session import initialise, rejoining
+from tf1ps.replication import explain_round_error
+from tf1ps.session import initialise
 
 _log = logging.getLogger("tf1ps")
 
@@ -75,14 +76,14 @@ class PlainSessionCreator(tf.train.SessionCreator):
     latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
     self.session = session = BoundedSession(
       self._master, self._graph, self.config,
-      explain=lambda error: rejoining.explain(explain_bad_record(error)))
+      explain=lambda error: explain_round_error(explain_bad_record(error)))
     try:
       missing = call_within(
         limit, "connecting to %r" % self._master,
         initialise.missing_variables, session, self._scaffold.ready_for_local_init_op)
       if not self._is_chief:
         self._await_chief(session)
-      elif missing or self.sessions == 0 or initialise.is_torn(session):
+      elif missing or self.sessions == 0 or initialise.has_partial_update(session):
         initialise.restore_or_initialise(session, self._scaffold, latest)
       initialise.initialise_locally(session, self._scaffold)
       return session

@@ -39,7 +39,8 @@ from tf1ps.cluster import (
 )
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.pipeline import explain_bad_record
-from tf1ps.session import chief_wait, initialise, mirrors, rejoining
+from tf1ps.replication import explain_round_error
+from tf1ps.session import chief_wait, initialise, mirrors
 from tf1ps.session import participation as participation_lib
 from tf1ps.session import signature as signature_lib
 from tf1ps.state import ControlError
@@ -195,7 +196,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       if self._part.is_over:  # it is of this task's own last runs, such as a save
         return error
       return mirrors.explain(self._part, self._seen, error)
-    return self._part.resets.explain(rejoining.explain(error))
+    return self._part.resets.explain(explain_round_error(error))
 
   def _drop(self):
     session, self.session = self.session, None
@@ -210,8 +211,8 @@ class RunSessionCreator(tf.train.SessionCreator):
     latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
     if part.adopt(self._signature):
       session = self._open(seen)
-      if not initialise.missing_variables(
-          session, self._scaffold.ready_for_local_init_op) and not initialise.is_torn(session):
+      missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
+      if not missing and not initialise.has_partial_update(session):
         _log.info("the servers keep this run's live state: training goes on with it")
         return self._finish_as_chief(session)
       session.close()

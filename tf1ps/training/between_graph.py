@@ -165,7 +165,7 @@ def build_replica(
       update = _synchronous(update, cluster, clip_norm, synchronous, transfer)
       with tf.control_dependencies(before):
         train_op = update.apply_gradients(step.grads_and_vars, global_step, loss=loss)
-      loss = update.turn.loss
+      loss = update.round_result.loss
     replica = replica_lib.Replica(train_op, loss, step.batch_size)
     replica_lib.summarize_loss(replica.loss)
     if not shard.is_dynamic:  # there the table of ranges knows what is done
@@ -181,7 +181,8 @@ def build_replica(
     hook = update.make_session_run_hook(
       cluster.is_chief, start_timeout=synchronous.start_timeout)
     return step.with_rest(replica._replace(
-      turn=update.turn, remainder=remainder, hooks=[hook] + replica.hooks))
+      round_result=update.round_result, remainder=remainder,
+      hooks=[hook] + replica.hooks))
 
 
 def _make_damped(towers, optimizer, learning_rate):

@@ -29,7 +29,7 @@ from tf1ps.pipeline import (
   StaleSessionError,
   iterator_initializers,
 )
-from tf1ps.replication import REPLICAS_ENDED
+from tf1ps.replication import is_end_of_replicas
 from tf1ps.state import MEMBER_SERVING, ControlError, ControlTable
 
 _log = logging.getLogger("tf1ps")
@@ -192,7 +192,7 @@ class DynamicRanges(tf.train.SessionRunHook):
     Returns:
       Whether there is another batch to come.
     """
-    if REPLICAS_ENDED in error.message:
+    if is_end_of_replicas(error):
       return False
     sessions = self._life.creator.sessions
     changed_at, seen = time.monotonic(), None

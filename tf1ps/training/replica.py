@@ -6,7 +6,7 @@ from typing import List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import AgeTable, Turn
+from tf1ps.replication import AgeTable, RoundResult
 from tf1ps.training import remainder as remainder_lib
 from tf1ps.transfer import AccumulatedRemainder
 
@@ -20,7 +20,7 @@ class Replica(NamedTuple):
   counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
   age_tables: List[AgeTable] = []  # where this and the hooks' replicas count them
   taken: Optional[tf.Tensor] = None  # bool: whether an asynchronous update was made; None: always
-  turn: Optional[Turn] = None  # of a synchronous update, see turns.py
+  round_result: Optional[RoundResult] = None  # of a synchronous update
   # Of data that end, where the end of another worker's ends training.
   remainder: Optional[remainder_lib.Remainder] = None
   # Where a step is of several batches: what pushes a part of them at the end of the data.

@@ -51,7 +51,7 @@ class Step:
     """The replica, with what pushes a part of the batches."""
     if self._accumulated is None:
       return replica
-    taken = replica.taken if replica.turn is None else replica.turn.taken
+    taken = replica.taken if replica.round_result is None else replica.round_result.taken
     return replica._replace(rest=self._accumulated.rest(
       replica.train_op, dict(loss=replica.loss, taken=taken, counted=replica.counted)))
 

@@ -28,7 +28,7 @@ from tf1ps.compat import TIMING
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate
-from tf1ps.replication import REPLICAS_ENDED
+from tf1ps.replication import is_end_of_replicas
 from tf1ps.session import MonitoredTrainingSession, Participation
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 from tf1ps.training import (
@@ -117,15 +117,15 @@ class _Worker:
     self._lockstep = self._hook_of(lockstep.Lockstep)
     self._threads = self._hook_of(in_graph_threads.InGraphThreads)  # or of steps in flight
     self._tracker = GlobalStepTracker()
-    turn = self._replica.turn
-    if turn is not None:
-      self._tracker.come_along(turn.global_step)
+    result = self._replica.round_result
+    if result is not None:
+      self._tracker.come_along(result.global_step)
     self._runs = step_runs.StepRuns(
       self._replica, self._tracker, options.steps_per_execution,
       dynamic_ranges.report_fetches(self._shard))
     self._counter = progress_lib.ExampleCounter(
       self._replica.batch_examples, lambda: part.examples_before,
-      turn.taken if turn is not None else self._replica.taken, self._several)
+      result.taken if result is not None else self._replica.taken, self._several)
     self._stops = stops_lib.Stops(
       options, self._tracker, self._counter, cluster.replica_index, cluster.num_replicas)
     self._ranges = dynamic_ranges.make(
@@ -183,7 +183,7 @@ class _Worker:
         try:
           session.run([])  # what its hooks ask for: the first of them the steps
         except tf.errors.OutOfRangeError as error:
-          self._was_ended = REPLICAS_ENDED in error.message
+          self._was_ended = is_end_of_replicas(error)
           if self._was_ended and self._replica.remainder is not None:
             self._left = session.call_inside(self._replica.remainder.count)
           if self._threads is not None:

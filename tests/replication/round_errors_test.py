@@ -4,8 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import session as session_lib
-from tf1ps.replication import sync_replicas_optimizer
-from tf1ps.session import rejoining
+from tf1ps.replication import round_errors, sync_replicas_optimizer
 
 
 def client(ps, on_uneven):
@@ -18,20 +17,20 @@ def client(ps, on_uneven):
     train = optimizer.minimize(tf.square(w - 1.0), step)
     init = tf.global_variables_initializer()
   session = session_lib.BoundedSession(
-    "grpc://" + ps.address, graph, explain=rejoining.explain)
+    "grpc://" + ps.address, graph, explain=round_errors.explain_round_error)
   session.run(init)
   return session, optimizer, train
 
 
-def test_replicas_that_were_told_different_rules_are_told(ps):
+def test_replicas_with_different_rules_are_refused(ps):
   first, optimizer, train = client(ps, "shrink")
   first.run(optimizer.local_step_init_op)
   second, optimizer_2, _ = client(ps, "stop_all")
-  with pytest.raises(rejoining.RulesError, match='give all of them the same .*"shrink"'):
+  with pytest.raises(round_errors.RoundRulesError, match='"shrink".* Give all of them the same'):
     second.run(optimizer_2.local_step_init_op)
   # One that was dropped joins again, by the new session that an AbortedError asks for.
   first.run(optimizer.leave_op)
-  with pytest.raises(tf.errors.AbortedError, match="replica 0 takes no part: run the hook"):
+  with pytest.raises(tf.errors.AbortedError, match="replica 0 has not joined. Run the hook"):
     first.run(train)
   for session in (first, second):
     session.close()
@@ -39,4 +38,4 @@ def test_replicas_that_were_told_different_rules_are_told(ps):
 
 def test_other_errors_stay_as_they_are():
   for error in (ValueError("x"), tf.errors.InvalidArgumentError(None, None, "x")):
-    assert rejoining.explain(error) is error
+    assert round_errors.explain_round_error(error) is error

@@ -1,0 +1,493 @@
+"""Synchronous rounds: each round collects one gradient per replica and makes one update of them.
+
+There is no chief's thread, and there are no tokens in advance. One ps task keeps the `RoundState`
+of the job under the lock of a guard (state/guard.py), and a queue of tokens per replica. A replica
+that has written its gradient (gradient_exchange.py) takes the lock and
+
+1. is marked as arrived, if it computed the gradient for this round. A gradient for an earlier round
+   is counted as stale, and its replica continues at once with the present round;
+2. finishes the round, if the round waits for no other replica: it makes the update from the mean of
+   the gradients, begins the next round, and puts a token into the queue of each replica that
+   arrived;
+3. releases the lock, and waits for its token.
+
+The states of a round:
+
+  state       columns     next state
+  collecting  (others)    updating: the last awaited replica arrives, leaves or is dropped
+  updating    updating=1  collecting, with round + 1: the update is complete. A run that is
+                          interrupted here leaves a partial update: each later operation fails
+                          until the chief restores the variables and clears the state (`clear`)
+  ended       ended=1     collecting: the chief, or the first replica of a new job, joins.
+                          Meanwhile replicas that arrive get the end of the replicas
+
+The states of a replica in a round:
+
+  state      columns             the round             next state
+  expected   active=0, left=0    waits for it          computing: `join`
+  computing  active=1, arrived=0 waits for it          waiting: `arrive`, with a gradient for this
+                                                       round. It stays, with stale + 1, if the
+                                                       gradient is late
+  waiting    active=1, arrived=1 has its gradient      computing: the round is finished, and the
+                                                       replica gets its token
+  padding    left=1, padding=1   counts it as arrived  computing: `join`, in another job
+  left       left=1, padding=0   does not get one; see computing: `join`
+                                 "shrinks" below
+
+`leave` ends a replica's part as the policy for uneven data says (uneven.py): "stop_all" ends
+training for all, "pad" makes the replica padding, "shrink" lets the round wait for one gradient
+less. `drop` makes another replica left, because it is lost. Either may finish the round. `clear`
+makes all replicas expected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Callable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.replication import round_errors
+from tf1ps.replication.uneven import UNEVEN_POLICIES, UnevenPolicy
+from tf1ps.state import QUEUE_KIND, Guard, Guarded, shared_placement
+
+# Makes the update of the gradients of the replicas with a 1 in an int64 vector [replicas]; returns
+# the global step after it.
+Update = Callable[[tf.Tensor], tf.Tensor]
+
+_TOKEN = [4]  # a token: round, global step, ended, the bits of the mean loss as float64
+_NO_UPDATE = -1  # in the place of a token's round: the gradient is in no update that is known
+
+# The defaults of a column, which say its shape: a value per replica, or one value.
+_PER_REPLICA = np.zeros([1], np.int64)
+_SINGLE = np.zeros([], np.int64)
+
+
+class RoundState(NamedTuple):
+  """The state of a job's rounds: int64 tensors, or Python lists and numbers (`view_rounds`)."""
+
+  # Per replica.
+  active: tf.Tensor = _PER_REPLICA  # 1: it has joined, and takes part
+  left: tf.Tensor = _PER_REPLICA  # 1: it took part, and does not any more
+  padding: tf.Tensor = _PER_REPLICA  # 1: it counts as arrived, without a gradient
+  arrived: tf.Tensor = _PER_REPLICA  # 1: its gradient for this round is there
+  computes_for: tf.Tensor = _PER_REPLICA  # the round that it computes a gradient for
+  taken: tf.Tensor = _PER_REPLICA  # the number of its gradients that are in an update
+  stale: tf.Tensor = _PER_REPLICA  # the number of its gradients that arrived too late
+  loss: tf.Tensor = _PER_REPLICA  # the bits of a float64: the loss of its last gradient's batch
+  # For all.
+  round: tf.Tensor = _SINGLE  # the present round, counted from 0
+  ended: tf.Tensor = _SINGLE  # 1: there will be no further update
+  updating: tf.Tensor = _SINGLE  # 1: an update has begun, and is not complete
+  update_step: tf.Tensor = _SINGLE  # the global step after the last update
+  joins: tf.Tensor = _SINGLE  # how often a replica has joined
+
+
+_COLUMNS = [name for name, value in RoundState._field_defaults.items() if value.ndim]
+_SINGLES = [name for name, value in RoundState._field_defaults.items() if not value.ndim]
+
+
+def _size(replicas) -> int:
+  return replicas * len(_COLUMNS) + len(_SINGLES)
+
+
+def _pack(state: RoundState) -> tf.Tensor:
+  """The state as the one int64 vector that the ps keeps."""
+  singles = tf.stack([getattr(state, name) for name in _SINGLES])
+  return tf.concat([getattr(state, name) for name in _COLUMNS] + [singles], axis=0)
+
+
+def _unpack(vector: tf.Tensor, replicas: int) -> RoundState:
+  parts = tf.split(vector, [replicas] * len(_COLUMNS) + [len(_SINGLES)])
+  return RoundState(**dict(zip(_COLUMNS + _SINGLES, parts[:-1] + tf.unstack(parts[-1]))))
+
+
+def view_rounds(vector: np.ndarray) -> RoundState:
+  """The value of `Rounds.look` as Python numbers and lists of them."""
+  columns = vector[:-len(_SINGLES)].reshape([len(_COLUMNS), -1])
+  values = columns.tolist() + vector[-len(_SINGLES):].tolist()
+  return RoundState(**dict(zip(_COLUMNS + _SINGLES, values)))
+
+
+class RoundRules(NamedTuple):
+  """What all replicas of a job must agree on."""
+
+  replicas: int  # how many there are
+  aggregate: int  # how many gradients make an update
+  on_uneven: str  # what the end of one replica's data means
+
+  @property
+  def policy(self) -> UnevenPolicy:
+    """The policy for uneven data."""
+    return UNEVEN_POLICIES[self.on_uneven]
+
+
+class RoundResult(NamedTuple):
+  """What a replica knows after a step."""
+
+  round: tf.Tensor  # int64 scalar: the next round; -1 where it is not known
+  global_step: tf.Tensor  # int64 scalar: after the last update
+  taken: tf.Tensor  # bool scalar: whether this replica's gradient is in that update
+  # Scalar, of the type of the replica's loss: the mean over the gradients in that update; the
+  # replica's own loss where its gradient is not in the update. None: no loss was given.
+  loss: Optional[tf.Tensor]
+
+
+class Rounds:
+  """The rounds of one synchronous optimizer, as one replica's graph sees them."""
+
+  def __init__(self, rules: RoundRules, index: int, shared_name: str, device: str):
+    """Builds state and queues in the default graph.
+
+    Args:
+      rules: the same in every replica.
+      index: of this replica.
+      shared_name: the name under which the replicas find the state.
+      device: the task that keeps it; "" without a cluster.
+    """
+    self.rules, self.index = rules, index
+    self._shared = _SharedState(rules, index, shared_name, device)
+
+  @property
+  def container(self) -> str:
+    """The container that the state lives in; "" is the default one."""
+    return self._shared.container
+
+  # Each of these is an indivisible operation.
+
+  def join(self, make_rows: Callable[[], List[tf.Operation]], may_begin: tf.Tensor,
+           is_chief: bool = False) -> tf.Operation:
+    """This replica takes part from the present round on; its earlier gradients are forgotten.
+
+    Args:
+      make_rows: builds the operations that make the gradients' rows where they do not exist.
+      may_begin: an int64 scalar, 0 where a chief clears the state for a new job, else 1. With 1,
+        if all replicas have left, the first one to join begins another job. A chief then takes back
+        an end in any case, as a replica of an earlier job may have died before it left.
+      is_chief: whether this replica is the chief.
+    """
+    shared = self._shared
+
+    def function(state):
+      is_new = tf.reduce_min(state.left) * may_begin
+      begins = may_begin if is_chief else is_new
+      with shared.elsewhere():
+        made = make_rows()
+      with tf.control_dependencies(made + [shared.drain()] + shared.announced):
+        return _pack(state._replace(
+          active=shared.mark(state.active, 1),
+          left=shared.mark(state.left * (1 - is_new), 0),
+          padding=shared.mark(state.padding * (1 - is_new), 0),
+          arrived=shared.mark(state.arrived * (1 - is_new), 0),
+          computes_for=shared.mark(state.computes_for, state.round),
+          ended=state.ended * (1 - begins), joins=state.joins + 1))
+    return shared.change(function)
+
+  def clear(self) -> tf.Operation:
+    """Clears the state; for the chief, whenever the variables got new values.
+
+    All replicas have to join again.
+    """
+    def function(state):
+      zeros = RoundState(*[tf.zeros_like(value) for value in state])
+      return _pack(zeros._replace(round=state.round + 1))
+    return self._shared.change(function, may_be_partial=True)
+
+  def has_partial_update(self) -> tf.Tensor:
+    """Whether an update was interrupted, a bool scalar."""
+    return self._shared.step(lambda: [tf.equal(self._shared.read().updating, 1)])[0]
+
+  def arrive(self, update: Update, after: List[tf.Operation],
+             loss: Optional[tf.Tensor] = None) -> RoundResult:
+    """This replica's gradient is in its rows; waits for the update with it.
+
+    Args:
+      update: makes the update.
+      after: the operations that write the rows.
+      loss: this replica's, of the same batch; one that is no scalar counts with its mean.
+
+    Returns:
+      What the replica knows then.
+
+    Raises:
+      tf.errors.OutOfRangeError: when run, `round_errors.is_end_of_replicas`.
+      tf.errors.InvalidArgumentError: when run, see `round_errors.explain_round_error`, or
+        "container ... was reset".
+    """
+    shared = self._shared
+    own = tf.zeros([], tf.float64) if loss is None else tf.reduce_mean(tf.cast(loss, tf.float64))
+    bits = shared.bring(tf.bitcast(own, tf.int64))
+
+    def function():
+      state = shared.read()
+      with tf.control_dependencies([
+          round_errors.check_no_partial_update(state.updating),
+          self.check_joined(tf.equal(state.active[self.index], 1)),
+          shared.drain()]):
+        continues = tf.equal(state.ended, 0)
+        is_late = tf.logical_and(continues, state.computes_for[self.index] < state.round)
+        has_arrived = tf.logical_and(continues, tf.logical_not(is_late))
+      state = state._replace(
+        arrived=shared.mark(state.arrived, has_arrived),
+        stale=shared.mark(state.stale, state.stale[self.index] + tf.cast(is_late, tf.int64)),
+        computes_for=shared.mark(state.computes_for, tf.where_v2(
+          is_late, state.round, state.computes_for[self.index])),
+        loss=shared.mark(state.loss, bits))
+      with tf.control_dependencies([shared.write(self._finish(state, update))]):
+        return [tf.identity(has_arrived),
+                tf.stack([state.round, state.update_step, state.ended, 0])]
+
+    token, waited = shared.await_token(*shared.step(function, [*after, bits]))
+    token = tf.cond(tf.equal(token[2], 1), lambda: round_errors.raise_end(_TOKEN),
+                    lambda: tf.identity(token))
+    token.set_shape(_TOKEN)
+    taken = tf.logical_and(waited, tf.not_equal(token[0], _NO_UPDATE))
+    if loss is not None:
+      mean = tf.bitcast(token[3], tf.float64)
+      loss = tf.cast(tf.where_v2(taken, mean, own), loss.dtype)
+    return RoundResult(token[0], token[1], taken, loss)
+
+  def check_joined(self, condition: tf.Tensor) -> tf.Operation:
+    """Fails unless a condition holds that is true for replicas which have joined."""
+    return round_errors.check_joined(condition, self.index)
+
+  def is_late(self) -> tf.Tensor:
+    """Whether this replica computes for a round that is over, a bool scalar; takes no lock."""
+    state = self._shared.read()
+    return state.computes_for[self.index] < state.round
+
+  def leave(self, update: Update) -> tf.Operation:
+    """This replica has no more data; the policy for uneven data says what follows.
+
+    Args:
+      update: makes the update, if this finishes the round.
+    """
+    if self.rules.policy.ends_all:
+      return self.end()
+    if not self.rules.policy.pads:
+      return self.drop(tf.constant(self.index, tf.int64), update)
+    mark = self._shared.mark
+    return self._shared.change(lambda state: self._finish(state._replace(
+      active=mark(state.active, 0), left=mark(state.left, 1),
+      arrived=mark(state.arrived, 0), padding=mark(state.padding, 1)), update))
+
+  def drop(self, replica: tf.Tensor, update: Update) -> tf.Operation:
+    """A replica takes no part any more, and the others continue without it.
+
+    Args:
+      replica: its index, an int64 scalar.
+      update: makes the update, if this finishes the round.
+    """
+    keeps = tf.cast(tf.not_equal(tf.range(self.rules.replicas, dtype=tf.int64), replica), tf.int64)
+    return self._shared.change(lambda state: self._finish(state._replace(
+      active=state.active * keeps, left=tf.maximum(state.left, 1 - keeps),
+      arrived=state.arrived * keeps, padding=state.padding * keeps), update))
+
+  def end(self) -> tf.Operation:
+    """Training ends for all: replicas that wait, or arrive later, get an OutOfRangeError."""
+    shared = self._shared
+
+    def function(state):
+      tokens = shared.put_tokens(state.arrived, [state.round, state.update_step, 1, 0])
+      with tf.control_dependencies(tokens):
+        return _pack(state._replace(
+          ended=1, arrived=tf.zeros_like(state.arrived), stale=state.stale + state.arrived,
+          active=shared.mark(state.active, 0), left=shared.mark(state.left, 1)))
+    return shared.change(function)
+
+  def resend(self) -> tf.Operation:
+    """Puts a token for this replica where it has not arrived, and has none.
+
+    It frees a replica that waits although its token was lost, or its gradient forgotten; otherwise
+    the replica finds the token and removes it when it arrives. The operation takes no token out of
+    the queue: the replica may be about to do so.
+    """
+    shared = self._shared
+
+    def function(state):
+      lacks = tf.cast(tf.equal(shared.tokens(), 0), tf.int64)
+      waits = shared.mark(tf.zeros_like(state.arrived), (1 - state.arrived[self.index]) * lacks)
+      token = [tf.constant(_NO_UPDATE, tf.int64), state.update_step, state.ended, 0]
+      with tf.control_dependencies(shared.put_tokens(waits, token)):
+        return _pack(state)
+    return shared.change(function)
+
+  def look(self) -> tf.Tensor:
+    """The state now, for `view_rounds`; takes no lock."""
+    return self._shared.read_vector()
+
+  # The end of a round.
+
+  def _finish(self, state: RoundState, update: Update) -> tf.Tensor:
+    """Makes the update and begins the next round, if all have arrived; returns the packed state."""
+    shared, vector = self._shared, _pack(state)
+
+    def finish():
+      state = shared.unpack(tf.identity(vector))
+      with tf.control_dependencies([shared.write(_pack(state._replace(updating=1)))]):
+        arrived = tf.identity(state.arrived)
+      with tf.control_dependencies([arrived]), shared.elsewhere():
+        step = tf.cast(update(arrived), tf.int64)
+      following = state.round + 1
+      tokens = shared.put_tokens(arrived, [following, step, 0, _mean_loss(state)])
+      with tf.control_dependencies(tokens):
+        return _pack(state._replace(
+          round=following, computes_for=tf.where_v2(
+            tf.equal(arrived, 1), following, state.computes_for),
+          taken=state.taken + arrived, arrived=tf.zeros_like(arrived), updating=0,
+          update_step=step))
+
+    finished = tf.cond(self._is_complete(state), finish, lambda: tf.identity(vector))
+    finished.set_shape(vector.shape)
+    return finished
+
+  def _is_complete(self, state) -> tf.Tensor:
+    """Whether the round waits for no replica."""
+    awaited = tf.constant(self.rules.aggregate, tf.int64)
+    if self.rules.policy.shrinks:
+      awaited = tf.minimum(awaited, self.rules.replicas - tf.reduce_sum(state.left))
+    there = tf.reduce_sum(tf.maximum(state.arrived, state.padding))
+    is_complete = tf.logical_and(there >= awaited, tf.reduce_sum(state.arrived) > 0)
+    return tf.logical_and(is_complete, tf.equal(state.ended, 0))
+
+
+def _mean_loss(state) -> tf.Tensor:
+  """The mean of the losses of the replicas that arrived, the bits of a float64."""
+  losses = tf.bitcast(state.loss, tf.float64)
+  counted = tf.where_v2(tf.equal(state.arrived, 1), losses, tf.zeros_like(losses))
+  count = tf.cast(tf.reduce_sum(state.arrived), tf.float64)
+  return tf.bitcast(tf.reduce_sum(counted) / count, tf.int64)
+
+
+class _SharedState(Guarded):
+  """The state and the queues of tokens on their task, as one replica's graph sees them.
+
+  The state is one small variable in the job's container; before the first write it is all zeros.
+
+  Attributes:
+    announced: operations that announce the queues to resets; run them among the first.
+  """
+
+  def __init__(self, rules: RoundRules, index: int, shared_name: str, device: str):
+    self._replicas, self._index = rules.replicas, index
+    name = "tf1ps.rounds:%s" % shared_name
+    names = ["%s/%d" % (name, i) for i in range(rules.replicas)]
+    self._shape = [_size(rules.replicas)]
+    with tf.control_dependencies(None):
+      with shared_placement(name, device):
+        self._handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=self._shape, shared_name=name)
+        self._queues = [tf.raw_ops.FIFOQueueV2(
+          component_types=[tf.int64], shapes=[_TOKEN], shared_name=one) for one in names]
+      self._guard = Guard(self._handle.op, "rounds", name, dict(rules._asdict()))
+      # So that a reset closes them before it removes them, while a replica waits there.
+      self.announced = [
+        Guard(queue.op, QUEUE_KIND, one, dict(kind="FIFOQueue")).announce()
+        for queue, one in zip(self._queues, names)]
+
+  def read_vector(self) -> tf.Tensor:
+    """The packed state; takes no lock."""
+    with tf.get_default_graph().colocate_with(self._handle.op):
+      vector = tf.cond(
+        tf.raw_ops.VarIsInitializedOp(resource=self._handle),
+        lambda: tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64),
+        lambda: tf.zeros(self._shape, tf.int64))
+      vector.set_shape(self._shape)
+      return vector
+
+  def read(self) -> RoundState:
+    """The state; takes no lock."""
+    with tf.get_default_graph().colocate_with(self._handle.op):
+      return self.unpack(self.read_vector())
+
+  def unpack(self, vector: tf.Tensor) -> RoundState:
+    """The state that a vector is."""
+    return _unpack(vector, self._replicas)
+
+  def write(self, vector: tf.Tensor) -> tf.Operation:
+    """Writes a packed state; only in a step."""
+    return tf.raw_ops.AssignVariableOp(resource=self._handle, value=vector)
+
+  def step(self, function, inputs=()) -> list:
+    """An indivisible step on the state; the arguments are those of `Guard.step`."""
+    return self._guard.step(function, inputs)
+
+  def change(self, function: Callable[[RoundState], tf.Tensor],
+             may_be_partial: bool = False) -> tf.Operation:
+    """An indivisible step that writes the packed state that a function returns.
+
+    Args:
+      function: called with the state.
+      may_be_partial: whether the step is allowed after a partial update.
+    """
+    def step():
+      state = self.read()
+      with tf.control_dependencies(
+          [] if may_be_partial else [round_errors.check_no_partial_update(state.updating)]):
+        written = self.write(function(state))
+      with tf.control_dependencies([written]):
+        return [tf.constant(True)]
+
+    return self.step(step)[0].op
+
+  def mark(self, column: tf.Tensor, value) -> tf.Tensor:
+    """A column with another value for this replica."""
+    mine = tf.equal(tf.range(self._replicas), self._index)
+    return tf.where_v2(mine, tf.cast(value, tf.int64), column)
+
+  @contextlib.contextmanager
+  def elsewhere(self):
+    """A context in a step, for operations that do not belong beside the state."""
+    # In a cond of TensorFlow 2 the default graph is the branch, and slots are made outside of it.
+    with self._handle.graph.colocate_with(None, True), \
+        tf.get_default_graph().colocate_with(None, True):
+      yield
+
+  def bring(self, value: tf.Tensor) -> tf.Tensor:
+    """A value that was computed elsewhere, beside the state: an input of a step."""
+    with tf.get_default_graph().colocate_with(self._handle.op):
+      return tf.identity(value)
+
+  def put_tokens(self, to: tf.Tensor, token: list) -> List[tf.Operation]:
+    """Puts a token into the queue of each replica with a 1."""
+    token = tf.stack(token)[tf.newaxis]
+    return [tf.raw_ops.QueueEnqueueManyV2(
+      handle=queue, components=[token[:tf.cast(to[i], tf.int32)]])
+      for i, queue in enumerate(self._queues)]
+
+  def tokens(self) -> tf.Tensor:
+    """The number of tokens in this replica's queue, an int32 scalar."""
+    return tf.raw_ops.QueueSizeV2(handle=self._queues[self._index])
+
+  def drain(self) -> tf.Operation:
+    """Removes the tokens that are in this replica's queue.
+
+    In a step, and while this replica waits for no token, it does not block.
+    """
+    handle = self._queues[self._index]
+    return tf.raw_ops.QueueDequeueManyV2(
+      handle=handle, n=self.tokens(), component_types=[tf.int64])[0].op
+
+  def await_token(self, waits: tf.Tensor, instead: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Waits for this replica's token, if it has to.
+
+    All of it is beside the state, and the result travels as one: a condition that is known
+    elsewhere would go there and back.
+
+    Args:
+      waits: whether it has to, a bool scalar.
+      instead: what it gets if not, like a token.
+
+    Returns:
+      The token, and `waits`, on the replica's task.
+    """
+    def take():
+      return tf.raw_ops.QueueDequeueV2(
+        handle=self._queues[self._index], component_types=[tf.int64])[0]
+
+    with tf.get_default_graph().colocate_with(self._handle.op):
+      token = tf.cond(waits, take, lambda: tf.identity(instead))
+      token.set_shape(_TOKEN)
+      both = tf.concat([token, tf.cast(waits, tf.int64)[tf.newaxis]], 0)
+    both = tf.identity(both)
+    return both[:_TOKEN[0]], tf.equal(both[_TOKEN[0]], 1)

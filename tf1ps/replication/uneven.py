@@ -1,0 +1,26 @@
+"""The policies of `--on_uneven`: what the end of one replica's data does to synchronous rounds.
+
+A new policy is one row of `UNEVEN_POLICIES`; a new effect is one field of `UnevenPolicy` and its
+use in rounds.py. Importing this module does not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class UnevenPolicy(NamedTuple):
+  """What happens when the data of one replica end."""
+
+  ends_all: bool = False  # training ends for all replicas
+  pads: bool = False  # each later round counts the replica as arrived, without a gradient
+  shrinks: bool = False  # each later round waits for one gradient less; so does a lost replica
+
+
+STOP_ALL, PAD, SHRINK = "stop_all", "pad", "shrink"
+UNEVEN_POLICIES = {
+  STOP_ALL: UnevenPolicy(ends_all=True),
+  PAD: UnevenPolicy(pads=True),
+  SHRINK: UnevenPolicy(shrinks=True),
+}
+ON_UNEVEN = tuple(UNEVEN_POLICIES)
