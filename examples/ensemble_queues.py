@@ -92,7 +92,7 @@ def main():
   tf.disable_v2_behavior()
   done = DoneQueues(1, ["the aggregator"], places=[PS], container="")
   if flags.role == "ps":
-    server = tf1ps.Server({"ps": [flags.ps]}, "ps", 0, standing=True)
+    server = tf1ps.Server({"ps": [flags.ps]}, "ps", 0, persistent=True)
     with tf.Session(server.target) as session:
       done.wait(session, timeout=3600.0)
     return

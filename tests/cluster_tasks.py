@@ -13,7 +13,7 @@ from tests import harness
 from tf1ps.cluster import bounded, canary, probe, readiness
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import watch as watch_lib
-from tf1ps.cluster.view import Cluster, Task
+from tf1ps.cluster.description import Cluster, Task
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import tf1ps
 def serve(cluster, job, index):
   """Joins until the job has ended."""
   tf.disable_v2_behavior()
-  server = tf1ps.Server(cluster, job_name=job, task_index=index, lost_after=15.0)
+  server = tf1ps.Server(cluster, job_name=job, task_index=index, heartbeat_timeout=15.0)
   server.join()
   print("served: " + server.end_reason)
   return 0
@@ -18,7 +18,7 @@ def serve(cluster, job, index):
 def train_on_both(cluster, steps):
   """Worker 0: one graph with an addend on each worker."""
   tf.disable_v2_behavior()
-  server = tf1ps.Server(cluster, job_name="worker", task_index=0, lost_after=15.0)
+  server = tf1ps.Server(cluster, job_name="worker", task_index=0, heartbeat_timeout=15.0)
   with tf.device("/job:ps/task:0"):
     total = tf.get_variable("total", [], initializer=tf.zeros_initializer(), use_resource=True)
     step = tf.train.get_or_create_global_step()

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.cluster_tasks import say
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.description import Cluster
 from tf1ps.state import control, membership
 
 

@@ -23,8 +23,8 @@ def reads():
   return json.loads("{")
 
 def asks():
-  from tf1ps.cluster import address
-  return address.parse_address("no port", "here")
+  from tf1ps.cluster import description
+  return description.parse_address("no port", "here")
 
 def input_fn(mode, shard): pass
 def model_fn(features, labels, mode): pass

@@ -113,7 +113,7 @@ def test_a_ps_that_tells_its_cluster_and_a_task_that_is_not_there(start):
     % jobs["worker"][0]]
   assert is_last(lines[2], 1, 2, 1)
   assert commands.run(start, "tf1ps-reset", target, "jobs/a", *hosts(jobs)) == (
-    1, ["tf1ps-reset: --target and --ps_hosts both name a cluster: leave one away"])
+    1, ["tf1ps-reset: --target and --ps_hosts both name a cluster: leave one out"])
 
 
 @pytest.mark.parametrize("argv, text", [

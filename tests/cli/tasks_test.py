@@ -74,7 +74,7 @@ def test_a_task_of_another_program_names_the_right_one(start, name, job, program
 def test_flags_that_contradict_tf_config(start, name, argv, text):
   config = tf_config({"ps": ["a:1"], "worker": ["b:2"]}, name[6:], 0)
   assert commands.run(start, name, *argv, TF_CONFIG=config) == (
-    1, ["%s: %s: make them the same, or leave one away" % (name, text)])
+    1, ["%s: %s: make them the same, or leave one out" % (name, text)])
 
 
 def test_a_tf_config_that_is_no_json(start):

@@ -5,9 +5,8 @@ import time
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster.address import ClusterError
+from tf1ps.cluster.description import Cluster, ClusterError, Task
 from tf1ps.cluster.device_filters import filters_show_task, make_device_filters
-from tf1ps.cluster.view import Cluster, Task
 
 JOBS = {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1", 10: "e:1"}}
 WORKER_1 = Cluster(JOBS, "worker", 1)

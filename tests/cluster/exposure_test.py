@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tf1ps.cluster import exposure
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.description import Cluster
 
 JOBS = {"ps": {0: "127.0.0.1:2222"}, "worker": {0: "[::1]:2223"}}
 
@@ -23,8 +23,9 @@ def warning_in_a_namespace(setup):
   if not shutil.which("unshare") or subprocess.call(["unshare", "-rn", "sh", "-c", setup],
                                                     stderr=subprocess.DEVNULL):
     pytest.skip("this user may not make a network namespace with such an interface")
-  program = ("from tf1ps.cluster import exposure, view\n"
-             "print(exposure.exposure_warning(view.Cluster({'worker': {0: 'a:1'}}, 'worker', 0)))")
+  program = ("from tf1ps.cluster import description, exposure\n"
+             "cluster = description.Cluster({'worker': {0: 'a:1'}}, 'worker', 0)\n"
+             "print(exposure.exposure_warning(cluster))")
   return subprocess.run(
       ["unshare", "-rn", "sh", "-c", setup + ' && exec "$0" -c "$1"', sys.executable, program],
       stdout=subprocess.PIPE, timeout=60, check=True,
@@ -44,7 +45,8 @@ def test_tells_port_and_address(monkeypatch):
 
 def test_an_evaluator_has_no_server(monkeypatch):
   monkeypatch.setattr(exposure, "outside_address", lambda: "10.0.0.7")
-  assert exposure.exposure_warning(Cluster(JOBS, "evaluator", 0, {0: "a:1"})) is None
+  evaluator = Cluster(JOBS, "evaluator", 0, {0: "c:1"}, source="flags")
+  assert exposure.exposure_warning(evaluator) is None
 
 
 @pytest.mark.parametrize("setup", ["true", LOOPBACK_IS_THE_DEFAULT])

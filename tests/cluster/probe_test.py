@@ -7,12 +7,12 @@ import pytest
 
 from tests import cluster_tasks, harness, strangers
 from tf1ps.cluster import probe
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 
 
 @pytest.fixture(scope="module")
 def ps(forks):
-  """Two ps, as a list of `view.Task`."""
+  """Two ps, as a list of `description.Task`."""
   jobs = {"ps": harness.addresses(2)}
   tasks = [forks.start("ps", cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
   for task in tasks:

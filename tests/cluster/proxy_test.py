@@ -6,7 +6,7 @@ import pytest
 
 from tests import cluster_tasks, harness
 from tf1ps.cluster import proxy
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 
 TASKS = [Task("ps", 0, "a.example:2222"), Task("ps", 1, "10.0.0.7:1"), Task("worker", 0, "[::1]:5"),
          Task("worker", 1, "a.example:2223"), Task("local", 0, "localhost:0")]

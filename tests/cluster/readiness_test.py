@@ -10,7 +10,7 @@ import pytest
 
 from tests import cluster_tasks, harness, strangers
 from tf1ps.cluster import readiness
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import harness, server_tasks
 from tf1ps.cluster import server as server_lib
-from tf1ps.cluster.address import ClusterError
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import ClusterError, Task
 from tf1ps.state import control, run
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -32,9 +31,9 @@ BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     ({"ps": ["127.0.0.1"], "worker": ["a:1"]}, "ps", 0, "has no port"),
     ({"ps": ["127.0.0.1:0"], "worker": ["a:1"]}, "ps", 0, "is 0, so that the system would choose"),
     ({"ps": ["http://127.0.0.1:1"]}, "ps", 0, "is a URL"),
-    ({"ps": "127.0.0.1:1"}, "ps", 0, "is no list of addresses"),
+    ({"ps": "127.0.0.1:1"}, "ps", 0, "is not a list of addresses"),
     ({"ps": []}, "ps", 0, "has no tasks"),
-    ("127.0.0.1:1", "ps", 0, "describes no cluster"),
+    ("127.0.0.1:1", "ps", 0, "does not describe a cluster"),
 ])
 def test_a_bad_cluster_is_refused_before_anything_starts(monkeypatch, cluster, job, index, said):
   monkeypatch.setattr(tf.train.Server, "__init__", None)  # not to be called
@@ -45,7 +44,7 @@ def test_a_bad_cluster_is_refused_before_anything_starts(monkeypatch, cluster, j
 @pytest.mark.parametrize("options, error, said", [
     ({"job_workers": [3]}, ClusterError, "3"),
     ({"job_workers": []}, ClusterError, "names no worker"),
-    ({"lost_after": 0}, ValueError, "lost_after must be a positive number of seconds, got 0"),
+    ({"heartbeat_timeout": 0}, ValueError, "heartbeat_timeout must be"),
     ({"start_timeout": 0}, ValueError, "start_timeout must be a positive number of seconds, got 0"),
 ])
 def test_bad_options_are_refused_before_anything_starts(monkeypatch, options, error, said):
@@ -80,8 +79,8 @@ def test_a_port_that_another_server_has(start):
 def test_a_server_is_known_by_its_target(start, how):
   ps, worker_0, worker_2 = harness.addresses(3)
   jobs = {"ps": {"0": ps}, "worker": {"0": worker_0, "2": worker_2}}
-  options = dict(container="jobs/a", job_workers=[2], standing=True, start_timeout=7.5,
-                 lost_after=3.0, config=tf.ConfigProto(inter_op_parallelism_threads=3))
+  options = dict(container="jobs/a", job_workers=[2], persistent=True, start_timeout=7.5,
+                 heartbeat_timeout=3.0, config=tf.ConfigProto(inter_op_parallelism_threads=3))
   task = start("ps", server_tasks.describe, how, jobs, "ps", 0, options)
   assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
@@ -133,11 +132,11 @@ def mark_run(jobs, container="", **fields):
 
 
 @BOTH
-@pytest.mark.parametrize("standing", [False, True])
-def test_join_ends_by_a_signal(start, number, standing):
-  task = joined(start, two_jobs(), standing=standing)
+@pytest.mark.parametrize("persistent", [False, True])
+def test_join_ends_by_a_signal(start, number, persistent):
+  task = joined(start, two_jobs(), persistent=persistent)
   task.signal(number)
-  if standing:
+  if persistent:
     assert task.wait() == 0
     assert task.lines[-1] == "ended: told to stop"
   else:
@@ -154,7 +153,7 @@ def test_a_worker_that_serves_ends_by_a_signal_too(start):
 
 def test_join_returns_when_the_job_has_ended(start):
   jobs = two_jobs()
-  task = joined(start, jobs, lost_after=1.5)
+  task = joined(start, jobs, heartbeat_timeout=1.5)
   mark_run(jobs)
   mark_run(jobs, ended=True)
   assert task.wait() == 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import multiprocessing.connection
+import os
 import signal
 import threading
 import time
@@ -110,3 +112,84 @@ def test_outside_of_the_main_thread_nothing_happens():
 def test_a_limit_that_is_none(limit):
   with pytest.raises(ValueError, match="limit must be a positive number of seconds"):
     signals.SignalWatch(print, limit)
+
+
+def test_a_queue_may_run_a_handler_in_the_main_thread():
+  with pytest.raises(SystemExit) as error:
+    with signals.SignalQueue(signals.raise_exit):
+      os.kill(os.getpid(), signal.SIGHUP)
+      threading.Event().wait(60)
+  assert error.value.code == 128 + signal.SIGHUP
+
+
+def test_a_watch_without_a_limit_ends_nothing_by_force():
+  heard = []
+  with signals.SignalWatch(heard.append, replaces_handlers=True) as watch:
+    os.kill(os.getpid(), signal.SIGTERM)
+    harness.wait_until(lambda: heard == [signal.SIGTERM])
+    os.kill(os.getpid(), signal.SIGTERM)
+  assert (watch.signum, heard) == (signal.SIGTERM, [signal.SIGTERM])
+  assert signal.set_wakeup_fd(-1) == -1
+
+
+# A queue.
+
+
+def wait_and_take(caught):
+  assert multiprocessing.connection.wait([caught], 60) == [caught]
+  caught.take()
+
+
+def test_signals_are_taken_in_order_and_handlers_put_back():
+  before = [signal.getsignal(number) for number in (1, 2, 15)]
+  with signals.SignalQueue() as caught:
+    caught.take()
+    assert caught.received == []
+    os.kill(os.getpid(), signal.SIGTERM)
+    wait_and_take(caught)
+    os.kill(os.getpid(), signal.SIGINT)
+    wait_and_take(caught)
+    assert caught.received == [signal.SIGTERM, signal.SIGINT]
+    assert multiprocessing.connection.wait([caught], 0) == []
+  assert [signal.getsignal(number) for number in (1, 2, 15)] == before
+  assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_signal_that_others_handle_is_none_of_ours():
+  heard = []
+  old = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+  try:
+    with signals.SignalQueue() as caught:
+      os.kill(os.getpid(), signal.SIGUSR1)
+      wait_and_take(caught)
+      assert (caught.received, heard) == ([], [signal.SIGUSR1])
+  finally:
+    signal.signal(signal.SIGUSR1, old)
+
+
+@pytest.mark.parametrize("ignored, received", [(False, [signal.SIGHUP]), (True, [])])
+def test_nohup_stays_in_force(ignored, received):
+  old = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+  try:
+    with signals.SignalQueue() as caught:
+      os.kill(os.getpid(), signal.SIGHUP)
+      multiprocessing.connection.wait([caught], 0.05 if ignored else 60)
+      caught.take()
+      assert caught.received == received
+  finally:
+    signal.signal(signal.SIGHUP, old)
+
+
+def test_a_queue_in_another_thread_is_refused():
+  errors = []
+
+  def enter():
+    try:
+      signals.SignalQueue().__enter__()
+    except ValueError as error:
+      errors.append(str(error))
+
+  thread = threading.Thread(target=enter)
+  thread.start()
+  thread.join()
+  assert errors == ["Signals reach the main thread only. Call this from the main thread."]

@@ -8,7 +8,7 @@ import pytest
 
 from tests import cluster_tasks, harness
 from tf1ps.cluster import probe, readiness, watch
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 
 
 class Rounds:

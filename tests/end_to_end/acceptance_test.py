@@ -9,7 +9,8 @@ import pytest
 
 from tests import harness
 from tests.training import job as job_lib
-from tf1ps.cluster import probe, spec
+from tf1ps.cluster import probe
+from tf1ps.cluster.description import Task
 
 ENDLESS = ["--steps=1000000", "--step_seconds=0.01", "--batch_size=20"]
 
@@ -147,7 +148,7 @@ def test_a_pause_of_a_ps_is_survived(start):
   chief, worker = job.worker(0, patient), job.worker(1, patient)
   before = shown(chief, lambda: steps_seen(chief))[-1]
   paused.signal(signal.SIGSTOP)
-  ps = spec.Task("ps", 0, job.jobs["ps"][0])
+  ps = Task("ps", 0, job.jobs["ps"][0])
   assert probe.probe_task(ps, timeout=4.0).state == probe.SILENT  # which takes these four seconds
   paused.signal(signal.SIGCONT)
   count = len(steps_seen(chief))

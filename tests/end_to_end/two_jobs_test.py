@@ -10,7 +10,7 @@ import pytest
 from tests import harness
 from tests.training import job as job_lib
 from tf1ps.cli import worker
-from tf1ps.cluster import from_spec
+from tf1ps.cluster import parsing
 from tf1ps.state import reset
 
 SHAPES = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "shapes.py")
@@ -55,7 +55,7 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   go_on[0].write_text("")
   container, = job_lib.find(one[0], r"container (job-\S+)\n")
   assert container == "job-0-1"
-  reset.reset_containers(from_spec.from_cluster_spec(jobs.jobs, "ps", 0), [container])
+  reset.reset_containers(parsing.from_cluster_spec(jobs.jobs, "ps", 0), [container])
   go_on[1].write_text("")
   one[0].wait_for("container %s was reset" % container)
   assert job_lib.codes(*one, *other) == [0, 0, 0, 0]

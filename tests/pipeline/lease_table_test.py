@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests import cluster_tasks, harness
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.pipeline import lease_table
 from tf1ps.state import control
 

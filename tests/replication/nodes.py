@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.cluster_tasks import say, stay
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.replication import clones, collectives
 
 LEADER = "/job:worker/task:0"

@@ -11,7 +11,7 @@ from tests import cluster_tasks, harness
 from tests.replication import nodes as nodes_lib
 from tf1ps.cluster import readiness
 from tf1ps.cluster import session as session_lib
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.replication import all_reduce, peers
 
 

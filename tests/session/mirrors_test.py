@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tf1ps.cluster import probe, readiness
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.replication import peers
 from tf1ps.session import mirrors
 from tf1ps.state import membership

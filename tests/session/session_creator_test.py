@@ -95,7 +95,7 @@ def test_a_chief_that_was_killed_while_it_initialised(start, tmp_path, with_dire
 
 def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
   job = Job(start, num_workers=1)
-  ps = job.trainer_ps(standing=True)
+  ps = job.trainer_ps(persistent=True)
 
   def begin(name, **options):
     return job.trainer(checkpoint_dir=str(tmp_path / name), **options)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.session import signature
 
 WORKER = Task("worker", 1, "127.0.0.1:1")

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from tests import cluster_tasks, harness, session_tasks
 from tests.state import after_table, queue_tasks
 from tests.state.after_table import CANCEL, CLOSE, KILLED, RESET, SESSION, STOCK_RESET, TIMEOUT
-from tf1ps.cluster.view import Cluster, Task
+from tf1ps.cluster.description import Cluster, Task
 from tf1ps.state import reset
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "queues.md"

@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness, strangers
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.state import containers
 
 LEGAL = ["a", "Z9", "7", ".hidden", "jobs/a", "a.b-c/d", "a-", "a/", "...", "x" * 300]

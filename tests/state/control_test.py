@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import cluster_tasks, harness, state_tasks, strangers
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, control
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests import harness, server_tasks
 from tf1ps.cluster import probe
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.compat.timing import Timing
 from tf1ps.state import control, membership, run
 
@@ -136,7 +136,7 @@ def test_without_a_worker_it_leaves_at_its_start_limit(job):
 
 
 def test_it_leaves_when_all_workers_are_lost(job):
-  ps = job.serve(lost_after=1.0)
+  ps = job.serve(heartbeat_timeout=1.0)
   workers = [job.worker(i, 1.0) for i in range(2)]
   workers[1].set(global_step=7)
   let_pass(1.5)
@@ -154,7 +154,7 @@ def test_it_leaves_when_all_workers_are_lost(job):
 
 
 def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
-  ps = job.serve(lost_after=2.5)  # within which both report
+  ps = job.serve(heartbeat_timeout=2.5)  # within which both report
   job.report(0, membership.MEMBER_DONE)
   job.report(1, membership.MEMBER_FAILED, "ValueError: no")
   assert ps.wait() == 1
@@ -163,7 +163,7 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
 
 
 def test_a_chief_that_failed_may_come_back(job):
-  ps = job.serve(lost_after=3.0)
+  ps = job.serve(heartbeat_timeout=3.0)
   job.report(0, membership.MEMBER_FAILED, "killed", role="chief")
   let_pass(0.6)  # two looks
   again = job.worker(0, 3.0, role="chief")
@@ -175,7 +175,7 @@ def test_a_chief_that_failed_may_come_back(job):
 
 
 def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
-  servers = [job.serve(index=i, lost_after=1.0) for i in range(2)]
+  servers = [job.serve(index=i, heartbeat_timeout=1.0) for i in range(2)]
   job.report(0, membership.MEMBER_STARTING)
   harness.wait_until(lambda: len(membership.members_of(job.records(), "")) == 3)
   servers[0].kill()
@@ -188,14 +188,14 @@ def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
 
 
 def test_another_ps_waits_for_the_one_with_the_heartbeats(job):
-  second = job.serve(index=1, lost_after=0.5, start_timeout=1.6)
+  second = job.serve(index=1, heartbeat_timeout=0.5, start_timeout=1.6)
   assert second.wait() == 1
   assert re.match(r"lost: %s, which keeps the heartbeats, has not answered for \d+ s: refused"
                   % PS_0, second.lines[-1])
 
 
 def test_a_standing_ps_stays_whatever_comes(job):
-  ps = job.serve(standing=True, lost_after=0.5, start_timeout=0.5)
+  ps = job.serve(persistent=True, heartbeat_timeout=0.5, start_timeout=0.5)
   job.mark_run(ended=True)
   job.mark_run(container="jobs/a", ended=True, failed=True)
   job.report(0, membership.MEMBER_FAILED, "x")
@@ -207,11 +207,11 @@ def test_a_standing_ps_stays_whatever_comes(job):
 
 
 def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
-  job.serve(standing=True)
+  job.serve(persistent=True)
   job.mark_run(ended=True, failed=True)
   job.report(0, membership.MEMBER_FAILED, "of an earlier job")
   harness.wait_until(lambda: membership.members_of(job.records(), "")[-1].age > 0.3)
-  worker = job.serve("worker", 1, lost_after=1.5)
+  worker = job.serve("worker", 1, heartbeat_timeout=1.5)
   let_pass(2.5)
   assert worker.is_running
   job.mark_run(id="s")

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from tests import cluster_tasks, harness
 from tests.state import reset_tasks
 from tf1ps.cluster import session as session_lib
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, guard
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests import cluster_tasks, harness, state_tasks
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.compat import Timing, worker_service
 from tf1ps.state import containers, control, membership
 

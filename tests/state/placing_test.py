@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import server, spec
+from tf1ps.cluster import parsing, server
 from tf1ps.state import placing
 
 
 def cluster_of(job="worker", index=1, **jobs):
   jobs = jobs or {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
-  return spec.from_cluster_spec(jobs, job, index)
+  return parsing.from_cluster_spec(jobs, job, index)
 
 
 @pytest.fixture

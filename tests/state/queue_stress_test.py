@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.state import queue_tasks
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.state import queue_errors, queues
 
 COUNT = 10000

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import queue as python_queue
@@ -15,7 +16,7 @@ import tf1ps
 from tests import cluster_tasks, harness
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import session as session_lib
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.description import Cluster
 from tf1ps.state import containers, placing, queue_errors, queues, reset
 
 KINDS = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue", "PriorityQueue"]
@@ -743,7 +744,7 @@ def test_without_a_server_it_stays_where_tensorflow_puts_it(monkeypatch):
 
 
 def test_of_a_job_without_ps_the_chief_has_it(monkeypatch, job):
-  alone = job._replace(jobs={"worker": job.jobs["worker"]})
+  alone = dataclasses.replace(job, jobs={"worker": job.jobs["worker"]})
   record = server_lib.latest_record()
   monkeypatch.setattr(
     server_lib, "_records", {record.target: record._replace(cluster=alone)})

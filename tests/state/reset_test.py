@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness, server_tasks
 from tests.state import reset_tasks
-from tf1ps.cluster import from_spec, probe
+from tf1ps.cluster import parsing, probe
 from tf1ps.cluster import session as session_lib
 from tf1ps.compat import worker_service
 from tf1ps.state import containers, control, queue_errors, queues, reset, run
@@ -26,7 +26,7 @@ THERE = {"ref": 7, "resource": 7, "queue": 1, "table": 1, "accumulator": 1, "ite
 
 def serve(forks, jobs):
   """Starts the stock servers of a cluster; returns (cluster, processes)."""
-  cluster = from_spec.from_cluster_spec(jobs, "ps", 0)
+  cluster = parsing.from_cluster_spec(jobs, "ps", 0)
   servers = [forks.start(task.name, cluster_tasks.serve, jobs, task.job, task.index)
              for task in cluster.tasks()]
   for server in servers:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.state import control, run
 
 RECORD = run.RunRecord(

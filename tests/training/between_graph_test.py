@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tests import harness
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.description import Cluster
 from tf1ps.pipeline import shard as shard_lib
 from tf1ps.program.contract import Program
 from tf1ps.training import between_graph, options

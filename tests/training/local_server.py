@@ -22,10 +22,10 @@ def record(container, lost_after=1.0):
     _servers.append(tf1ps.Server(
       {"worker": harness.addresses(3)}, job_name="worker", task_index=0))
     atexit.register(_servers.clear)  # 1.15's destructor needs what the end of Python takes away
-    _records.append(server_lib.record_of(_servers[0].target))
+    _records.append(_servers[0].record)
   # Other tests of this process know of no server: see conftest.py.
   server_lib._records.setdefault(_servers[0].target, _records[0])
-  return _records[0]._replace(container=container, lost_after=lost_after)
+  return _records[0]._replace(container=container, heartbeat_timeout=lost_after)
 
 
 def table(of):
@@ -38,7 +38,7 @@ class Worker(object):
 
   def __init__(self, of, index):
     self._heartbeat = membership.Heartbeat(
-      table(of), of.cluster.find("worker", index), "worker", of.container, of.lost_after)
+      table(of), of.cluster.find("worker", index), "worker", of.container, of.heartbeat_timeout)
 
   def say(self, **fields):
     """Beats once, with these fields: run, state, step, global_step, examples, reason."""

@@ -8,11 +8,11 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness
-from tf1ps.cluster import spec
+from tf1ps.cluster import parsing
 from tf1ps.state import control, membership
 from tf1ps.training import batch_ahead, lockstep
 
-CLUSTER = spec.from_flags(None, harness.addresses(3), None, None, "worker", 0)
+CLUSTER = parsing.from_flags(None, harness.addresses(3), None, None, "worker", 0)
 
 
 class Part(object):

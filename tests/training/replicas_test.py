@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.description import Cluster
 from tf1ps.placement import load_table
 from tf1ps.program.contract import Program
 from tf1ps.session import signature

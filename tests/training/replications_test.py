@@ -11,7 +11,7 @@ from tests import harness
 from tests.replication import reference
 from tests.training.job import Job, codes, find, last_line
 from tf1ps.cluster import probe
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from tests.training.job import Job, codes, find, steps, wait_for_step
-from tf1ps.cluster import from_spec
+from tf1ps.cluster import parsing
 from tf1ps.state import reset
 
 
 def reset_container(job, *names):
-  cluster = from_spec.from_cluster_spec(job.jobs, "ps", 0)
+  cluster = parsing.from_cluster_spec(job.jobs, "ps", 0)
   return reset.reset_containers(cluster, names)
 
 

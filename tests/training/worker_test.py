@@ -7,7 +7,7 @@ import pytest
 
 from tests import harness
 from tests.training.job import Job, codes, find, last_line
-from tf1ps.cluster.view import Task
+from tf1ps.cluster.description import Task
 from tf1ps.state import control, membership
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"

@@ -6,14 +6,14 @@ job's workers are lost. With --standing it serves any number of jobs until it is
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 
 from absl import flags
 
 from tf1ps.cli import app, errors, tasks
-from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED, signal_exit_code
+from tf1ps.cluster import SignalQueue, raise_exit
+from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED
 
 FLAGS = flags.FLAGS
 _SUMMARY = "a parameter server; it ends when its job has ended."
@@ -34,8 +34,11 @@ def run(argv, launched: bool = False) -> int:
 
 
 def _serve(launched: bool) -> int:
-  for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, _on_early_signal)
+  with SignalQueue(raise_exit):  # `join` has a watch of its own
+    return _serve_job(launched)
+
+
+def _serve_job(launched: bool) -> int:
   cluster = tasks.task_cluster("ps", launched)
   app.prepare_tensorflow()
   from tf1ps.cluster import JobLostError, PortTakenError, ReleasedError
@@ -44,7 +47,7 @@ def _serve(launched: bool) -> int:
   name, was_released = "ps %d" % cluster.task_index, False
   try:
     server = tasks.start_server(
-      cluster, tasks.make_config(), standing=FLAGS.standing, start_timeout=FLAGS.start_timeout)
+      cluster, tasks.make_config(), persistent=FLAGS.standing, start_timeout=FLAGS.start_timeout)
     print("%s: serving at %s" % (name, cluster.task.address))
     server.join()
     reason, code = server.end_reason, 0
@@ -59,10 +62,6 @@ def _serve(launched: bool) -> int:
       reason, code = "told to stop", 0
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
   return EXIT_RELEASED if was_released and launched else code
-
-
-def _on_early_signal(number, unused_frame):
-  raise SystemExit(signal_exit_code(number))  # `join` has handlers of its own
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ def _target():
   hosts = {job: there for job, there in hosts.items() if there}
   if FLAGS.target:
     if hosts:
-      raise app.UsageError("--target and --%s_hosts both name a cluster: leave one away" % (
+      raise app.UsageError("--target and --%s_hosts both name a cluster: leave one out" % (
         next(iter(hosts))))
     return FLAGS.target
   tf_config = os.environ.get("TF_CONFIG", "").strip()

@@ -87,6 +87,5 @@ def start_server(cluster, config, **kwargs):
 
   with held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
     return tf1ps.Server(
-      cluster.cluster_spec(), job_name=cluster.job_name, task_index=cluster.task_index,
-      config=config, container=job_container(cluster), job_workers=cluster.job_workers,
-      lost_after=FLAGS.lost_after, **kwargs)
+      cluster, config=config, container=job_container(cluster),
+      heartbeat_timeout=FLAGS.lost_after, **kwargs)

@@ -1,7 +1,7 @@
-"""Describes a job, starts its servers, and opens sessions that their caller can always leave.
+"""Describes a cluster, starts its servers, and opens sessions that their caller can always leave.
 
-A `Cluster` is the checked description of a job, whatever described it: flags, TF_CONFIG, or a
-ClusterSpec. `Server` starts a task of it. `BoundedSession` is a session whose waits have limits.
+A `Cluster` is the checked description, made from flags, TF_CONFIG, or a ClusterSpec. `Server`
+starts one of its tasks. `BoundedSession` is a session whose waits have limits.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "address": ["ClusterError"],
   "bounded": ["LimitExceeded", "call_within"],
   "canary": ["PathError", "prove_paths"],
-  "checks": ["nearest_name"],
-  "description": ["resolve_cluster"],
+  "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
   "device_filters": ["filters_show_task", "make_device_filters"],
   "exposure": ["exposure_warning", "outside_address"],
-  "from_spec": ["from_cluster_spec"],
+  "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
   "probe": ["ProbeResult", "probe_task", "task_name_of_device"],
   "proxy": ["bypass_proxy"],
   "readiness": ["TaskUnavailableError", "probe_tasks", "wait_for_tasks"],
@@ -26,8 +24,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "latest_record", "record_of", "register_end_waiter"],
   "session": ["BoundedSession"],
   "session_config": ["keepalive_environment", "make_session_config"],
-  "signals": ["SignalWatch"],
-  "spec": ["split_hosts"],
-  "view": ["Cluster", "Task"],
+  "signals": ["SignalQueue", "SignalWatch", "raise_exit"],
   "watch": ["TaskWatch"],
 })

@@ -17,8 +17,7 @@ from typing import Dict, List, Sequence, Set
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster.address import ClusterError
-from tf1ps.cluster.view import Cluster, Task
+from tf1ps.cluster.description import Cluster, ClusterError, Task
 
 # The ops whose work stands in functions, whose ops have devices of their own.
 _CALLERS = frozenset(["If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase",

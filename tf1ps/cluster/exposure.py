@@ -10,8 +10,7 @@ import ipaddress
 import socket
 from typing import Optional
 
-from tf1ps.cluster.address import parse_address
-from tf1ps.cluster.view import Cluster
+from tf1ps.cluster.description import Cluster, parse_address
 
 # Addresses that are reserved for documentation: nobody has them.
 _NOBODY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))

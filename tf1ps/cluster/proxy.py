@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Iterable, MutableMapping, Optional
 
-from tf1ps.cluster import address as address_lib
+from tf1ps.cluster.description import parse_address
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
@@ -27,7 +27,7 @@ def bypass_proxy(tasks: Iterable, environ: Optional[MutableMapping[str, str]] = 
   environ = os.environ if environ is None else environ
   if not any(environ.get(name) for name in _PROXIES):
     return
-  hosts = sorted({address_lib.parse_address(task.address, task.name, allow_zero=True).host
+  hosts = sorted({parse_address(task.address, task.name, allow_zero=True).host
                   for task in tasks})
   for name in _EXCEPTIONS:
     # gRPC reads the first of the two that is set.

@@ -1,12 +1,17 @@
-"""Signals for a task whose main thread may be blocked in TensorFlow.
+"""Signals: one mechanism for each process of tf1ps. Nothing here imports TensorFlow.
 
-A Python signal handler runs in the main thread, between two bytecodes: never, while that thread
-sits in C++. The signal's number is also written to a file descriptor, though, in C, at once. So:
+A Python signal handler runs in the main thread, between two bytecodes: never while TensorFlow's C++
+blocks that thread. But Python also writes the signal's number to a file descriptor at once, in C.
+So the handlers here do nothing, and the numbers arrive at that descriptor:
 
-1. `SignalWatch` installs handlers that do nothing, and a thread that reads the descriptor.
-2. At the first SIGINT or SIGTERM the thread calls back; the callback frees the main thread.
-3. If the process is still there `limit` seconds later, or at a second signal, the stacks of all
-   threads are printed and the process leaves by `os._exit` with 128 + the signal's number.
+1. `SignalQueue` is the descriptor. A main thread that waits for files anyway, such as the
+   launcher's, waits for it as well and takes signals where it is ready for them.
+2. `SignalWatch` adds a thread that reads the descriptor. At the first signal it calls back, and the
+   callback frees the main thread. With a limit, the process ends by force when the limit is over,
+   or at a second signal: the thread prints the stacks of all threads and leaves by `os._exit`.
+
+The signals are SIGINT, SIGTERM and SIGHUP. SIGHUP (the terminal has closed) counts as SIGTERM; a
+process that ignores it, as `nohup` arranges, goes on ignoring it.
 """
 
 from __future__ import annotations
@@ -19,15 +24,15 @@ import socket
 import sys
 import threading
 import time
-from typing import Callable
+from typing import Callable, List, Optional
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, signal_exit_code
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 def leave_now(code: int, line: str, stacks: bool = False) -> None:
-  """Says a line and ends the process at once, whatever its threads are doing."""
+  """Prints a line and ends the process at once, in any state of its threads."""
   try:
     sys.stdout.flush()
     print(line, file=sys.stderr, flush=True)
@@ -37,63 +42,128 @@ def leave_now(code: int, line: str, stacks: bool = False) -> None:
     os._exit(code)
 
 
-class SignalWatch:
-  """Watches SIGINT and SIGTERM from a thread; a context manager.
+def raise_exit(number: int, unused_frame) -> None:
+  """A handler that ends the main thread with exit code 128 + the signal's number."""
+  raise SystemExit(signal_exit_code(number))
 
-  It takes over only signals that nobody handles: where the program has a handler of its own, that
-  one stays. Outside of the main thread it does nothing, since Python allows no handlers there.
+
+class SignalQueue:
+  """The signals that arrive within a `with` block, as a file to wait for.
 
   Attributes:
-    signum: the first signal seen, or None.
+    received: the numbers of the signals that `take` has seen, in order.
   """
 
-  def __init__(self, on_signal: Callable[[int], None], limit: float):
+  def __init__(self, handler: Optional[Callable] = None, replaces_handlers: bool = True):
+    """Creates the queue, not yet active.
+
+    Args:
+      handler: a Python signal handler to run in the main thread, besides; None: nothing runs there.
+      replaces_handlers: whether handlers of the program are replaced within the block, too. False:
+        a signal that the program handles stays the program's.
+    """
+    self.received: List[int] = []
+    self._handler = handler or (lambda *unused: None)
+    self._replaces = replaces_handlers
+    self._replaced = {}
+
+  def __enter__(self) -> "SignalQueue":
+    if threading.current_thread() is not threading.main_thread():
+      raise ValueError("Signals reach the main thread only. Call this from the main thread.")
+    self._open()
+    return self
+
+  def __exit__(self, *unused):
+    self._restore()
+    self._reader.close()
+
+  def fileno(self) -> int:
+    """The file descriptor to wait for; then call `take`."""
+    return self._reader.fileno()
+
+  def take(self) -> None:
+    """Appends to `received` the signals since the last call; does not wait."""
+    try:
+      self.received += [number for number in self._reader.recv(4096) if number in self._replaced]
+    except BlockingIOError:
+      pass
+
+  def _open(self):
+    """Replaces the handlers; returns whether there was one to replace."""
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    free = (signal.SIG_DFL, signal.default_int_handler)
+    mine = [number for number, present in handlers.items()
+            if (present in free or self._replaces)
+            and not (number == signal.SIGHUP and present == signal.SIG_IGN)]
+    if not mine:
+      return False
+    self._reader, self._writer = socket.socketpair()
+    self._reader.setblocking(False)
+    self._writer.setblocking(False)
+    self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+    self._replaced = {number: handlers[number] for number in mine}
+    for number in mine:
+      signal.signal(number, self._handler)
+    return True
+
+  def _restore(self):
+    for number, handler in self._replaced.items():
+      # None: a handler that was not installed from Python and cannot be installed from here.
+      signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    signal.set_wakeup_fd(self._old_fd)
+    self._writer.close()
+
+
+class SignalWatch(SignalQueue):
+  """Watches the signals from a thread; a context manager.
+
+  Outside the main thread it does nothing, because Python allows no handlers there.
+
+  Attributes:
+    signum: the first signal, or None.
+  """
+
+  def __init__(self, on_signal: Callable[[int], None], limit: Optional[float] = None,
+               replaces_handlers: bool = False):
     """Creates the watch, not yet active.
 
     Args:
-      on_signal: called from the watching thread with the signal's number, once.
-      limit: seconds after the signal until the process is ended by force.
+      on_signal: called from a thread with the first signal's number.
+      limit: seconds after the first signal until the process ends by force; then a second signal
+        ends it at once. None: it never ends by force.
+      replaces_handlers: as for `SignalQueue`.
+
+    Raises:
+      ValueError: the limit is not positive.
     """
-    if limit <= 0:
+    if limit is not None and limit <= 0:
       raise ValueError("limit must be a positive number of seconds, got %r" % (limit,))
+    super().__init__(replaces_handlers=replaces_handlers)
     self._on_signal = on_signal
     self._limit = limit
-    self._replaced = {}
     self._thread = None
     self._extension = 0.0
-    self.signum = None
+    self.signum: Optional[int] = None
 
-  def __enter__(self):
-    if threading.current_thread() is not threading.main_thread():
-      return self
-    free = [s for s in _SIGNALS
-            if signal.getsignal(s) in (signal.SIG_DFL, signal.default_int_handler)]
-    if not free:
-      return self
-    self._reader, self._writer = socket.socketpair()
-    self._writer.setblocking(False)
-    self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-    self._replaced = {signum: signal.signal(signum, lambda *unused: None) for signum in free}
-    self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: signals")
-    self._thread.start()
+  def __enter__(self) -> "SignalWatch":
+    if threading.current_thread() is threading.main_thread() and self._open():
+      self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: signals")
+      self._thread.start()
     return self
 
   def __exit__(self, *unused):
     self.stop()
 
   def extend(self, seconds: float) -> None:
-    """Puts the end by force off, for work that must not be cut (a save that is under way)."""
+    """Puts the end by force off, for work that must not be cut, such as a save in progress."""
     self._extension = max(self._extension, seconds)
 
   def stop(self) -> None:
-    """Gives the signals back. After a signal the end by force stays due."""
+    """Restores the handlers. After a signal the end by force stays due."""
     if self._thread is None:
       return
-    for signum, handler in self._replaced.items():
-      signal.signal(signum, handler)
-    signal.set_wakeup_fd(self._old_fd)
-    self._writer.close()
-    if self.signum is None:
+    self._restore()
+    if self.signum is None or self._limit is None:
       self._thread.join(TIMING.thread_end_limit)
     self._thread = None
 
@@ -103,19 +173,24 @@ class SignalWatch:
       if signum is None:
         return
       self.signum = signum
-      ended = time.monotonic() + self._limit
+      began = time.monotonic()
       threading.Thread(
         target=self._on_signal, args=(signum,), daemon=True, name="tf1ps: on signal").start()
       while True:
-        left = ended + self._extension - time.monotonic()
+        if self._limit is None:
+          if self._next(None) is None:
+            return
+          continue
+        left = began + self._limit + self._extension - time.monotonic()
         if left <= 0:
-          leave_now(128 + signum, "still here %.0f s after signal %d: leaving by force" % (
-            self._limit + self._extension, signum), stacks=True)
+          leave_now(
+            signal_exit_code(signum), "still here %.0f s after signal %d: leaving by force" % (
+              self._limit + self._extension, signum), stacks=True)
         if self._next(min(left, TIMING.fast_poll_interval)) is not None:
-          leave_now(128 + signum, "a second signal: leaving at once")
+          leave_now(signal_exit_code(signum), "a second signal: leaving at once")
 
   def _next(self, timeout):
-    """The next signal of ours, or None at the end of the watch or of the timeout."""
+    """Returns the next signal, or None at the end of the watch or of the timeout."""
     while True:
       try:
         ready, _, _ = select.select([self._reader], [], [], timeout)
@@ -125,8 +200,8 @@ class SignalWatch:
         return None
       data = self._reader.recv(1)
       if not data:
-        # The watch was stopped. Without a signal that is its end; with one, only the clock counts.
-        if self.signum is not None:
+        # The watch was stopped. Without a signal that is its end; after one, only the clock counts.
+        if self.signum is not None and self._limit is not None:
           time.sleep(min(timeout or TIMING.fast_poll_interval, TIMING.fast_poll_interval))
         return None
       if data[0] in self._replaced:

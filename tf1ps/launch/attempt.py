@@ -20,6 +20,7 @@ import signal
 import time
 from typing import List, NamedTuple, Optional, Sequence
 
+from tf1ps.cluster import SignalQueue
 from tf1ps.compat import (
   EXIT_FAILED,
   EXIT_PORT_TAKEN,
@@ -29,7 +30,6 @@ from tf1ps.compat import (
   signal_name,
 )
 from tf1ps.launch import fork_server, tasks
-from tf1ps.launch import interrupts as interrupts_lib
 from tf1ps.launch import output as output_lib
 from tf1ps.launch import screen as screen_lib
 
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 class Attempt(object):
   """The tasks of one start, and what becomes of them."""
 
-  def __init__(self, server: fork_server.ForkServer, interrupts: interrupts_lib.Interrupts,
+  def __init__(self, server: fork_server.ForkServer, interrupts: SignalQueue,
                screen: screen_lib.Screen, log_dir: Optional[str], grace: float):
     """Takes what all starts of a job share; the arguments are those of `run_local`."""
     self._server = server

@@ -20,10 +20,10 @@ import os
 import time
 from typing import Callable, Dict, List, Optional, Sequence
 
+from tf1ps.cluster import SignalQueue
 from tf1ps.compat import EXIT_FAILED, TIMING
 from tf1ps.launch import attempt as attempt_lib
 from tf1ps.launch import fork_server, ports, tasks
-from tf1ps.launch import interrupts as interrupts_lib
 from tf1ps.launch import screen as screen_lib
 
 
@@ -65,7 +65,7 @@ def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[tasks.LocalT
   started = time.monotonic()
   screen = screen_lib.Screen(log)
   try:
-    with interrupts_lib.Interrupts() as interrupts, fork_server.ForkServer(
+    with SignalQueue() as interrupts, fork_server.ForkServer(
         preload, quiet) as server:
       outcome = _wait_ready(server, interrupts)
       for number in range(1, tries + 1):

@@ -75,7 +75,7 @@ class LostReplicas:
       return "has not come within %.0f s" % waited if waited > self._start_timeout else ""
     if member.has_ended:
       return "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
-    if member.age > self._record.lost_after:
+    if member.age > self._record.heartbeat_timeout:
       return "is lost: silent for %.0f s" % member.age
     if not member.run:
       since = self._outside.setdefault((member.name, member.host, member.pid), time.monotonic())

@@ -65,7 +65,7 @@ class Participation:
     """
     self.record = record
     self.cluster = record.cluster
-    self.lost_after = record.lost_after if lost_after is None else lost_after
+    self.lost_after = record.heartbeat_timeout if lost_after is None else lost_after
     self.is_chief = self.cluster.is_chief
     self.run_id, self.is_over = "", False
     self._records = run_records.RunRecords(record)

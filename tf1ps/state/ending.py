@@ -65,7 +65,8 @@ class _JobWatch:
     self._told = not self._is_ps
     keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
     self._beat = membership.Heartbeat(
-      keeper, cluster.task, "ps" if self._is_ps else "worker", record.container, record.lost_after)
+      keeper, cluster.task, "ps" if self._is_ps else "worker", record.container,
+      record.heartbeat_timeout)
     self._beat.set(state=membership.MEMBER_SERVING)
     self._beat.start()
     self._began = time.monotonic()
@@ -84,7 +85,7 @@ class _JobWatch:
       if found.failed:
         raise ReleasedError("the chief released this task: the job has failed")
       return "the chief released this task: the job has ended"
-    if not self._record.standing:
+    if not self._record.persistent:
       self._check_keeper()
       self._check_workers()
     return None
@@ -94,7 +95,7 @@ class _JobWatch:
       if not self._told:
         self._released_on.put({control.CLUSTER_RECORD: self._record.cluster.to_json()})
         self._told = True
-      if self._record.standing:
+      if self._record.persistent:
         return None
       return run.find_run(self._released_on.read(), self._record.container, self._max_age())
     except control.ControlError as error:
@@ -114,7 +115,7 @@ class _JobWatch:
     if silence is None:
       silence, limit = time.monotonic() - self._began, self._start_timeout
     else:
-      limit = self._record.lost_after
+      limit = self._record.heartbeat_timeout
     if silence > limit:
       raise JobLostError(
         "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
@@ -141,7 +142,7 @@ class _JobWatch:
       return
     self._over_since = self._over_since or now
     # A chief that failed may be started again; its state lives here.
-    if now - self._over_since > self._record.lost_after:
+    if now - self._over_since > self._record.heartbeat_timeout:
       raise JobLostError("no worker is left: " + _say(workers))
 
 

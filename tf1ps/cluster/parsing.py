@@ -1,0 +1,370 @@
+"""Makes a `Cluster` from the descriptions that users write.
+
+  description                        made into a `Cluster` by
+  --ps_hosts, TF_CONFIG, or both     `resolve_cluster`
+  a ClusterSpec, ServerDef or dict   `from_cluster_spec`, for `tf1ps.Server`
+
+TF_CONFIG is the JSON text that schedulers put into the environment:
+
+  {"cluster": {"chief": ["host:port"], "worker": [...], "ps": [...], "evaluator": [...]},
+   "task": {"type": "worker", "index": 0}}
+
+Both dialects are read: with a chief job ("master" is its old name and becomes "chief"), and without
+one, where worker 0 is the chief. The evaluator may stand inside `cluster` or only be a task's type.
+An index may be a number or its text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+import re
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+from tf1ps.cluster.description import (
+  CLUSTER_SPEC,
+  EVALUATOR,
+  FLAGS,
+  Cluster,
+  ClusterError,
+  Origin,
+  nearest_name,
+)
+
+Hosts = Union[None, str, Sequence[str]]
+Workers = Union[None, str, Sequence[int]]
+
+_PROGRAMS = {"ps": "tf1ps-ps", "worker": "tf1ps-worker", "chief": "tf1ps-worker",
+             EVALUATOR: "tf1ps-evaluator"}
+_TF_CONFIG = "TF_CONFIG"  # as a `Cluster.source`
+_JOBS = ("chief", "master", "worker", "ps", EVALUATOR)
+_EXAMPLE = ('{"cluster": {"ps": ["host:port"], "worker": ["host:port"]}, '
+            '"task": {"type": "worker", "index": 0}}')
+
+
+def resolve_cluster(
+  ps_hosts: Hosts = None, worker_hosts: Hosts = None, chief_hosts: Hosts = None,
+  evaluator_hosts: Hosts = None, job_name: Optional[str] = None, task_index: Optional[int] = None,
+  job_workers: Workers = None, tf_config: Optional[str] = None,
+  needs_ps: Union[bool, str] = False, implied_job: Optional[str] = None,
+) -> Cluster:
+  """Makes the cluster from flags, TF_CONFIG, or both.
+
+    1. TF_CONFIG alone, or flags alone: that is the description.
+    2. Both: TF_CONFIG is the description, and each flag that was given must agree with it.
+    3. Neither: an error that shows both ways to describe a cluster.
+
+  Args:
+    ps_hosts: The addresses of the ps, a text with commas or a list; None, "" and [] mean that the
+      flag is absent. The same holds for the other three.
+    worker_hosts: The addresses of the workers.
+    chief_hosts: The address of a chief beside the workers; without one, worker 0 is the chief.
+    evaluator_hosts: The address of the evaluator, which no task dials: it may be absent.
+    job_name: This task's job: "ps", "worker", "chief" ("master" is its old name) or "evaluator".
+      None or "": the value of `implied_job`.
+    task_index: This task's index in its job. None: 0 where the job has one task, else an error.
+    job_workers: The workers that belong to this job, as in `parse_job_workers`; None: all.
+      TF_CONFIG has no key for it.
+    tf_config: The text of TF_CONFIG; None and "" mean that it is absent.
+    needs_ps: Whether there must be a ps; a text names the reason, as "between_graph".
+    implied_job: The job that the program runs: "ps", "worker" (the chief runs it, too) or
+      "evaluator". None: any.
+
+  Returns:
+    A `Cluster`; its `source` is "flags", "TF_CONFIG" or "flags and TF_CONFIG".
+
+  Raises:
+    ClusterError: If there is no description, if two contradict each other or the program, and for
+      every cluster that cannot work.
+  """
+  given = {"ps": ps_hosts, "worker": worker_hosts, "chief": chief_hosts, EVALUATOR: evaluator_hosts}
+  hosts = {job: split_hosts(value) for job, value in given.items() if split_hosts(value)}
+  job_name = "chief" if job_name == "master" else job_name or None
+  if tf_config and tf_config.strip():
+    cluster = from_tf_config(tf_config, job_workers)
+    _check_agreement(cluster, hosts, job_name, task_index)
+    _check_program(cluster.job_name, implied_job, "TF_CONFIG task.type")
+  elif hosts:
+    _check_program(job_name, implied_job, "--job_name")
+    cluster = _from_flags(hosts, job_name or _default_job(hosts, implied_job), task_index,
+                          job_workers)
+  else:
+    raise ClusterError(
+        "no cluster is described: give --ps_hosts, --worker_hosts, --job_name and --task_index, or "
+        f"set TF_CONFIG in the environment to {_EXAMPLE}")
+  if needs_ps and not cluster.ps:
+    user = needs_ps if isinstance(needs_ps, str) else "this replication"
+    raise ClusterError(f"{user} needs at least one ps: give {Origin(cluster.source).job('ps')}")
+  if cluster.source == _TF_CONFIG and (hosts or job_name or task_index is not None):
+    cluster = dataclasses.replace(cluster, source=f"{FLAGS} and {_TF_CONFIG}")
+  return cluster
+
+
+def _from_flags(hosts, job_name, task_index, job_workers):
+  jobs = {job: dict(enumerate(addresses)) for job, addresses in hosts.items()}
+  if task_index is None and (len(jobs.get(job_name, {})) == 1 or job_name == EVALUATOR):
+    task_index = 0
+  return Cluster(jobs, job_name, task_index, jobs.pop(EVALUATOR, {}),
+                 parse_job_workers(job_workers), FLAGS)
+
+
+def _check_agreement(cluster, hosts, job_name, task_index):
+  """Refuses a flag that contradicts TF_CONFIG."""
+  for job, addresses in hosts.items():
+    _check_same(f"--{job}_hosts", ",".join(map(str, addresses)),
+                f"cluster.{job}", _addresses(cluster.tasks(job)))
+  if job_name is not None:
+    _check_same("--job_name", job_name, "task.type", cluster.job_name)
+  if task_index is not None:
+    _check_same("--task_index", task_index, "task.index", cluster.task_index)
+
+
+def _check_same(flag, value, key, other):
+  """Refuses a flag whose value differs from its key in TF_CONFIG."""
+  if value != other:
+    theirs = f"TF_CONFIG has no {key}" if other == "" else f'TF_CONFIG {key} is "{other}"'
+    raise ClusterError(f'{flag} is "{value}", but {theirs}: make them the same, or leave one out')
+
+
+def _addresses(tasks):
+  """Returns addresses as in a flag; with their indices where these have gaps, as in no flag."""
+  if [task.index for task in tasks] == list(range(len(tasks))):
+    return ",".join(task.address for task in tasks)
+  return ",".join(f"{task.index}={task.address}" for task in tasks)
+
+
+def _check_program(job_name, implied_job, where):
+  """Refuses a job that another program runs. `Cluster` refuses unknown jobs."""
+  program = _PROGRAMS.get(job_name)
+  if implied_job is not None and program not in (None, _PROGRAMS[implied_job]):
+    raise ClusterError(f'{where} is "{job_name}", which {_PROGRAMS[implied_job]} does not run: '
+                       f"start {program}")
+
+
+def _default_job(hosts, implied_job):
+  """Returns the job of a task without --job_name."""
+  if implied_job == "worker" and "worker" not in hosts and "chief" in hosts:
+    return "chief"
+  return implied_job
+
+
+def split_hosts(hosts: Hosts) -> List[str]:
+  """Returns the addresses of a flag, without blanks around commas; [] for an absent flag."""
+  if hosts is None or isinstance(hosts, str):
+    hosts = hosts.split(",") if hosts and hosts.strip() else []
+  return [host.strip() if isinstance(host, str) else host for host in hosts]
+
+
+def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
+  """Parses the indices of the workers that belong to this job.
+
+  Args:
+    text: Indices and ranges, both ends included, as "0,2-4"; or the indices as numbers. None and ""
+      mean all.
+
+  Returns:
+    The indices, ascending, or None for all.
+
+  Raises:
+    ClusterError: If a part is neither an index nor a range.
+  """
+  if text is None or text == "":
+    return None
+  if not isinstance(text, str):
+    return tuple(sorted(set(text)))
+  indices = set()
+  for part in text.split(","):
+    # Five digits are more workers than ports; a slip of the finger must not fill the memory.
+    match = re.fullmatch(r"\s*([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?\s*", part)
+    if not match:
+      raise ClusterError(f'--job_workers: "{part}" of "{text}" is neither an index nor a range: '
+                         'write "2-3" or "0,2-4"')
+    first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+    if first > last:
+      raise ClusterError(f'--job_workers: the range "{part.strip()}" goes down: write '
+                         f'"{last}-{first}"')
+    indices.update(range(first, last + 1))
+  return tuple(sorted(indices))
+
+
+def from_tf_config(text: str, job_workers: Workers = None) -> Cluster:
+  """Makes the cluster from TF_CONFIG.
+
+  Args:
+    text: The JSON text.
+    job_workers: The workers that belong to this job, as in `parse_job_workers`; None: all.
+
+  Returns:
+    A `Cluster`, in which the chief's job is called "chief".
+
+  Raises:
+    ClusterError: If the text is not of the form above, and for every cluster that cannot work.
+  """
+  config = _parse(text)
+  jobs = _jobs(_object(config, "cluster"))
+  task = _object(config, "task")
+  job_name, task_index = _job_name(task), _task_index(task)
+  evaluators = jobs.pop(EVALUATOR, {})
+  if job_name in ("master", "chief"):
+    job_name = "master" if "master" in jobs else "chief"
+  # Checked under the names that the user wrote, because errors repeat them.
+  cluster = Cluster(jobs, job_name, task_index, evaluators, parse_job_workers(job_workers),
+                    _TF_CONFIG)
+  if "master" not in jobs:
+    return cluster
+  return dataclasses.replace(
+      cluster, jobs={"chief" if job == "master" else job: tasks for job, tasks in jobs.items()},
+      job_name="chief" if job_name == "master" else job_name)
+
+
+def _parse(text):
+  """Returns the object that the text holds."""
+  try:
+    config = json.loads(text)
+  except json.JSONDecodeError as error:
+    near = text[max(0, error.pos - 20):error.pos + 20]
+    raise ClusterError(f"TF_CONFIG is not JSON: {error.msg} at line {error.lineno}, column "
+                       f"{error.colno}, near {near!r}: write {_EXAMPLE}") from error
+  if not isinstance(config, dict):
+    raise ClusterError(f"TF_CONFIG is not an object, but {json.dumps(config)}: write {_EXAMPLE}")
+  return config
+
+
+def _object(config, key):
+  """Returns an entry that must be an object."""
+  if key not in config:
+    raise ClusterError(f'TF_CONFIG has no "{key}", only {_names(config)}: write {_EXAMPLE}')
+  if not isinstance(config[key], dict):
+    raise ClusterError(f'TF_CONFIG {key} is not an object, but {json.dumps(config[key])}: '
+                       f"write {_EXAMPLE}")
+  return config[key]
+
+
+def _names(entries):
+  return ", ".join(f'"{key}"' for key in sorted(entries)) or "an empty object"
+
+
+def _jobs(cluster):
+  """Returns {job: {index: address}}."""
+  for job in cluster:
+    if job not in _JOBS:
+      raise ClusterError(f'TF_CONFIG cluster: there is no job "{job}": '
+                         f"{nearest_name(job, _JOBS)}")
+  if "master" in cluster and "chief" in cluster:
+    raise ClusterError('TF_CONFIG cluster has both "master" and "chief", which are names of the '
+                       'same job: keep "chief"')
+  jobs = {job: index_tasks(tasks, f"TF_CONFIG cluster.{job}") for job, tasks in cluster.items()}
+  if jobs.get(EVALUATOR) == {}:
+    del jobs[EVALUATOR]  # no task dials it: the same as absent
+  return jobs
+
+
+def _job_name(task):
+  """Returns the job of this task, as it was written."""
+  if "type" not in task:
+    raise ClusterError('TF_CONFIG task has no "type": give this task\'s job, as in '
+                       '{"type": "worker", "index": 0}')
+  job_name = task["type"]
+  if job_name not in _JOBS:
+    raise ClusterError(f"TF_CONFIG task.type: there is no job {json.dumps(job_name)}: "
+                       f"{nearest_name(str(job_name), _JOBS)}")
+  return job_name
+
+
+def _task_index(task) -> Optional[int]:
+  """Returns the index of this task; None where it is absent, which `Cluster` refuses."""
+  if "index" not in task:
+    return None
+  index = parse_index(task["index"])
+  if index is None:
+    raise ClusterError(f"TF_CONFIG task.index: {json.dumps(task['index'])} is not an integer: give "
+                       "this task's index in its job, from 0")
+  return index
+
+
+def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
+                      task_index: Optional[int] = None,
+                      job_workers: Optional[Sequence[int]] = None) -> Cluster:
+  """Makes the cluster from a description as for `tf.train.Server`.
+
+  The jobs keep their names, and a sparse job keeps the gaps between its indices.
+
+  Args:
+    server_or_cluster_def: A `tf.train.ServerDef`, `ClusterDef` or `ClusterSpec`, or a dict from a
+      job to a list of addresses or to a dict from indices to addresses.
+    job_name: This task's job. None: the job of a ServerDef, else the only job.
+    task_index: This task's index. None: the index of a ServerDef, else the job's only task.
+    job_workers: The indices of the workers that belong to this job; None: all.
+
+  Returns:
+    A `Cluster`.
+
+  Raises:
+    ClusterError: If it is none of these, if job or index are missing where there are several, and
+      for every cluster that cannot work.
+  """
+  import tensorflow.compat.v1 as tf  # late: a command line answers before TensorFlow is there
+  given = server_or_cluster_def
+  if isinstance(given, tf.train.ServerDef):
+    job_name = given.job_name if job_name is None else job_name
+    task_index = given.task_index if task_index is None else task_index
+    given = given.cluster
+  if isinstance(given, tf.train.ClusterSpec):
+    given = given.as_cluster_def()
+  if isinstance(given, tf.train.ClusterDef):
+    given = {job.name: dict(job.tasks) for job in given.job}
+  if not isinstance(given, dict):
+    raise ClusterError(f"{given!r} does not describe a cluster: give a ServerDef, ClusterDef, "
+                       'ClusterSpec or a dict such as {"ps": ["host:2222"], "worker": '
+                       '["host:2223"]}')
+  jobs = {_text(job): index_tasks(tasks, f"{CLUSTER_SPEC} {_text(job)}")
+          for job, tasks in given.items()}
+  if job_name is None and len(jobs) == 1:
+    job_name = next(iter(jobs))
+  job_name = _text(job_name)
+  if task_index is None and len(jobs.get(job_name, {})) == 1:
+    task_index = next(iter(jobs[job_name]))
+  if hasattr(task_index, "__index__") and not isinstance(task_index, bool):
+    task_index = operator.index(task_index)  # also one of numpy
+  return Cluster(jobs, job_name, task_index, job_workers=parse_job_workers(job_workers))
+
+
+def index_tasks(tasks, source: str) -> Dict[int, str]:
+  """Returns the addresses of one job by their indices.
+
+  Args:
+    tasks: A list of addresses, or a dict from indices (numbers, or text as in JSON) to addresses.
+    source: The place where the tasks were written, for the error.
+
+  Returns:
+    {index: address}.
+
+  Raises:
+    ClusterError: If it is neither, or an index is not a number or stands there twice.
+  """
+  if isinstance(tasks, (list, tuple)):
+    return {index: _text(address) for index, address in enumerate(tasks)}
+  if not isinstance(tasks, dict):
+    raise ClusterError(f'{source}: {tasks!r} is not a list of addresses: write ["host:port", ...]')
+  by_index = {}
+  for key, address in tasks.items():
+    index = parse_index(key)
+    if index is None:
+      raise ClusterError(f"{source}: the index {key!r} is not a number: count from 0")
+    if index in by_index:
+      raise ClusterError(f"{source}: the index {index} is given twice: give each task its own")
+    by_index[index] = _text(address)
+  return by_index
+
+
+def parse_index(value) -> Optional[int]:
+  """Returns an index that is a number or the text of one; None for anything else."""
+  if isinstance(value, str) and re.fullmatch("-?[0-9]+", value):
+    return int(value)
+  return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value):
+  """Returns bytes as text; TensorFlow accepts both for names and addresses."""
+  return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
