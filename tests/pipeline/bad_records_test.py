@@ -8,15 +8,6 @@ import tensorflow.compat.v1 as tf
 from tf1ps.pipeline import bad_records
 
 
-def test_each_graph_has_a_policy_and_fails_by_default():
-  first, second = tf.Graph(), tf.Graph()
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.5), first)
-  assert bad_records.bad_records_of_graph(first).skips
-  assert not bad_records.bad_records_of_graph(second).skips
-  with first.as_default():
-    assert bad_records.bad_records_of_graph() is bad_records.bad_records_of_graph(first)
-
-
 @pytest.mark.parametrize("arguments, text", [
   (("drop",), "on_bad_record must be one of fail, skip, got 'drop'"),
   (("skip", 1.5), "0.0 to 1.0, got 1.5")])

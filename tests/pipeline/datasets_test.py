@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.pipeline import bad_batches, bad_records, datasets, iterators, python_calls
+from tf1ps.pipeline import bad_records, batch_decoding, datasets, graph_input, iterators
 from tf1ps.pipeline.shard import Shard, ShardError, Sources
 
 
@@ -179,7 +179,8 @@ def test_the_good_ones_before_a_bad_record_come_first(write):
   error = batches[-1]
   assert isinstance(error, tf.errors.InvalidArgumentError)
   assert "%s:3: %s" % (path, REASON) in error.message
-  assert bad_batches.explain_bad_record(error).message == "%s:3: %s" % (path, REASON)
+  explained = batch_decoding.explain_input_error(error, tf.get_default_graph())
+  assert explained.message == "%s:3: %s" % (path, REASON)
 
 
 def test_our_sessions_raise_the_decoders_error_with_the_place(write):
@@ -201,7 +202,7 @@ def test_our_sessions_raise_the_decoders_error_with_the_place(write):
 def test_bad_records_are_skipped(write, caplog, graph, size, kwargs, expected):
   path = write("a.csv", BAD)
   policy = bad_records.BadRecords("skip", 0.5)
-  bad_records.use_bad_records(policy)
+  graph_input.use_bad_records(policy)
   batch = datasets.text_line_dataset(once(size), path, columns, **kwargs)
   with caplog.at_level(logging.WARNING, "tf1ps"):
     assert drawn(batch[0]) == expected
@@ -213,17 +214,16 @@ def test_bad_records_are_skipped(write, caplog, graph, size, kwargs, expected):
 
 def test_too_many_are_an_error_at_once_or_at_the_end(write, graph):
   path = write("a.csv", BAD)
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.015))
-  error = bad_batches.explain_bad_record(
-    drawn(datasets.text_line_dataset(once(4), path, columns))[-1]
-  )
+  graph_input.use_bad_records(bad_records.BadRecords("skip", 0.015))
+  error = batch_decoding.explain_input_error(
+    drawn(datasets.text_line_dataset(once(4), path, columns))[-1], graph)
   assert isinstance(error, bad_records.TooManyBadRecordsError)
   assert "2 of 100 records are bad" in str(error) and path + ":6" in str(error)
 
 
 def test_too_many_of_few_are_an_error_at_the_end(write, graph):
   path = write("a.csv", BAD)
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.02))
+  graph_input.use_bad_records(bad_records.BadRecords("skip", 0.02))
   batches = drawn(datasets.text_line_dataset(once(4), path, columns)[0])
   assert batches[:-1] == [[0, 1, 3], [4, 6]]
   assert "2 of 7 records are bad" in batches[-1].message
@@ -261,7 +261,7 @@ def test_a_decoder_with_a_table_of_the_graph(write, graph):
 def test_only_python_of_the_users_counts_as_such(write, graph):
   path = write("a", "1\n")
   datasets.text_line_dataset(once(), path, numbers)
-  assert not python_calls.has_python_calls(graph)
+  assert not iterators.has_python_calls(graph)
 
 
 # Ranges that are leased.
@@ -297,7 +297,7 @@ def test_leased_files(write, tmp_path, graph, size, fixed, expected):
   assert [each[0] for each in batches] == expected
   assert [source for each in batches for source in each[1]] == [0, 0, 0, 2, 2]
   ends = [end for each in batches for end in zip(*each[2:])]
-  # What comes after the last batch is told by the end of the data.
+  # The end of the data reports the ranges that ended after the last batch.
   assert ends == [(2 ** 32 + 1, 0), (0, 3), (2, 2)][:len(ends)] and len(ends) >= 2
 
 
@@ -326,7 +326,7 @@ def test_wrong_arguments_are_refused(write, kwargs, expected):
 
 def test_decoders_that_are_none_are_refused(write):
   for decode in (lambda lines: 3, lambda lines: tf.size(lines)):
-    with pytest.raises(TypeError, match="must return tensors, dense or sparse, with their number"):
+    with pytest.raises(TypeError, match="must return tensors, dense or sparse, whose first"):
       datasets.text_line_dataset(once(), write("a", "1\n"), decode)
 
 
@@ -341,6 +341,6 @@ def test_no_file_is_an_error_when_built_and_a_vanished_one_later(write, tmp_path
 
 
 def test_a_damaged_file_ends_training_also_where_bad_records_are_skipped(write, graph):
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 1.0))
+  graph_input.use_bad_records(bad_records.BadRecords("skip", 1.0))
   batches = drawn(datasets.text_line_dataset(once(), write("a.gz", b"no gzip"), numbers))
   assert isinstance(batches[-1], tf.errors.DataLossError)

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.pipeline import iterators
+from tf1ps.pipeline import datasets, graph_input, iterators, shard
+from tf1ps.pipeline.bad_records import BadRecords
 from tf1ps.placement import device_setter
+
+pytestmark = pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
+TUNES = hasattr(tf.data.Options(), "autotune")
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +102,7 @@ def test_what_must_be_fed_is_the_users(graph, caplog):
   own = tf.data.make_initializable_iterator(tf.data.Dataset.range(default))
   with caplog.at_level(logging.INFO, "tf1ps"):
     assert iterators.iterator_initializers(graph) == [own.initializer]
-  assert "is yours to initialise" in caplog.text and "needs count to be fed" in caplog.text
+  assert "needs a feed of count, so tf1ps does not initialise it" in caplog.text
   record = fed.get_next()
   with tf1ps.MonitoredTrainingSession() as session:
     session.run_step_fn(_start_fed(fed.initializer, {count: 1}))
@@ -135,3 +140,156 @@ def test_the_device_setter_leaves_all_of_it_on_the_worker(graph):
    [[[0, 0], [0, 0], [0, 1]]])])
 def test_pipelines_in_memory(change, expected):
   assert taken(iterators.next_batch(change(numbers()))) == expected
+
+
+# Autotuning.
+
+
+def enabled(dataset):
+  return dataset.options().autotune.enabled if TUNES else False
+
+
+def test_nothing_that_is_made_of_it_is_tuned():
+  dataset = iterators.without_autotuning(tf.data.Dataset.range(3)).map(lambda x: x + 1).prefetch(1)
+  assert enabled(dataset) is False
+
+
+def test_a_share_is_not_tuned():
+  share = shard.Shard(mode="train", index=0, count=2, batch_size=1)
+  assert enabled(share.dataset(tf.data.Dataset.range(3))) is False
+
+
+@pytest.mark.skipif(not TUNES, reason="TensorFlow 1.15 has no such option")
+def test_what_the_program_says_later_wins():
+  options = tf.data.Options()
+  options.autotune.enabled = True
+  dataset = iterators.without_autotuning(tf.data.Dataset.range(3))
+  assert enabled(dataset.with_options(options)) is True
+
+
+# Python calls.
+
+
+def in_map():
+  return numbers().map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
+
+
+def from_generator():
+  return tf.data.Dataset.from_generator(lambda: iter(range(3)), tf.int64)
+
+
+@pytest.mark.parametrize("make, expected", [
+  (numbers, False), (lambda: numbers().map(lambda x: x + 1), False), (in_map, True),
+  (lambda: numbers().interleave(lambda x: in_map(), cycle_length=1), True),
+  (from_generator, True)])
+@pytest.mark.parametrize("iterator", [
+  tf.data.make_one_shot_iterator, tf.data.make_initializable_iterator])
+def test_a_pipeline_that_calls_python_is_known(make, expected, iterator):
+  with tf.Graph().as_default() as graph:
+    iterator(make()).get_next()
+    assert iterators.has_python_calls(graph) == expected
+
+
+def test_one_of_the_graphs_own_operations():
+  with tf.Graph().as_default() as graph:
+    tf.py_func(lambda: np.float32(1), [], tf.float32)
+    assert iterators.has_python_calls(graph)
+
+
+# Positions.
+
+
+class Pipeline(object):
+  """A pipeline in a graph and a session of its own."""
+
+  def __init__(self, make):
+    with tf.Graph().as_default() as graph:
+      tf.set_random_seed(7)
+      self._batch = make()
+      self.positions = iterators.IteratorPositions(graph)
+      self.session = tf.Session(graph=graph)
+      self.session.run(iterators.iterator_initializers(graph))
+
+  def draw(self, count):
+    return [self.session.run(self._batch).tolist() for _ in range(count)]
+
+  def save(self):
+    return self.positions.save(self.session)
+
+  def restore(self, position):
+    self.positions.restore(self.session, position)
+
+
+def number_batches(count=100):
+  return iterators.next_batch(
+    tf.data.Dataset.range(count).map(lambda x: x + 1).repeat().batch(3).prefetch(2))
+
+
+def lines(tmp_path, skips=False, **kwargs):
+  for index in range(2):
+    (tmp_path / ("%d.txt" % index)).write_text("\n".join(
+      str(100 * index + number) for number in range(50)) + ("\nx" if skips else ""))
+
+  def make():
+    graph_input.use_bad_records(BadRecords("skip" if skips else "fail", 0.5))
+    return datasets.text_line_dataset(shard.Shard(batch_size=4), str(tmp_path / "*.txt"),
+                               lambda values: tf.strings.to_number(values, tf.int32), **kwargs)
+  return make
+
+
+def test_it_goes_on_where_it_was():
+  first, second = Pipeline(number_batches), Pipeline(number_batches)
+  assert first.draw(2) == [[1, 2, 3], [4, 5, 6]]
+  position = first.save()
+  expected = first.draw(3)
+  assert expected[0] == [7, 8, 9]
+  second.draw(5)
+  second.restore(position)
+  assert second.draw(3) == expected
+  second.restore(position)
+  assert second.draw(1) == expected[:1]
+
+
+@pytest.mark.parametrize("skips, kwargs", [
+  (False, {}), (False, {"shuffle": 30}), (True, {}), (True, {"shuffle": 30}),
+  (False, {"shuffle": 30, "num_parallel_decodes": 2})])
+def test_readers_of_files_go_on_too(tmp_path, skips, kwargs):
+  make = lines(tmp_path, skips, **kwargs)
+  first, second = Pipeline(make), Pipeline(make)
+  first.draw(9)
+  position = first.save()
+  expected = first.draw(12)
+  second.restore(position)
+  assert second.draw(12) == expected
+
+
+def test_the_digest_tells_pipelines_apart(tmp_path):
+  def digest(make):
+    return Pipeline(make).positions.digest
+
+  assert digest(number_batches) == digest(number_batches)
+  assert digest(lambda: number_batches(99)) != digest(number_batches)
+  one = digest(lines(tmp_path, shuffle=10))
+  assert one == digest(lines(tmp_path, shuffle=10)) != digest(lines(tmp_path, shuffle=11))
+
+
+def test_pipelines_that_call_python_have_none():
+  def make():
+    return iterators.next_batch(tf.data.Dataset.range(9).batch(3).map(
+      lambda x: tf.numpy_function(lambda y: y, [x], tf.int64)))
+
+  positions = Pipeline(make).positions
+  assert positions.calls_python and not positions.can_save
+
+
+def test_no_iterators():
+  positions = Pipeline(lambda: tf.constant(1)).positions
+  assert not positions.can_save and not positions.calls_python
+
+
+def test_what_cannot_be_restored_begins_anew():
+  pipeline = Pipeline(number_batches)
+  pipeline.draw(2)
+  with pytest.raises(iterators.PositionError):
+    pipeline.restore(b"3\nabcdef")
+  assert pipeline.draw(1) == [[1, 2, 3]]

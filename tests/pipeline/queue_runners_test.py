@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import harness
 from tests.pipeline import classic
-from tf1ps.pipeline import bad_records, queue_runners, runner_failures
+from tf1ps.pipeline import bad_records, graph_input, queue_runners, runner_failures
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ def test_a_record_of_another_type_than_the_enqueued_one(tmp_path):
 
 @pytest.mark.parametrize("read_up_to, threads", [(0, 1), (7, 1), (100, 1), (0, 3), (7, 3)])
 def test_bad_records_are_skipped(tmp_path, caplog, read_up_to, threads):
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.5))
+  graph_input.use_bad_records(bad_records.BadRecords("skip", 0.5))
   bad = [1, 5, 6, 30]
   path = classic.write(tmp_path / "a.csv", 30, bad=bad)
   batch = classic.pipeline([path], read_up_to=read_up_to, threads=threads)
@@ -162,14 +162,14 @@ def test_bad_records_are_skipped(tmp_path, caplog, read_up_to, threads):
     found, error = classic.take_all(session, batch)
   assert type(error) is tf.errors.OutOfRangeError
   assert (found if threads == 1 else sorted(found)) == [n for n in range(1, 31) if n not in bad]
-  assert bad_records.bad_records_of_graph().skipped == 4
+  assert graph_input.input_of().bad_records.skipped == 4
   assert sorted(record.getMessage() for record in caplog.records) == sorted(
     "skipped the bad record %s:%d: Field 1 in record 0 is not a valid int32: x" % (path, n)
     for n in bad)
 
 
 def test_too_many_bad_records_end_it(tmp_path):
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.02))
+  graph_input.use_bad_records(bad_records.BadRecords("skip", 0.02))
   path = classic.write(tmp_path / "a.csv", 200, bad=[11, 12, 13, 14])
   batch = classic.pipeline([path], read_up_to=5, capacity=300)
   with classic.initialised() as session:
@@ -181,7 +181,7 @@ def test_too_many_bad_records_end_it(tmp_path):
 
 
 def test_too_many_bad_records_are_told_at_the_end_of_few(tmp_path):
-  bad_records.use_bad_records(bad_records.BadRecords("skip", 0.05))
+  graph_input.use_bad_records(bad_records.BadRecords("skip", 0.05))
   path = classic.write(tmp_path / "a.csv", 30, bad=[7, 12])
   batch = classic.pipeline([path])
   with classic.initialised() as session:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness
-from tf1ps.pipeline import queue_runners, readers, record_queues
+from tf1ps.pipeline import graph_input, queue_runners, readers
 from tf1ps.pipeline import shard as shard_lib
 
 
@@ -74,7 +74,7 @@ def test_lines_of_odd_files(write, content, lines, compression, pack):
 def test_header_lines_of_each_file_are_left_out_and_counted(graph, write, compression, pack):
   files = write(pack(b"\xef\xbb\xbfx,y\n1,2\n"), pack(b"x,y\n"), pack(b"x,y\n3,4\n5,6\n"))
   readers.text_line_reader(share(), files, as_they_are, header_lines=1, compression=compression)
-  (keys, values), = graph.get_collection(record_queues.RECORDS)
+  (keys, values), = graph_input.input_of(graph).record_sources
   # Without the thread that decodes: what it would take is taken here.
   reading = [runner for runner in graph.get_collection_ref(tf.GraphKeys.QUEUE_RUNNERS)
              if "batches" not in runner.name]

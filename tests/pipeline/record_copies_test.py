@@ -4,7 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.pipeline import classic
-from tf1ps.pipeline import queue_runners, record_copies
+from tf1ps.pipeline import graph_input, queue_runners, record_copies
 
 
 @pytest.fixture(autouse=True)
@@ -137,10 +137,10 @@ def test_a_loop_over_a_record(lines, loops_are_operations):
   assert run(copy, 2)[0] == [1 + 2 + 4 + 8, 2 + 4 + 8]
 
 
-def test_a_pair_of_tensors_that_is_said_to_hold_records(lines):
+def test_a_record_source_is_not_a_reader(lines):
   keys = tf.placeholder_with_default("elsewhere/b.csv:9", [])
   values = tf.placeholder_with_default("9,99", [])
-  tf.add_to_collection(record_copies.RECORDS, (keys, values))
+  graph_input.add_record_source(keys, values)
   copy = record_copies.copy(enqueue(number_of(values)))
   assert run(copy)[:2] == ([99], "b.csv:9")
   assert len(copy.counts) == 1  # of the graph's reader

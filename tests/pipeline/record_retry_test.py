@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import bad_records, record_copies, record_retry
+from tf1ps.pipeline import bad_records, graph_input, record_copies, record_retry
 
 RECORDS = [b"%d" % n for n in range(16)]
 
@@ -22,10 +22,10 @@ def retry(bad, policy, shape=(None,)):
   """Runs 16 records, those of `bad` no numbers, and tries again; returns what is enqueued."""
   values = [b"x" if n in bad else record for n, record in enumerate(RECORDS)]
   with tf.Graph().as_default() as graph:
-    bad_records.use_bad_records(policy)
+    graph_input.use_bad_records(policy)
     pair = [tf.placeholder_with_default(all_of, shape)
             for all_of in (["f:%d" % n for n in range(16)], values)]
-    tf.add_to_collection(record_copies.RECORDS, tuple(pair))
+    graph_input.add_record_source(*pair)
     queue = tf.FIFOQueue(20, tf.int32, [[]])
     copy = record_copies.copy(queue.enqueue_many(tf.string_to_number(pair[1], tf.int32)))
     rest = queue.dequeue_up_to(20)

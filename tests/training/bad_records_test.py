@@ -49,7 +49,7 @@ def test_bad_records_are_skipped_and_counted(start, folder):
 def test_too_many_bad_records_end_the_job(start, folder):
   found, (chief,), _ = run(start, folder, "--on_bad_record=skip", "--max_bad_ratio=0.005")
   assert found == [1]
-  assert "more than the tolerated part of 0.005 (--max_bad_ratio)" in chief.lines[-1]
+  assert "more than the tolerated ratio of 0.005 (--max_bad_ratio)" in chief.lines[-1]
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class InputPositions(tf.train.SessionRunHook):
     self._positions = IteratorPositions(tf.get_default_graph())
     self._key = {"digest": self._positions.digest, "worker": index, "workers": count,
                  "batch_size": batch_size}
-    self._works = self._positions.are_there
+    self._works = self._positions.can_save
     self._is_over = False
     self._stored_at = 0.0
     self._stored_batches = None
@@ -76,7 +76,8 @@ class InputPositions(tf.train.SessionRunHook):
 
   def begin(self):
     if self._positions.calls_python:
-      _log.info("the input calls Python, so its position is not kept: who comes back begins anew")
+      _log.info("the input calls Python, so its position is not kept. A worker that is started "
+                "again reads its data from the beginning.")
 
   def after_create_session(self, session, coord):
     self.batches, self._stored_batches = 0, None

@@ -116,7 +116,7 @@ class BoundedSession(tf.Session):
 
     While TensorFlow closes a session it keeps every other session of this process's server waiting,
     on 2.21 for up to a minute where an iterator's autotuning thread does not wake (see
-    pipeline/autotuning.py). Whoever has something left to say to the cluster says it before.
+    pipeline/iterators.py). Whoever has something left to say to the cluster says it before.
     """
     self._is_held = True
 

@@ -6,8 +6,8 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "bad_batches": ["explain_bad_record"],
-  "bad_records": ["BadRecords", "TooManyBadRecordsError", "use_bad_records"],
+  "bad_records": ["BadRecords", "TooManyBadRecordsError"],
+  "batch_decoding": ["explain_input_error"],
   "choices": [
     "DEFAULT_MAX_BAD_RATIO", "FAIL_ON_BAD_RECORD", "ON_BAD_RECORD", "SHARDS", "SHARD_DYNAMIC",
     "SKIP_BAD_RECORD"],
@@ -15,8 +15,10 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "datasets": [
     "fixed_length_record_dataset", "text_line_dataset", "tf_record_dataset", "whole_file_dataset"],
   "feeding": ["feed"],
-  "iterator_positions": ["IteratorPositions", "PositionError"],
-  "iterators": ["iterator_initializers", "next_batch"],
+  "graph_input": ["add_record_source", "use_bad_records"],
+  "iterators": [
+    "IteratorPositions", "PositionError", "has_python_calls", "iterator_initializers",
+    "next_batch"],
   "lease_table": ["DifferentDataError", "LeaseTable", "StaleSessionError"],
   "leases": ["BATCHES_PER_BLOCK", "EndlessDatasetError", "RangeReport"],
   "preloaded": ["preloaded_batches", "preloaded_variables"],
@@ -24,7 +26,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "batch", "batch_join", "input_producer", "maybe_batch", "maybe_batch_join",
     "maybe_shuffle_batch", "maybe_shuffle_batch_join", "range_input_producer", "shuffle_batch",
     "shuffle_batch_join", "slice_input_producer", "string_input_producer"],
-  "python_calls": ["has_python_calls"],
   "queue_runners": ["adopt_queue_runners", "start_queue_runners"],
   "readers": [
     "fixed_length_record_reader", "text_line_reader", "tf_record_reader", "whole_file_reader"],

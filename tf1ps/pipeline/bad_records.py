@@ -1,13 +1,13 @@
-"""Bad records: what happens to a record that cannot be decoded.
+"""The policy for bad records: records that cannot be decoded.
 
-Each graph has one `BadRecords`, which whoever decodes records in it asks. In the order of what
-happens to a bad one:
+Each graph has one `BadRecords` (graph_input.py), which all decoders of the graph use:
 
-1. It was found alone: whoever decodes in batches has the others of its batch out of the way.
-2. Under "fail", the default, the consumer's error is the decoder's, with the record's file and line
-   before it (`located`), after all good records before it.
-3. Under "skip" it is counted, the first ten are logged, and the job stops once the part of bad
-   records is above a ratio. Fewer than 100 records are too few to tell before the data's end.
+1. A decoder of batches separates a bad record from the others of its batch.
+2. Under "fail", the default, the good records before the bad one reach the consumer. Then its run
+   fails with the decoder's error, which begins with the record's file and line (`located`).
+3. Under "skip" the record is counted and left out. The first ten are logged. Training stops when
+   more than a ratio of the records is bad. The ratio is of at least 100 records before the end of
+   the data.
 """
 
 from __future__ import annotations
@@ -24,54 +24,51 @@ from tf1ps.pipeline.choices import ON_BAD_RECORD as POLICIES
 
 _log = logging.getLogger("tf1ps")
 
-_LOGGED = 10  # of the records that are skipped
-_ENOUGH = 100  # records, to tell their ratio before the end of the data
-_ATTRIBUTE = "_tf1ps_bad_records"
+_LOGGED = 10  # skipped records that are logged
+_ENOUGH = 100  # records, to judge the ratio before the end of the data
 
 
 class TooManyBadRecordsError(Error, RuntimeError):
-  """More than the tolerated part of the records is bad."""
+  """More records are bad than `max_ratio` tolerates."""
 
 
 class BadRecords:
-  """The policy for bad records in one graph, and what was skipped so far; for any thread.
+  """The policy for bad records in one graph, and the count of skipped ones; for any thread.
 
   Attributes:
     policy: "fail" or "skip".
-    max_ratio: the part of the records that may be skipped, 0 to 1.
-    skipped: how many were skipped so far.
+    max_ratio: the ratio of the records that may be skipped, 0 to 1.
+    skipped: how many records were skipped so far.
+    skips: whether the policy is "skip".
   """
 
   def __init__(self, policy: str = FAIL_ON_BAD_RECORD, max_ratio: float = DEFAULT_MAX_BAD_RATIO):
     """Creates the policy; the arguments are the attributes of that name.
 
     Raises:
-      ValueError: no such policy, or no ratio.
+      ValueError: the policy is unknown, or the ratio is outside of 0 to 1.
     """
     if policy not in POLICIES:
       raise ValueError("on_bad_record must be one of %s, got %r" % (", ".join(POLICIES), policy))
     if not 0.0 <= max_ratio <= 1.0:
-      raise ValueError("max_bad_ratio must be a part of 1, 0.0 to 1.0, got %r" % (max_ratio,))
+      raise ValueError("max_bad_ratio must be a ratio, 0.0 to 1.0, got %r" % (max_ratio,))
     self.policy = policy
     self.max_ratio = max_ratio
     self.skipped = 0
+    self.skips = policy == SKIP_BAD_RECORD
     self._lock = threading.Lock()
 
-  @property
-  def skips(self) -> bool:
-    return self.policy == SKIP_BAD_RECORD
-
-  def anew(self) -> "BadRecords":
-    """The same policy for another graph, of which nothing was skipped yet."""
+  def clone(self) -> "BadRecords":
+    """Returns the same policy for another graph, with nothing skipped yet."""
     return BadRecords(self.policy, self.max_ratio)
 
   def skip(self, key: str, reason: str, read: int) -> None:
     """Counts a bad record.
 
     Args:
-      key: where it stands, such as "data/a.csv:17".
-      reason: what is wrong with it, such as "Field 3 in record 0 is not a valid float: x".
-      read: how many records were read so far, good and bad, this one among them.
+      key: where it is, such as "data/a.csv:17".
+      reason: the decoder's error, such as "Field 3 in record 0 is not a valid float: x".
+      read: how many records were read so far, good and bad, with this one.
 
     Raises:
       TooManyBadRecordsError: with this one there are too many.
@@ -85,7 +82,7 @@ class BadRecords:
     self._check(skipped, max(read, _ENOUGH), key)
 
   def check_at_end(self, read: int) -> None:
-    """Raises TooManyBadRecordsError, if of all records that were read too many were skipped."""
+    """Raises TooManyBadRecordsError if too many of all records that were read were skipped."""
     if self.skipped:
       self._check(self.skipped, read, None)
 
@@ -93,27 +90,12 @@ class BadRecords:
     if skipped > self.max_ratio * read:
       last = "" if key is None else "; the last one is %s" % key
       raise TooManyBadRecordsError(
-        "%d of %d records are bad, more than the tolerated part of %g (--max_bad_ratio)%s" % (
+        "%d of %d records are bad, more than the tolerated ratio of %g (--max_bad_ratio)%s" % (
           skipped, max(read, skipped), self.max_ratio, last))
 
 
-def bad_records_of_graph(graph: Optional[tf.Graph] = None) -> BadRecords:
-  """The policy of a graph, by default of the default graph: "fail", unless `use` was called."""
-  graph = graph or tf.get_default_graph()
-  found = getattr(graph, _ATTRIBUTE, None)
-  if found is None:
-    found = BadRecords()
-    setattr(graph, _ATTRIBUTE, found)
-  return found
-
-
-def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
-  """Makes a policy that of a graph, by default of the default graph, before records are decoded."""
-  setattr(graph or tf.get_default_graph(), _ATTRIBUTE, policy)
-
-
 def located(error: tf.errors.OpError, key: str) -> tf.errors.OpError:
-  """The same error, saying first where the record stands.
+  """Returns the same error with the record's position before its text.
 
   Args:
     error: the decoder's.

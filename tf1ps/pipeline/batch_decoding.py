@@ -1,42 +1,58 @@
-"""Batches of records decoded at once, with the bad ones found one by one where a batch has some.
+"""Batches of records that are decoded at once, also where some of the records are bad.
 
-What happens to a batch of records, all of it inside of the dataset, so that the iterator's position
-can be saved:
+`decode_batches` makes a dataset. Everything in it happens in tf.data, so that the position of its
+iterator can be saved:
 
-1. Marks, which tell that a range of the data is over, are taken out.
-2. The batch is decoded, by one call. Where that fails each record is tried alone, and the good ones
-   are decoded once more together; under the policy "fail" those before the first bad one. Such a
-   batch comes smaller, or, where its size is fixed, with some of its good records twice.
-3. What is to be told of a batch, its bad records and marks, goes with it.
+1. Marks, which say that a leased range ends there, are taken out of the records.
+2. One call decodes a batch. Where it fails, each record is decoded alone to find the bad ones. Then
+   the good records are decoded together; under the policy "fail" only those before the first bad
+   one. Such a batch is smaller, or, where its size is fixed, has some good records twice.
+3. A `Batch` carries its bad records and marks.
+4. Under the policy "skip" a batch without records comes last. It carries how many were read.
 
-Under the policy "skip" a batch of no records comes last, to tell how many were read.
+`take_batch` takes the batches from an iterator and reports their bad records, in any session:
+
+1. Python is called only for a batch with bad records. It decodes the record again to get the
+   decoder's message, and adds file and line.
+2. Under "skip" the record is counted and logged (bad_records.py). A batch in which no record is
+   left is not delivered; the next batch is taken instead.
+3. Under "fail" the good records before the bad one are delivered, and the next run fails with an
+   InvalidArgumentError that has Python's message. Sessions of ours raise Python's error itself: the
+   decoder's error with the position, or TooManyBadRecordsError (`explain_input_error`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Tuple
+import re
+from typing import Any, Callable, List, NamedTuple, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import places
+from tf1ps.cluster import latest_record
+from tf1ps.compat import error_line
+from tf1ps.pipeline import bad_records, iterators
+from tf1ps.pipeline import record_positions as positions
+from tf1ps.pipeline.graph_input import input_of
 
-MARK = b"\0tf1ps: the range ends here\0"  # a record's value; its number counts those before it
+MARK = b"\0tf1ps: the range ends here\0"  # a record's value; its number is the count before it
 _BYTE_ORDER_MARK = u"^\ufeff"
-_plain = tf.autograph.experimental.do_not_convert  # what is called inside is not converted either
+_plain = tf.autograph.experimental.do_not_convert  # also for the functions that are called inside
+_ERROR_TEXT = "bad record #"
+_KEPT_ERRORS = 100
 
 
 class Batch(NamedTuple):
-  """An element of the dataset; vectors of int64 but for values."""
+  """An element of the dataset."""
 
-  decoded: Tuple[Any, ...]  # what decode returned, flat; tensors [size, ...] or SparseTensors
-  size: tf.Tensor  # int64 []: the records in it; 0: it is not to be trained on
-  bad_places: tf.Tensor  # of its bad records, see places.py; empty in most batches
-  bad_values: tf.Tensor  # string
-  # Under the policy "skip": how many records were read so far, good and bad, -1 - that many at the
-  # end of the data; else empty.
+  decoded: Tuple[Any, ...]  # the result of decode, flat; tensors [size, ...] or SparseTensors
+  size: tf.Tensor  # int64 []: its number of records; a batch of size 0 is not trained on
+  bad_positions: tf.Tensor  # int64 [n]: of its bad records (record_positions.py); mostly n = 0
+  bad_values: tf.Tensor  # string [n]
+  # Under the policy "skip", int64 []: the number of records that were read so far, good and bad;
+  # after the last record -1 - that number. Else empty.
   read: Tuple[tf.Tensor, ...] = ()
-  # Where ranges are marked: the source of each record that this batch disposes of; of the ranges
-  # that have ended, source and count of records.
+  # Where ranges are marked: int64 [m], the source of each record of this batch, good or bad; int64
+  # [k], the sources of the ranges that ended; int64 [k], their numbers of records. Else empty.
   marks: Tuple[tf.Tensor, ...] = ()
 
 
@@ -44,14 +60,14 @@ class Rules(NamedTuple):
   """How batches are decoded."""
 
   batch_size: int
-  fixed: bool = False  # whether each batch has just this size, without a remainder
+  fixed: bool = False  # whether each batch has exactly this size, and a remainder is dropped
   skips: bool = False  # whether bad records are skipped
   marked: bool = False  # whether there are marks among the records
-  first_number: int = 0  # of a file's first record
+  first_number: int = 0  # the number of a file's first record
   has_text: bool = False  # whether a file may begin with a byte order mark
   parallel: int = 1  # chunks of batches that are decoded at the same time
-  # Batches that are looked at together, which costs less; where some of them have bad records,
-  # these come last. 1 where the order of the records matters, or they are marked.
+  # Batches that are handled together, which costs less. Batches with bad records come last among
+  # them, so it is 1 where the order of records matters, or ranges are marked.
   chunk: int = 1
 
 
@@ -59,32 +75,32 @@ def decode_batches(records, decode: Callable[[tf.Tensor], Any], rules: Rules):
   """Makes a dataset of decoded batches.
 
   Args:
-    records: a dataset of (place, value), int64 and string scalars.
+    records: a dataset of (position, value), int64 and string scalars.
     decode: takes values, a string vector [n]; returns tensors with n as their first dimension.
-    rules: how.
+    rules: how the batches are decoded.
 
   Returns:
-    (dataset of `Batch`, the structure of what decode returned, with the places in `decoded`).
+    (dataset of `Batch`, the structure of decode's result with indices into `Batch.decoded`).
   """
   decoder = _Decoder(decode, rules)
   chunks = records.batch(rules.batch_size * rules.chunk,
                          drop_remainder=rules.fixed and rules.chunk == 1)
   if rules.skips:
     chunks = _counted(chunks)
-  chunks = chunks.prefetch(1)  # the next one is read while this one is decoded
+  chunks = chunks.prefetch(1)  # the next chunk is read while this one is decoded
   if rules.parallel > 1:
     batches = chunks.interleave(_plain(decoder.decode), cycle_length=rules.parallel,
                                 block_length=rules.chunk, num_parallel_calls=rules.parallel)
   else:
     batches = chunks.flat_map(_plain(decoder.decode))
-  # TensorFlow 1.15 crashes where it looks for what has no effect in what `decode` makes.
+  # TensorFlow 1.15 crashes in this optimization of decode's operations.
   options = tf.data.Options()
   options.experimental_optimization.noop_elimination = False
   return batches.with_options(options), decoder.structure
 
 
 def _counted(chunks):
-  """The chunks and one of no records, each with the records that were read by then."""
+  """Adds to each chunk the number of records read so far, and an empty chunk at the end."""
   none = tf.data.Dataset.from_tensors((tf.zeros([0], tf.int64), tf.zeros([0], tf.string)))
 
   def count(before, chunk):
@@ -98,7 +114,7 @@ def _counted(chunks):
 
 
 class _Decoder:
-  """Makes the dataset of a chunk's batches, again for each chunk."""
+  """Makes a dataset of `Batch`es from a chunk of records."""
 
   def __init__(self, decode, rules):
     self._decode = decode
@@ -106,30 +122,29 @@ class _Decoder:
     self._spec = None
     self.structure = None
 
-  def decode(self, place, value, *read):
-    """A dataset of `Batch`es."""
+  def decode(self, position, value, *read):
     rules = self._rules
     if rules.has_text and not rules.first_number:
-      first = tf.equal(places.number_of(place), 0)
+      first = tf.equal(positions.number_of(position), 0)
       value = tf.cond(tf.reduce_any(first), lambda: tf.where(
         first, tf.strings.regex_replace(value, _BYTE_ORDER_MARK, ""), value), lambda: value)
     marks = ()
     if rules.marked:
       is_mark = tf.equal(value, MARK)
-      ends = tf.boolean_mask(place, is_mark)
-      place, value = (tf.boolean_mask(each, ~is_mark) for each in (place, value))
-      marks = (places.source_of(place), places.source_of(ends),
-               places.number_of(ends) - rules.first_number)
+      ends = tf.boolean_mask(position, is_mark)
+      position, value = (tf.boolean_mask(each, ~is_mark) for each in (position, value))
+      marks = (positions.source_of(position), positions.source_of(ends),
+               positions.number_of(ends) - rules.first_number)
     more = (read, marks)
-    batches, count = _cut(place, value, rules)
+    batches, count = _cut(position, value, rules)
     fast = _without_errors(batches.map(lambda *batch: self._at_once(*batch, more=more)))
     slow = batches.flat_map(lambda *batch: self._one_by_one(*batch, more=more))
-    # What the fast way yields the slow one leaves out, and it begins only where something is left.
+    # take() stops before the slow way where the fast way has yielded all batches.
     if rules.chunk > 1:
-      slow = slow.filter(lambda batch: tf.size(batch.bad_places) > 0)
+      slow = slow.filter(lambda batch: tf.size(batch.bad_positions) > 0)
     return fast.concatenate(slow).take(count)
 
-  def _at_once(self, place, value, more):
+  def _at_once(self, position, value, more):
     number = tf.size(value, out_type=tf.int64)
     values = value
     if self._rules.fixed and self._rules.marked:
@@ -137,28 +152,28 @@ class _Decoder:
     return Batch(self._decoded(values), number, tf.zeros([0], tf.int64),
                  tf.zeros([0], tf.string), *more)
 
-  def _one_by_one(self, place, value, more):
+  def _one_by_one(self, position, value, more):
     number = tf.size(value, out_type=tf.int64)
 
-    def join(good):
+    def batch_of(good):
       size, chosen, bad = _good_and_bad(good, number, self._rules)
-      # Together, and not without errors: records may be good alone and not fit each other.
+      # This may fail: records that are good alone may not fit each other.
       decoded = tf.cond(size > 0, lambda: self._decoded(
         tf.gather(value, _filled(chosen, self._rules))), self._nothing)
       read, marks = more
-      if marks and not self._rules.skips:  # of the good ones before the bad one alone
+      if marks and not self._rules.skips:  # only of the good records before the bad one
         marks = (marks[0][:size], marks[1][:0], marks[2][:0])
-      return Batch(decoded, size, tf.gather(place, bad), tf.gather(value, bad), read, marks)
+      return Batch(decoded, size, tf.gather(position, bad), tf.gather(value, bad), read, marks)
 
-    return self._good_ones(value).map(join)
+    return self._good_ones(value).map(batch_of)
 
   def _good_ones(self, value):
-    """A dataset of one element, the positions of those that can be decoded, after a first -1."""
+    """A dataset of one element, [-1, *indices of the records that can be decoded]."""
     count = tf.size(value, out_type=tf.int64)
     each = tf.data.Dataset.from_tensor_slices((tf.range(count), value)).batch(1)
-    # What was decoded comes out as well, as nobody decodes what is not asked for.
-    good = _without_errors(each.map(lambda position, one: (position, self._decoded(one)))).map(
-      lambda position, _: position)
+    # The decoded values are part of the element, because unused operations would not run.
+    good = _without_errors(each.map(lambda index, one: (index, self._decoded(one)))).map(
+      lambda index, _: index)
     return tf.data.Dataset.from_tensors(tf.constant([-1], tf.int64)).concatenate(good).batch(
       count + 1)
 
@@ -168,55 +183,55 @@ class _Decoder:
     for leaf in flat:
       if not isinstance(leaf, (tf.Tensor, tf.SparseTensor)) or leaf.shape.ndims == 0:
         raise TypeError(
-          "decode takes a vector of records and must return tensors, dense or sparse, with their "
-          "number as first dimension; among what it returned is %r" % (leaf,))
+          "decode takes a vector of records and must return tensors, dense or sparse, whose first "
+          "dimension is its length; it returned %r" % (leaf,))
     if self.structure is None:
       self.structure = tf.nest.pack_sequence_as(result, list(range(len(flat))))
       self._spec = [(leaf.dtype, leaf.shape, isinstance(leaf, tf.SparseTensor)) for leaf in flat]
     return tuple(flat)
 
   def _nothing(self):
-    """What decode returns, of no records."""
+    """Returns decode's result for no records."""
     return tuple(_empty(*spec) for spec in self._spec)
 
 
-def _cut(place, value, rules):
-  """Cuts a chunk into batches: (dataset of (place, value), how many)."""
+def _cut(position, value, rules):
+  """Cuts a chunk into batches: (dataset of (position, value), the number of batches)."""
   if rules.chunk == 1:
-    return tf.data.Dataset.from_tensors((place, value)), 1
+    return tf.data.Dataset.from_tensors((position, value)), 1
   size = tf.constant(rules.batch_size, tf.int64)
   number = tf.size(value, out_type=tf.int64)
-  whole, rest = number // size, number % size
+  whole, remainder = number // size, number % size
   batches = tf.data.Dataset.from_tensor_slices(tuple(
-    tf.reshape(each[:whole * size], [whole, size]) for each in (place, value)))
+    tf.reshape(each[:whole * size], [whole, size]) for each in (position, value)))
   if rules.fixed and not rules.skips:
     return batches, whole
-  # What is left; or the batch of nothing that is the last one.
-  has_rest = tf.cast((rest > 0) & (not rules.fixed) | tf.equal(number, 0), tf.int64)
-  left = tf.data.Dataset.from_tensors((place[whole * size:], value[whole * size:]))
-  return batches.concatenate(left.take(has_rest)), whole + has_rest
+  # The remainder, or the empty chunk at the end.
+  has_one = tf.cast((remainder > 0) & (not rules.fixed) | tf.equal(number, 0), tf.int64)
+  last = tf.data.Dataset.from_tensors((position[whole * size:], value[whole * size:]))
+  return batches.concatenate(last.take(has_one)), whole + has_one
 
 
 def _good_and_bad(good, number, rules):
-  """From the positions of the good ones: (how many are trained on, which, which are bad)."""
+  """From [-1, *indices of good records]: (their number, the good ones, the bad ones), to train."""
   good = tf.reshape(good, [-1])[1:]
   is_good = tf.scatter_nd(good[:, None], tf.ones_like(good), number[None]) > 0
   bad = tf.reshape(tf.where(~is_good), [-1])
   if not rules.skips:
     bad = bad[:1]
     good = tf.range(tf.reduce_min(tf.concat([bad, number[None]], 0)))
-    if rules.fixed:  # those before the bad one are a remainder
+    if rules.fixed:  # the good records before the bad one are a remainder
       good = good[:tf.where(tf.size(bad) > 0, 0, tf.size(good))]
   return tf.size(good, out_type=tf.int64), good, bad
 
 
-def _filled(positions, rules):
-  """The positions, and some of them again until there are as many as a fixed size asks for."""
+def _filled(indices, rules):
+  """Repeats indices until their number is that of a fixed batch size, if there is one."""
   if not rules.fixed:
-    return positions
-  size = tf.maximum(tf.size(positions, out_type=tf.int64), 1)
+    return indices
+  size = tf.maximum(tf.size(indices, out_type=tf.int64), 1)
   order = tf.range(tf.constant(rules.batch_size, tf.int64)) % size
-  return tf.gather(tf.concat([positions, tf.zeros([1], tf.int64)], 0), order)
+  return tf.gather(tf.concat([indices, tf.zeros([1], tf.int64)], 0), order)
 
 
 def _without_errors(dataset):
@@ -232,3 +247,165 @@ def _empty(dtype, shape, is_sparse):
   if shape.ndims is None:
     return tf.zeros([0], dtype)
   return tf.zeros([0] + [each or 0 for each in shape.as_list()[1:]], dtype)
+
+
+# Taking batches, and reports of their bad records.
+
+
+def take_batch(iterator, decode: Callable[[tf.Tensor], Any],
+               rules: Rules) -> Tuple[List[Any], Tuple[tf.Tensor, ...]]:
+  """Takes the next batch that has records.
+
+  Args:
+    iterator: of the dataset of `decode_batches`.
+    decode: as given to `decode_batches`.
+    rules: as given to `decode_batches`.
+
+  Returns:
+    (the decoded tensors, flat; the marks of this batch and of empty batches before it).
+    A run raises errors as the module's docstring says.
+  """
+  reporter = _Reporter(tf.get_default_graph(), decode)
+  late = None if rules.skips else tf.FIFOQueue(1, tf.string, name="bad_record")
+  first = _next(iterator, reporter, late)
+  if not rules.skips and not rules.marked:
+    return list(first.decoded), ()
+  # A batch may be empty.
+  flat = tf.nest.flatten(first, expand_composites=True)
+
+  def packed(tensors):
+    return tf.nest.pack_sequence_as(first, tensors, expand_composites=True)
+
+  def is_empty(*tensors):
+    return tf.equal(packed(tensors).size, 0)
+
+  def next_one(*tensors):
+    before = packed(tensors)
+    with tf.control_dependencies(tensors):  # take one batch after the other
+      batch = _next(iterator, reporter, late)
+    batch = batch._replace(
+      marks=tuple(tf.concat(both, 0) for both in zip(before.marks, batch.marks)))
+    return tf.nest.flatten(batch, expand_composites=True)
+
+  shapes = [tensor.shape for tensor in flat]
+  full = tf.cond(is_empty(*flat), lambda: tf.while_loop(
+    is_empty, next_one, flat, shape_invariants=shapes, parallel_iterations=1, back_prop=False),
+    lambda: [tf.identity(tensor) for tensor in flat])
+  for tensor, shape in zip(full, shapes):
+    tensor.set_shape(shape)
+  batch = packed(full)
+  return list(batch.decoded), batch.marks
+
+
+def _next(iterator, reporter, late):
+  """The next batch, after its bad records were reported."""
+  # An error that an earlier batch has left comes first: there may be no further batch.
+  waiting = [] if late is None else [
+    tf.cond(late.size() > 0, lambda: _raise(late.dequeue()), lambda: tf.constant(True))]
+  with tf.control_dependencies(waiting):
+    batch = iterator.get_next()
+  # Python runs only in this process. In in-graph replication the batch may be taken on another
+  # worker; an evaluation belongs to no cluster.
+  record = latest_record() if "/job:" in batch.size.device else None
+  device = "" if record is None else record.cluster.task.name + "/device:CPU:0"
+
+  def report():
+    with tf.device(device):
+      text = tf.numpy_function(
+        reporter.report, [batch.bad_positions, batch.bad_values] + list(batch.read), tf.string,
+        name=iterators.REPORT_NAME)
+      text.set_shape([])
+    if late is None:
+      return _raise(text)
+    # The good records come first, and the error waits for the next run.
+    return tf.cond((batch.size > 0) & tf.not_equal(text, ""), lambda: _after(late.enqueue(text)),
+                   lambda: _raise(text))
+
+  has_report = tf.size(batch.bad_positions) > 0
+  if batch.read:
+    has_report |= batch.read[0] < 0
+  with tf.control_dependencies([tf.cond(has_report, report, lambda: tf.constant(True))]):
+    return tf.nest.map_structure(tf.identity, batch, expand_composites=True)
+
+
+def _raise(text):
+  return _after(tf.debugging.Assert(tf.equal(text, ""), [text]))
+
+
+def _after(op):
+  with tf.control_dependencies([op]):
+    return tf.constant(True)
+
+
+def explain_input_error(error: BaseException, graph: tf.Graph) -> BaseException:
+  """Finds the error of Python code, or the damaged file, that caused the error of a run.
+
+  Args:
+    error: the run's error.
+    graph: of the run.
+
+  Returns:
+    For a bad record, the error that Python had; for a damaged file, a DataLossError with the file's
+    name; else the same error.
+  """
+  if isinstance(error, tf.errors.InvalidArgumentError):
+    found = re.search(_ERROR_TEXT + r"(\d+): ", error.message)
+    if found:
+      return input_of(graph).errors.get(int(found.group(1)), error)
+  return positions.explain_damage(error, graph)
+
+
+class _Reporter:
+  """Reports the bad records of a graph; called by its runs."""
+
+  def __init__(self, graph, decode):
+    self._graph = graph
+    self._decode = decode
+
+  def report(self, bad_positions, values, read=0):
+    """Returns a text for the error that ends the run, or an empty one."""
+    policy = input_of(self._graph).bad_records
+    is_last, read = read < 0, int(read if read >= 0 else -1 - read)
+    try:
+      for position, value in zip(bad_positions, values):
+        key = positions.position_text(self._graph, position)
+        error = _decoding_error(self._decode, value)
+        if not policy.skips:
+          raise bad_records.located(error, key)
+        policy.skip(key, error.message, read)
+      if is_last:
+        policy.check_at_end(read)
+    except (tf.errors.OpError, bad_records.TooManyBadRecordsError) as error:
+      return self._keep(error)
+    if is_last:
+      raise StopIteration("the data has ended")  # the run raises it as OutOfRangeError
+    return b""
+
+  def _keep(self, error) -> bytes:
+    """Keeps an error for `explain_input_error`; returns its text, with its number."""
+    known = input_of(self._graph)
+    with known.lock:
+      number = 1 + next(reversed(known.errors), 0)
+      known.errors[number] = error
+      if len(known.errors) > _KEPT_ERRORS:
+        known.errors.popitem(last=False)
+    text = getattr(error, "message", None) or str(error)
+    return ("%s%d: %s" % (_ERROR_TEXT, number, text)).encode("utf-8")
+
+
+def _decoding_error(decode, value) -> tf.errors.InvalidArgumentError:
+  """Returns the decoder's error for one record."""
+  text = "the record cannot be decoded"
+  try:
+    if tf.__version__.startswith("1."):
+      value.decode("utf-8")  # 1.15 crashes when an error's text quotes bytes that are no UTF-8
+    with tf.Graph().as_default(), tf.Session() as session:
+      session.run(decode(tf.constant([value])))
+  except tf.errors.OpError as error:
+    text = error_line(error)
+  except UnicodeDecodeError as error:
+    if error.object != value:  # it is TensorFlow's text, which quotes the record
+      text = error_line(ValueError(error.object.decode("utf-8", "replace")))
+  except Exception:  # decode needs more than the record, such as a table of the graph
+    pass
+  return tf.errors.InvalidArgumentError(None, None, text)

@@ -1,40 +1,35 @@
-"""Readers of files on tf.data: of lines, TFRecords, records of a fixed length, and whole files.
+"""Batches from files by tf.data: lines, TFRecords, records of a fixed length, and whole files.
 
-Each returns the tensors of one batch. What happens to a record on its way there:
+Each function returns the tensors of one batch:
 
-1. The files of this worker's share are read, several at a time where records are shuffled; each
-   record gets its source and its number there (places.py).
-2. Records are shuffled, repeated for the epochs and put into batches.
-3. A batch is decoded by one call: for lines that is five to ten times as fast as one by one.
-   Records that cannot be decoded are told or skipped (batch_decoding.py, bad_batches.py).
-4. Batches are made ahead of the training step. The iterator is started by our sessions, and where
-   it stands can be saved (iterators.py).
+1. The files of this worker's share are read, several at a time where records are shuffled. Each
+   record gets its position (record_positions.py).
+2. Records are shuffled, repeated for the epochs and grouped into batches.
+3. One call decodes a batch. For lines this is five to ten times as fast as one call per line. A
+   record that cannot be decoded is reported or skipped (batch_decoding.py).
+4. Batches are made ahead of the training step. Our sessions initialise the iterator and can save
+   its position (iterators.py).
 
-A file that cannot be read, or is damaged, ends the job under either policy for bad records; the
-error names it, that of a damaged one in our sessions (damaged_files.py).
+A file that is missing or damaged ends the job under either policy for bad records. In our sessions
+the error names the file.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import (
-  autotuning,
-  bad_batches,
-  bad_records,
-  batch_decoding,
-  damaged_files,
-  leases,
-  places,
-)
+from tf1ps.pipeline import batch_decoding, iterators, leases
+from tf1ps.pipeline import record_positions as positions
 from tf1ps.pipeline import shard as shard_lib
+from tf1ps.pipeline.graph_input import InputFile, input_of
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 _CYCLE = 8  # files that are read at a time where records are shuffled
-_BLOCK = 16  # records in a row of each
-_CHUNK = 16  # batches of shuffled records that are looked at together
+_BLOCK = 16  # consecutive records of each
+_CHUNK = 16  # batches of shuffled records that are handled together
 _plain = tf.autograph.experimental.do_not_convert
 
 
@@ -42,39 +37,39 @@ class _Format(NamedTuple):
   """How the records of one file are read."""
 
   read: Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]  # (path, compression) -> values
-  first_number: int = 0  # of a file's first record
+  first_number: int = 0  # the number of a file's first record
   numbered: bool = True  # whether a file holds several records
   has_text: bool = False
 
 
 def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
-               shuffle: Optional[int] = None, header_lines: int = 0,
-               compression: Optional[str] = None, drop_remainder: bool = False, prefetch: int = 2,
-               num_parallel_decodes: int = 1) -> Any:
-  """Reads lines of text, such as CSV, without their ends.
+                      shuffle: Optional[int] = None, header_lines: int = 0,
+                      compression: Optional[str] = None, drop_remainder: bool = False,
+                      prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
+  """Reads lines of text, such as CSV, without their line ends.
 
-  A byte order mark before a file's first line is dropped, and so is every carriage return. A line
-  ends where the file has an end of line, also inside of quotes.
+  A byte order mark before a file's first line is dropped, and so is every carriage return. Every
+  line feed ends a line, also inside quotes.
 
   Args:
     shard: this worker's share.
     pattern: of the files, as for `shard.files`.
     decode: takes a string vector [n] of records; returns tensors, dense or sparse, in any
-      structure, with n as first dimension. `tf.io.decode_csv` and `tf.io.parse_example` are such.
+      structure, whose first dimension is n. For example `tf.io.decode_csv`, `tf.io.parse_example`.
     shuffle: size in records of the buffer that shuffles, in training; None: in order.
     header_lines: lines at the beginning of each file that are no records.
-    compression: "GZIP", "ZLIB" or "" for none; None: by each file's name, GZIP for ".gz".
-    drop_remainder: whether every batch has just shard.batch_size records: what is left at the end
-      is dropped, and the place of a record that was skipped is taken by another one of its batch.
+    compression: "GZIP", "ZLIB" or "" for none; None: GZIP for names that end in ".gz", else none.
+    drop_remainder: whether every batch has exactly shard.batch_size records. Then a remainder at
+      the end is dropped, and a skipped record is replaced by another record of its batch.
     prefetch: batches that are made ahead of the training step.
     num_parallel_decodes: batches that are decoded at the same time.
 
   Returns:
-    The tensors of one batch, in the structure that decode returns.
+    The tensors of one batch, in the structure of decode's result.
 
   Raises:
-    ShardError: no such file, or they cannot be divided.
-    ValueError: a wrong argument.
+    ShardError: no file matches, or the files cannot be divided.
+    ValueError: an argument has a wrong value.
     TypeError: decode returned something else.
   """
   _at_least("header_lines", header_lines, 0)
@@ -86,12 +81,12 @@ def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
 
 
 def tf_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
-               shuffle: Optional[int] = None, compression: Optional[str] = None,
-               drop_remainder: bool = False, prefetch: int = 2,
-               num_parallel_decodes: int = 1) -> Any:
+                      shuffle: Optional[int] = None, compression: Optional[str] = None,
+                      drop_remainder: bool = False, prefetch: int = 2,
+                      num_parallel_decodes: int = 1) -> Any:
   """Reads TFRecord files, such as of tf.train.Examples.
 
-  Args and the rest as for `text_lines`.
+  Arguments, result and errors are those of `text_line_dataset`.
   """
   form = _Format(lambda path, kind: tf.data.TFRecordDataset(path, compression_type=kind))
   return _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, prefetch,
@@ -99,20 +94,24 @@ def tf_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
 
 
 def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
-                         record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0,
-                         shuffle: Optional[int] = None, compression: Optional[str] = None,
-                         drop_remainder: bool = False, prefetch: int = 2,
-                         num_parallel_decodes: int = 1) -> Any:
-  """Reads records that have so many bytes each.
+                                record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0,
+                                shuffle: Optional[int] = None, compression: Optional[str] = None,
+                                drop_remainder: bool = False, prefetch: int = 2,
+                                num_parallel_decodes: int = 1) -> Any:
+  """Reads records of a fixed number of bytes.
 
   Args:
-    shard, pattern, decode: as for `text_lines`; `tf.io.decode_raw` is such a decode.
-    record_bytes: of each record. A file whose records do not come out even is an error.
-    header_bytes: at the beginning of each file that are no record.
-    footer_bytes: at its end.
-    shuffle, compression, drop_remainder, prefetch, num_parallel_decodes: as for `text_lines`.
+    shard: this worker's share.
+    pattern: of the files, as for `shard.files`.
+    decode: as for `text_line_dataset`. For example
+      `lambda records: tf.io.decode_raw(records, tf.uint8)`.
+    record_bytes: bytes per record.
+    header_bytes: bytes at the beginning of each file that are no record.
+    footer_bytes: bytes at the end of each file that are no record.
+    shuffle, compression, drop_remainder, prefetch, num_parallel_decodes: as for
+      `text_line_dataset`.
 
-  Returns and raises what `text_lines` does.
+  Returns, raises: as `text_line_dataset`.
   """
   _at_least("record_bytes", record_bytes, 1)
   _at_least("header_bytes", header_bytes, 0)
@@ -124,11 +123,11 @@ def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callabl
 
 
 def whole_file_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tensor], Any],
-                shuffle: Optional[int] = None, drop_remainder: bool = False, prefetch: int = 2,
-                num_parallel_decodes: int = 1) -> Any:
-  """Reads files each of which is a record, such as images; their contents as they are.
+                       shuffle: Optional[int] = None, drop_remainder: bool = False,
+                       prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
+  """Reads files each of which is a record, such as an image.
 
-  Args and the rest as for `text_lines`.
+  Arguments, result and errors are those of `text_line_dataset`.
   """
   form = _Format(lambda path, kind: tf.data.Dataset.from_tensors(path).map(tf.io.read_file),
                  numbered=False)
@@ -144,42 +143,43 @@ def _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, p
   if compression not in COMPRESSIONS:
     raise ValueError('compression must be "GZIP", "ZLIB", "" for none, or None to go by the names, '
                      "got %r" % (compression,))
-  sources = shard.sources(pattern, shuffle is not None)
-  first = places.add(sources.paths, form.numbered)
-  kinds = [_kind(path, compression) for path in sources.paths]
-  damaged_files.add(sources.paths, lambda index: form.read(
-    tf.constant(sources.paths[index]), tf.constant(kinds[index])))
-  if sources.leased is None:
-    records = _read_all(shard, sources.paths, kinds, first, form, shuffle)
+  paths, leased = shard.sources(pattern, shuffle is not None)
+  kinds = [_kind(path, compression) for path in paths]
+  first = positions.add_files([
+    InputFile(path, form.numbered, functools.partial(_read_alone, form, path, kind))
+    for path, kind in zip(paths, kinds)])
+  if leased is None:
+    records = _read_all(shard, paths, kinds, first, form, shuffle)
   else:
-    records = _read_leased(sources, kinds, first, form)
+    records = _read_leased(leased, paths, kinds, first, form)
     if shuffle is not None:
       records = records.shuffle(shuffle)
   rules = batch_decoding.Rules(
     batch_size=shard.batch_size,
     fixed=drop_remainder,
-    skips=bad_records.bad_records_of_graph().skips,
-    marked=sources.leased is not None,
+    skips=input_of().bad_records.skips,
+    marked=leased is not None,
     first_number=form.first_number,
     has_text=form.has_text,
     parallel=parallel,
-    chunk=_CHUNK if shuffle is not None and shard.mode == "train" and not sources.leased else 1,
+    chunk=_CHUNK if shuffle is not None and shard.mode == "train" and leased is None else 1,
   )
   batches, structure = batch_decoding.decode_batches(records, decode, rules)
-  batches = autotuning.without(batches.prefetch(prefetch) if prefetch else batches)
-  flat, marks = bad_batches.draw_batch(tf.data.make_initializable_iterator(batches), decode, rules)
+  batches = iterators.without_autotuning(batches.prefetch(prefetch) if prefetch else batches)
+  flat, marks = batch_decoding.take_batch(
+    tf.data.make_initializable_iterator(batches), decode, rules)
   if rules.marked:
-    trained, source, count = marks
-    shard.range_reports.append(leases.RangeReport(trained - first, source - first, count))
+    trained, ended, sizes = marks
+    shard.range_reports.append(leases.RangeReport(trained - first, ended - first, sizes))
   if drop_remainder:
     for tensor in flat:
       if isinstance(tensor, tf.Tensor):
         tensor.set_shape([shard.batch_size] + tensor.shape.as_list()[1:])
-  return tf.nest.map_structure(lambda place: flat[place], structure)
+  return tf.nest.map_structure(lambda index: flat[index], structure)
 
 
 def _read_all(shard, paths, kinds, first, form, shuffle):
-  """The records of all files, divided, shuffled and repeated as the share has it."""
+  """The records of all files, divided, shuffled and repeated by the shard."""
   files = tf.data.Dataset.from_tensor_slices(
     (paths, kinds, tf.range(first, first + len(paths), dtype=tf.int64)))
 
@@ -194,24 +194,29 @@ def _read_all(shard, paths, kinds, first, form, shuffle):
   return shard.dataset(records, shuffle)
 
 
-def _read_leased(sources, kinds, first, form):
-  """The records of the files that are claimed, with a mark behind those of each."""
-  paths, kinds = tf.constant(sources.paths), tf.constant(kinds)
+def _read_leased(leased, paths, kinds, first, form):
+  """The records of the leased files, with a mark after those of each file."""
+  paths, kinds = tf.constant(paths), tf.constant(kinds)
 
-  def read(claim):
-    index = tf.math.floormod(claim, tf.constant(2 ** places.CLAIM_BITS, tf.int64))
-    return _read(form, tf.gather(paths, index), tf.gather(kinds, index), claim + first, marked=True)
+  def read(found):
+    index = tf.math.floormod(found, tf.constant(2 ** positions.SOURCE_BITS, tf.int64))
+    return _read(form, tf.gather(paths, index), tf.gather(kinds, index), found + first, marked=True)
 
-  return autotuning.without(sources.leased).flat_map(_plain(read))
+  return iterators.without_autotuning(leased).flat_map(_plain(read))
 
 
 def _read(form, path, kind, source, marked=False):
-  """The records of one file: (place, value)."""
+  """The records of one file: (position, value)."""
   values = form.read(path, kind)
   if marked:
     values = values.concatenate(tf.data.Dataset.from_tensors(batch_decoding.MARK))
-  first = places.base(source) + form.first_number
+  first = positions.first_position(source) + form.first_number
   return tf.data.Dataset.zip((tf.data.Dataset.range(first, first + 2 ** 40), values))
+
+
+def _read_alone(form, path, kind):
+  """The values in one file, in the default graph."""
+  return form.read(tf.constant(path), tf.constant(kind))
 
 
 def _kind(path, compression):

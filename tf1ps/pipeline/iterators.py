@@ -1,45 +1,64 @@
-"""Iterators that a session initialises without a word from the user.
+"""Iterators that sessions initialise, and whose positions can be saved.
 
-TensorFlow's sessions for training initialise variables and tables; an iterator other than a
-one-shot one is left to the user, and forgotten at the latest when a session is made anew. Here:
+TensorFlow's sessions for training initialise variables and tables. The user must initialise an
+iterator that is not one-shot, also in each session that replaces another. Here:
 
-1. `initializers` finds what initialises the iterators of a graph, each by the initializer that was
-   made first. Iterators whose initializer needs a placeholder to be fed stay the user's; so does
-   the string handle of a feedable iterator, while the iterators that it may name are initialised.
-2. Our sessions run them after the variables, also the local ones, and the tables: a dataset may
-   read both. A session that replaces another after a failure does it again.
-3. `next_batch` makes such an iterator of a program's dataset.
+1. `iterator_initializers` finds the operations that initialise the iterators of a graph. Our
+   sessions run them after the initialisers of variables and tables, because a dataset may read
+   both.
+2. `without_autotuning` removes a thread of tf.data that can delay the end of a session.
+3. `next_batch` makes an iterator of a program's dataset.
+4. `IteratorPositions` saves the positions of iterators, and restores them in a new session.
+5. `has_python_calls` finds operations that only this process can run. An iterator that calls Python
+   has no position.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import os
+import tempfile
 from typing import Any, List, Optional, Set
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import autotuning
+from tf1ps.compat import Error
 
 _log = logging.getLogger("tf1ps")
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2"])
+_PYTHON_CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
+_FILES = ("position.index", "position.data-00000-of-00001")
+# Part of the name of our own operation that calls Python, which reports bad records. It is on the
+# device of this process (batch_decoding.py), and so `has_python_calls` does not count it.
+REPORT_NAME = "tf1ps_bad_records"
+
+
+class PositionError(Error, RuntimeError):
+  """The position of an iterator cannot be saved, or it belongs to another pipeline."""
 
 
 def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = None,
-                 only_task: Optional[str] = None) -> List[tf.Operation]:
+                          only_task: Optional[str] = None) -> List[tf.Operation]:
   """Finds the operations that initialise the iterators of a graph; adds nothing to it.
+
+  An iterator whose initialiser needs a placeholder to be fed is left to the user. So is the string
+  handle of a feedable iterator, but not the iterators that it names.
 
   Args:
     graph: the graph.
-    already: an operation that has run, such as the local_init_op with what is in the collection
-      TABLE_INITIALIZERS: iterators that it has initialised are left out. Or None.
-    only_task: a task such as "/job:worker/task:1": iterators that name another task's device are
-      left out, as those of a shared iterator that another task initialises. None: all.
+    already: an operation that has run, such as the local_init_op with the collection
+      TABLE_INITIALIZERS. The iterators that it initialises are left out.
+    only_task: a task such as "/job:worker/task:1". Iterators on another task's device are left out,
+      because that task initialises them. None: all iterators.
 
   Returns:
-    One operation for each iterator, in the order in which they were made.
+    One operation for each iterator, the first one that was made, in the order in which they were
+    made.
   """
   done = behind([already]) if already is not None else set()
-  first = {}  # iterator: the operation that was made first, or the one that has run
+  first = {}  # {iterator: the initialiser that has run, or the one that was made first}
   for op in graph.get_operations():
     if op.type == "MakeIterator":
       iterator = op.inputs[1].op
@@ -51,23 +70,20 @@ def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = Non
       continue
     fed = sorted(each.name for each in behind([op]) if each.type in _PLACEHOLDERS)
     if fed:
-      _log.info("the iterator %s is yours to initialise: its initializer %s needs %s to be fed",
-                iterator.name, op.name, ", ".join(fed))
+      _log.info("the iterator %s needs a feed of %s, so tf1ps does not initialise it. Run %s in "
+                "your program.", iterator.name, ", ".join(fed), op.name)
     else:
       found.append(op)
   return found
 
 
 def next_batch(dataset: tf.data.Dataset) -> Any:
-  """Makes an iterator of a dataset, without autotuning, that our sessions initialise.
-
-  Args:
-    dataset: a dataset of batches.
+  """Makes an iterator of a dataset of batches, which our sessions initialise.
 
   Returns:
     The tensors of the next batch, structured as the dataset's elements.
   """
-  return tf.data.make_initializable_iterator(autotuning.without(dataset)).get_next()
+  return tf.data.make_initializable_iterator(without_autotuning(dataset)).get_next()
 
 
 def _is_on(device: str, task: Optional[str]) -> bool:
@@ -78,7 +94,7 @@ def _is_on(device: str, task: Optional[str]) -> bool:
 
 
 def behind(ops: List[tf.Operation]) -> Set[tf.Operation]:
-  """Some operations, and all that they need."""
+  """Returns the operations and all operations that they depend on."""
   seen, waiting = set(), list(ops)
   while waiting:
     op = waiting.pop()
@@ -86,3 +102,151 @@ def behind(ops: List[tf.Operation]) -> Set[tf.Operation]:
       seen.add(op)
       waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
   return seen
+
+
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Turns off the autotuning of a dataset.
+
+  On TensorFlow 2 an iterator has a thread that tunes its parallelism and sleeps in between, for up
+  to a minute. When the session is closed the thread is woken, but it sleeps on if it checks its
+  state before it counts as cancelled. The close waits for it, and holds a lock that all other
+  sessions of the process's server need. Without autotuning there is no such thread, and
+  `num_parallel_calls=tf.data.AUTOTUNE` means the number of cores.
+
+  Args:
+    dataset: the dataset.
+
+  Returns:
+    A dataset. Datasets made of it inherit the option, and an option that is set later wins. On
+    TensorFlow 1.15, whose thread ends at once, the dataset itself.
+  """
+  options = tf.data.Options()
+  if not hasattr(options, "autotune"):
+    return dataset
+  options.autotune.enabled = False
+  return dataset.with_options(options)
+
+
+def has_python_calls(graph: tf.Graph) -> bool:
+  """Returns whether a graph calls Python, also in functions, apart from reports of bad records.
+
+  Operations of `tf.py_func`, `tf.numpy_function` and `Dataset.from_generator` run only in the
+  process that built them, on whatever device they are.
+  """
+  definition = graph.as_graph_def()
+  nodes = list(definition.node)
+  for function in definition.library.function:
+    nodes += function.node_def
+  return any(node.op in _PYTHON_CALLS and REPORT_NAME not in node.name for node in nodes)
+
+
+class IteratorPositions:
+  """The positions of the iterators of a graph that our sessions initialise.
+
+  A position is bytes. They contain what the pipeline contains, such as the elements in a shuffle
+  buffer. TensorFlow writes them only to a file, so they pass through a temporary directory of this
+  process, and the iterators must be on a device of this process.
+
+  Attributes:
+    digest: a text that is equal for equal pipelines: the same operations, functions and constants,
+      such as file names.
+    can_save: whether there are iterators, and none calls Python.
+    calls_python: whether an iterator calls Python.
+  """
+
+  def __init__(self, graph: tf.Graph):
+    """Adds operations that save and restore the iterators.
+
+    Args:
+      graph: the default graph, with all its pipelines.
+    """
+    self._initializers = iterator_initializers(graph)
+    description = _description(graph, self._initializers)
+    self.digest = hashlib.sha256(json.dumps(description).encode()).hexdigest()[:16]
+    self.calls_python = any(op in _PYTHON_CALLS for op, _ in description)
+    self.can_save = bool(self._initializers) and not self.calls_python
+    if not self.can_save:
+      return
+    self._prefix = tf.placeholder(tf.string, [], "position_file")
+    names = [op.inputs[1].op.name for op in self._initializers]
+    slices = [""] * len(names)
+    # The device of the iterators, which may be none, and not the worker's default device.
+    with tf.device(self._initializers[0].device):
+      states = [_serialize(op.inputs[1]) for op in self._initializers]
+      self._save = tf.raw_ops.SaveV2(
+        prefix=self._prefix, tensor_names=names, shape_and_slices=slices, tensors=states)
+      read = tf.raw_ops.RestoreV2(prefix=self._prefix, tensor_names=names, shape_and_slices=slices,
+                                  dtypes=[tf.variant] * len(names))
+      self._restore = tf.group(*[
+        tf.raw_ops.DeserializeIterator(resource_handle=op.inputs[1], serialized=state)
+        for op, state in zip(self._initializers, read)])
+
+  def save(self, session: tf.Session) -> bytes:
+    """Returns the positions. No other thread may take a batch during the call.
+
+    Raises:
+      PositionError: TensorFlow cannot save a dataset of the pipeline.
+    """
+    with tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
+      prefix = os.path.join(folder, "position")
+      try:
+        session.run(self._save, {self._prefix: prefix})
+      except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError,
+              tf.errors.InvalidArgumentError) as error:
+        raise PositionError(error.message) from error
+      parts = []
+      for name in _FILES:
+        with open(os.path.join(folder, name), "rb") as file:
+          parts.append(file.read())
+    return b"%d\n" % len(parts[0]) + parts[0] + parts[1]
+
+  def restore(self, session: tf.Session, position: bytes) -> None:
+    """Restores the positions of iterators that are initialised.
+
+    Raises:
+      PositionError: the position cannot be restored. The iterators are at their beginning.
+    """
+    size, _, both = position.partition(b"\n")
+    with tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
+      for name, part in zip(_FILES, (both[:int(size)], both[int(size):])):
+        with open(os.path.join(folder, name), "wb") as file:
+          file.write(part)
+      try:
+        session.run(self._restore, {self._prefix: os.path.join(folder, "position")})
+      except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError,
+              tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
+              tf.errors.OutOfRangeError, tf.errors.InternalError) as error:
+        session.run(self._initializers)
+        raise PositionError(error.message) from error
+
+
+def _serialize(handle):
+  try:
+    # 2: state outside of the pipeline is an error, as in make_saveable_from_iterator.
+    return tf.raw_ops.SerializeIterator(resource_handle=handle, external_state_policy=2)
+  except TypeError:  # TensorFlow 1.15 has no such argument
+    return tf.raw_ops.SerializeIterator(resource_handle=handle)
+
+
+def _description(graph: tf.Graph, initializers: List[tf.Operation]) -> list:
+  """Type and constant of each operation of the pipelines and of their functions, in order."""
+  definition = graph.as_graph_def()
+  functions = {each.signature.name: each for each in definition.library.function}
+  names = {op.name for op in behind(initializers)}
+  nodes = [node for node in definition.node if node.name in names]
+  found, seen = [], set()
+  while nodes:
+    node = nodes.pop(0)
+    found.append((node.op, _constant(node)))
+    for key in sorted(node.attr):
+      called = node.attr[key].func.name
+      if called in functions and called not in seen:
+        seen.add(called)
+        nodes += functions[called].node_def
+  return found
+
+
+def _constant(node) -> str:
+  if node.op != "Const":
+    return ""
+  return hashlib.sha256(node.attr["value"].tensor.SerializeToString(deterministic=True)).hexdigest()

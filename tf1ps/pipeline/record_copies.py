@@ -4,7 +4,7 @@ An error of a decoder says "Field 2 in record 0 is not a valid float: x" and nam
 line. `copy` makes a second enqueue operation that can be asked:
 
 1. From the enqueue operation upwards, the operations between it and the nearest source of records
-   are found: a Reader's read, or a pair of tensors in the collection RECORDS.
+   are found: a Reader's read, or a pair of tensors given to `add_record_source`.
 2. These operations, and no others, are copied. Their inputs from elsewhere stay what they are.
 3. Before the copy begins, keys and values go into two local variables.
 4. After a run of the copy has failed in the copy, the variables tell what had been read. When keys
@@ -21,16 +21,10 @@ from typing import Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-RECORDS = "tf1ps.records"  # a collection of pairs (keys, values) of tensors
+from tf1ps.pipeline.graph_input import RecordSource, input_of
+
 _READS = frozenset(["ReaderReadV2", "ReaderReadUpToV2", "ReaderRead", "ReaderReadUpTo"])
 _FRAMES = frozenset(["Enter", "Exit", "Merge", "NextIteration", "Switch"])
-
-
-class Source(NamedTuple):
-  """Where records come from."""
-
-  keys: tf.Tensor  # string, scalar or [n]: where each stands, such as "a.csv:17"
-  values: tf.Tensor  # of the same shape
 
 
 class Copy(NamedTuple):
@@ -109,11 +103,11 @@ def _exists(graph, name):
   return name in {op.name for op in graph.get_operations()}
 
 
-def _sources(graph) -> Dict[str, Source]:
+def _sources(graph) -> Dict[str, RecordSource]:
   """{name of a tensor: the source that it is of}."""
   sources = {}
-  pairs = [Source(*op.outputs) for op in graph.get_operations() if op.type in _READS]
-  for pair in pairs + [Source(*pair) for pair in graph.get_collection(RECORDS)]:
+  pairs = [RecordSource(*op.outputs) for op in graph.get_operations() if op.type in _READS]
+  for pair in pairs + input_of(graph).record_sources:
     sources[pair.keys.name] = sources[pair.values.name] = pair
   return sources
 

@@ -3,8 +3,7 @@
 1. Each reader has a thread, which reads many records at once and puts them into a queue of pairs:
    where a record stands, and the record. With `shuffle` that queue gives them in random order.
 2. Decoding threads take a batch of pairs and decode it by one call. The pairs of such a batch are
-   put into the collection "tf1ps.records", so that whoever runs the threads can say which record a
-   decoder has refused.
+   marked as a record source, so that an error of the decoder names the record.
 3. What was decoded waits as a whole batch in a short queue, so that the model's batches are there
    before they are asked for. With `pad` it waits record by record, in a queue that pads a batch.
 
@@ -18,7 +17,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline.record_copies import RECORDS
+from tf1ps.pipeline.graph_input import add_record_source
 
 _BATCHES = 8  # decoded ones that wait
 
@@ -60,7 +59,7 @@ def batches(pairs: List[Tuple[tf.Tensor, tf.Tensor]], decode: Callable[[tf.Tenso
   else:
     taken = waiting.dequeue_up_to(plan.batch_size)
   keys, values = tf.unstack(taken, axis=1)
-  tf.add_to_collection(RECORDS, (keys, values))
+  add_record_source(keys, values)
   decoded = decode(values)
   leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(
     decoded, expand_composites=True)]

@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import error_line, retry_refused_run
 from tf1ps.pipeline import bad_records, record_copies
+from tf1ps.pipeline.graph_input import input_of
 
 # A decoder says that it cannot decode; another error is nothing to skip.
 _BAD = (tf.errors.InvalidArgumentError, tf.errors.DataLossError)
@@ -64,7 +65,7 @@ class _Retry:
     self._kind = kind
     self._session = session
     self._copy = copy
-    self._policy = bad_records.bad_records_of_graph(copy.enqueue.graph)
+    self._policy = input_of(copy.enqueue.graph).bad_records
 
   def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):
     """What to do about records of which one at least is bad."""

@@ -23,6 +23,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING, error_line, is_refused_run
 from tf1ps.pipeline import bad_records, record_retry
+from tf1ps.pipeline.graph_input import input_of
 
 
 class RunnerThread(threading.Thread):
@@ -123,7 +124,7 @@ class Group:
         self._changed.wait(until - time.monotonic())
 
   def _check_at_end(self):
-    policy = bad_records.bad_records_of_graph(self.session.graph)
+    policy = input_of(self.session.graph).bad_records
     try:
       if policy.skipped and any(copy is not None and copy.counts for copy in self._runner.copies):
         policy.check_at_end(record_retry.records_read(self.session, self._runner.copies))

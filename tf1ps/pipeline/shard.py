@@ -25,7 +25,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import nearest_name
 from tf1ps.compat import Error
-from tf1ps.pipeline import autotuning, lease_table, leases
+from tf1ps.pipeline import iterators, lease_table, leases
 from tf1ps.pipeline.choices import FILES, NONE, RECORDS, SHARD_DYNAMIC
 from tf1ps.pipeline.choices import SHARDS as POLICIES
 
@@ -126,7 +126,7 @@ class Shard:
     if not self.is_dynamic:
       return self._part_of(found)
     names = tf.constant(found)
-    return autotuning.without(self._lease_files(found).dataset()).map(
+    return iterators.without_autotuning(self._lease_files(found).dataset()).map(
       lambda one: tf.gather(names, one % lease_table.EPOCH))
 
   def sources(self, pattern: Union[str, Sequence[str]], shuffle: bool = False) -> Sources:
@@ -198,7 +198,7 @@ class Shard:
     if shuffle is not None and shuffle < 1:
       raise ShardError(f"shuffle must be a buffer size of at least 1, or None, got {shuffle}")
     self.was_asked = True
-    dataset = autotuning.without(dataset)
+    dataset = iterators.without_autotuning(dataset)
     if self.mode != "train":
       return dataset
     if self.is_dynamic and self.leased is not None and self.leased.blocks is not None:

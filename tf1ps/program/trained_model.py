@@ -71,7 +71,7 @@ def build(program: contract.Program, mode: str, batch_size: int, variables: str,
   """
   with tf.Graph().as_default() as graph, variable_kind.kind_scope(variables):
     tf.train.get_or_create_global_step()
-    use_bad_records((bad or BadRecords()).anew())
+    use_bad_records((bad or BadRecords()).clone())
     shard = Shard(batch_size=batch_size, epochs=1, mode=mode)
     features, labels = contract.build_input(program, mode, shard)
     one_batch = _is_one_batch(features, labels)

@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import latest_checkpoint
 from tf1ps.cluster import BoundedSession, call_within
 from tf1ps.compat import TIMING
-from tf1ps.pipeline import explain_bad_record
+from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
 from tf1ps.session import initialise
 
@@ -76,7 +76,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
     latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
     self.session = session = BoundedSession(
       self._master, self._graph, self.config,
-      explain=lambda error: explain_round_error(explain_bad_record(error)))
+      explain=lambda error: explain_round_error(explain_input_error(error, self._graph)))
     try:
       missing = call_within(
         limit, "connecting to %r" % self._master,

@@ -38,7 +38,7 @@ from tf1ps.cluster import (
   wait_for_tasks,
 )
 from tf1ps.compat import TIMING, Error, error_line
-from tf1ps.pipeline import explain_bad_record
+from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
 from tf1ps.session import chief_wait, initialise, mirrors
 from tf1ps.session import participation as participation_lib
@@ -191,7 +191,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       session.abort(lambda: error)
 
   def _explain(self, error):
-    error = explain_bad_record(error)
+    error = explain_input_error(error, self._graph)
     if self._is_mirrored:
       if self._part.is_over:  # it is of this task's own last runs, such as a save
         return error

@@ -1,0 +1,89 @@
+"""What tf1ps knows of the input of one graph. This is the only thing that it attaches to a graph.
+
+A program's `input_fn` builds in the default graph and returns nothing but tensors, and a queue
+runner is found in the graph's collection. So these values cannot travel as arguments from the
+function that builds an input to the session that runs it. `GraphInput` lists them, with the reason
+for each. It is an attribute of the graph, because its tensors refer to the graph: a dictionary of
+graphs would keep them alive.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Callable, List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.pipeline.bad_records import BadRecords
+
+_ATTRIBUTE = "_tf1ps_input"
+
+
+class InputFile(NamedTuple):
+  """A file whose records have positions."""
+
+  path: str
+  numbered: bool  # whether it holds records that have numbers; else the file is the record
+  values: Callable[[], tf.data.Dataset]  # makes a dataset of the strings in it
+
+
+class RecordSource(NamedTuple):
+  """Two tensors from which records come."""
+
+  keys: tf.Tensor  # string, scalar or [n]: where each record is, such as "a.csv:17"
+  values: tf.Tensor  # string, of the same shape: the records
+
+
+class GraphInput:
+  """What tf1ps knows of the input of one graph.
+
+  Attributes:
+    files: the table of `InputFile`s. A record travels through the graph with an integer that holds
+      its file's index in this table, and only an error needs the name.
+    bad_records: the policy for records that cannot be decoded. The task sets it from its flags,
+      before a program that knows nothing of it builds the decoders.
+    record_sources: the `RecordSource`s that no Reader marks. The queue runner that decodes them
+      looks for them when it starts.
+    errors: {number: error}, the errors that Python code in the graph had. A run returns only their
+      text, which names the number.
+    lock: held while `errors` changes.
+  """
+
+  def __init__(self):
+    self.files: List[InputFile] = []
+    self.bad_records = BadRecords()
+    self.record_sources: List[RecordSource] = []
+    self.errors = collections.OrderedDict()
+    self.lock = threading.Lock()
+
+
+def input_of(graph: Optional[tf.Graph] = None) -> GraphInput:
+  """Returns the `GraphInput` of a graph, by default of the default graph."""
+  graph = graph or tf.get_default_graph()
+  if getattr(graph, _ATTRIBUTE, None) is None:
+    setattr(graph, _ATTRIBUTE, GraphInput())
+  return getattr(graph, _ATTRIBUTE)
+
+
+def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
+  """Sets a graph's policy for bad records. Call it before the graph decodes records.
+
+  Args:
+    policy: the policy; the default is `BadRecords()`, under which a bad record fails.
+    graph: by default the default graph.
+  """
+  input_of(graph).bad_records = policy
+
+
+def add_record_source(keys: tf.Tensor, values: tf.Tensor) -> None:
+  """Marks two tensors as records and their keys, so that a queue runner can name a bad record.
+
+  The results of TensorFlow's Readers need no mark. Call this where records pass through a queue
+  before they are decoded.
+
+  Args:
+    keys: string, scalar or [n]: where each record is, such as "a.csv:17".
+    values: string, of the same shape: the records.
+  """
+  input_of(keys.graph).record_sources.append(RecordSource(keys, values))
