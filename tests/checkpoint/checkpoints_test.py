@@ -70,8 +70,8 @@ def test_latest(tmp_path):
 
 
 def advice(tmp_path, names, best):
-  return (f'There is {names}. The newest that reads well is {best}; to use it, put the line '
-          f'model_checkpoint_path: "{best}" alone into {tmp_path}/checkpoint; to start anew, use '
+  return (f'There is {names}. The newest readable one is {best}. To use it, put only the line '
+          f'model_checkpoint_path: "{best}" into {tmp_path}/checkpoint. To start from step 0, use '
           "another directory")
 
 
@@ -80,9 +80,9 @@ def test_a_missing_state_file_is_refused_and_the_advice_helps(tmp_path):
   cut(100)(str(tmp_path / ("model.ckpt-11" + PART)))
   (tmp_path / "checkpoint").unlink()
   error = refused(checkpoints.latest_checkpoint, str(tmp_path))
-  assert error == (f"{tmp_path} has no state file 'checkpoint', but checkpoints: " + advice(
+  assert error == (f"{tmp_path} has checkpoints, but no state file 'checkpoint'. " + advice(
       tmp_path, "model.ckpt-11, model.ckpt-10, model.ckpt-9", "model.ckpt-10"))
-  line = error.split("put the line ")[1].split(" alone")[0]
+  line = error.split("put only the line ")[1].split(" into ")[0]
   (tmp_path / "checkpoint").write_text(line + "\n")
   assert checkpoints.latest_checkpoint(str(tmp_path), verify_data=True) == str(
     tmp_path / "model.ckpt-10"
@@ -111,7 +111,7 @@ def test_a_dangling_state_file_is_refused(tmp_path):
 def test_a_state_file_alone_is_refused(tmp_path):
   (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
   assert refused(checkpoints.latest_checkpoint, str(tmp_path)).endswith(
-      "There is no other checkpoint; to start anew, delete the file "
+      "There is no other checkpoint. To start from step 0, delete the file "
       f"{tmp_path}/checkpoint")
 
 
@@ -121,8 +121,8 @@ def test_a_state_file_alone_is_refused(tmp_path):
     (".index", cut(40), r"is damaged in .*model\.ckpt-3\.index: "),
     (".index", flip(30), r"is damaged in .*model\.ckpt-3\.index: "),
     (".index", cut(0), r"is damaged in .*model\.ckpt-3\.index: "),
-    (PART, os.remove, r"is not whole: .*model\.ckpt-3\.data-\* is missing"),
-    (".index", os.remove, r"is not whole: .*model\.ckpt-3\.index is missing"),
+    (PART, os.remove, r"is not complete: .*model\.ckpt-3\.data-\* is missing"),
+    (".index", os.remove, r"is not complete: .*model\.ckpt-3\.index is missing"),
 ])
 def test_every_damage_is_found_and_the_one_before_is_named(tmp_path, ending, change, expected):
   path = save(tmp_path)
@@ -140,7 +140,8 @@ def test_when_nothing_reads_well(tmp_path):
   os.remove(path + PART)
   cut(30)(str(tmp_path / ("model.ckpt-1" + PART)))
   assert refused(checkpoints.latest_checkpoint, str(tmp_path), True).endswith(
-      "There is model.ckpt-1. None of them reads well; to start anew, use another directory")
+      "There is model.ckpt-1. None of them is readable. To start from step 0, use another "
+      "directory")
 
 
 def test_sharded_checkpoints(tmp_path):
@@ -157,7 +158,7 @@ def test_sharded_checkpoints(tmp_path):
   os.remove(second)
   assert (
     refused(checkpoints.verify_checkpoint, path)
-    == f"checkpoint {path} is not whole: {second} is missing"
+    == f"checkpoint {path} is not complete: {second} is missing"
   )
   error = refused(checkpoints.check_shards_visible, path, wait_secs=0)
   assert error.startswith(f"{second} cannot be seen from here")
@@ -192,7 +193,7 @@ def test_global_step_of(tmp_path):
       assert (
         checkpoints.global_step_of_checkpoint(saver.save(session, str(tmp_path / "other"))) is None
       )
-  assert "nothing is not whole: " in refused(
+  assert "nothing is not complete: " in refused(
     checkpoints.global_step_of_checkpoint, str(tmp_path / "nothing")
   )
 

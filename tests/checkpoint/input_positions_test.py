@@ -68,7 +68,7 @@ def test_the_whole_job_comes_back_from_its_checkpoint(start, tmp_path):
   this = job(start, *flags[:2], "--steps=%d" % (step + 70), num_workers=1)
   ps, chief = this.ps(), this.worker()
   assert job_lib.codes(chief, ps) == [0, 0]
-  assert "begins its data anew, and does not go on at batch" in chief.output
+  assert "starts from the beginning of its data instead of batch" in chief.output
   assert "workers was 2 and is 1" in chief.output and saw(chief)[0] == 0
 
 

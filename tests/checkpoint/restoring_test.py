@@ -42,7 +42,8 @@ def test_a_checkpoint_that_goes_between_the_check_and_the_restore(tmp_path, kind
   tf.get_variable("w", [])
   saver = restoring.make_saver_for(path)
   tf.train.remove_checkpoint(path)
-  with tf.Session() as session, pytest.raises(CheckpointError, match="is not whole: .* is missing"):
+  expected = "is not complete: .* is missing"
+  with tf.Session() as session, pytest.raises(CheckpointError, match=expected):
     restoring.restore_checkpoint(session, saver, path)
 
 

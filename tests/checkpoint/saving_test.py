@@ -136,8 +136,8 @@ def test_a_directory_is_made(tmp_path):
 
 @pytest.mark.parametrize("where, text", [
   ("file", "checkpoint_dir .*/file "),
-  ("file/below", "checkpoint_dir .*/file/below cannot be made"),
-  ("/proc/tf1ps", "checkpoint_dir /proc/tf1ps cannot be made: .*No such file or directory")])
+  ("file/below", "checkpoint_dir .*/file/below cannot be created"),
+  ("/proc/tf1ps", "checkpoint_dir /proc/tf1ps cannot be created: .*No such file or directory")])
 def test_a_place_that_cannot_be_written_is_an_error_before_the_first_step(tmp_path, where, text):
   (tmp_path / "file").write_text("")
   with pytest.raises(checkpoints.CheckpointError, match=text):
@@ -156,5 +156,5 @@ def test_a_directory_that_takes_no_files_is_an_error_before_the_first_step():
 
 @pytest.mark.parametrize("secs, steps", [(None, None), (1.0, 1), (-1.0, None), (None, 0)])
 def test_an_interval_that_is_none_is_refused(secs, steps):
-  with pytest.raises(ValueError, match="save_secs or save_steps|positive interval"):
+  with pytest.raises(ValueError, match="save_secs and save_steps|positive interval"):
     saving.CheckpointSaver(global_step.GlobalStepTracker(), "d", tf.train.Scaffold(), secs, steps)

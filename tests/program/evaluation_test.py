@@ -97,7 +97,7 @@ def test_a_damaged_checkpoint(tmp_path):
     file.truncate(3)
   with pytest.raises(checkpoints.CheckpointError, match="is damaged in .*data-00000-of-00001"):
     evaluation.evaluate(LINE, path, 4)
-  with pytest.raises(checkpoints.CheckpointError, match="nothing is not whole"):
+  with pytest.raises(checkpoints.CheckpointError, match="nothing is not complete"):
     evaluation.evaluate(LINE, str(tmp_path / "nothing"), 4)
 
 

@@ -246,7 +246,7 @@ def test_a_damaged_state_file_at_the_end_is_refused(tmp_path):
   following.wait_for([1])
   (tmp_path / "checkpoint").unlink()
   run.RunFile(str(tmp_path)).write("a", run.RUN_ENDED, 7)
-  with pytest.raises(checkpoints.CheckpointError, match="has no state file"):
+  with pytest.raises(checkpoints.CheckpointError, match="has checkpoints, but no state file"):
     following.end()
 
 

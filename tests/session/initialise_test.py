@@ -48,7 +48,7 @@ def test_with_a_checkpoint_neither(tmp_path):
 @pytest.mark.parametrize("damage, text", [
   (lambda shard: shard.write_bytes(shard.read_bytes()[:-1]), "is damaged in .*data-00000-of-00001"),
   (lambda shard: shard.write_bytes(b"\0" * len(shard.read_bytes())), "is damaged in .*data-00000"),
-  (lambda shard: shard.unlink(), r"is not whole: .*model.ckpt.data-\* is missing"),
+  (lambda shard: shard.unlink(), r"is not complete: .*model.ckpt.data-\* is missing"),
   (lambda shard: variable(name="new"), r"lacks the model's variable 'new' of shape \(\): "),
 ], ids=["truncated", "overwritten", "missing", "of another graph"])
 def test_a_checkpoint_that_cannot_be_restored_is_told_with_what_is_wrong(tmp_path, damage, text):

@@ -54,7 +54,7 @@ def test_a_lost_state_file_is_no_empty_directory(tmp_path):
   saver = save(tmp_path, local_loop.Model(), 7.0)
   (tmp_path / "checkpoint").unlink()
   creator = make(checkpoint_dir=str(tmp_path), scaffold=tf.train.Scaffold(saver=saver))
-  with pytest.raises(checkpoints.CheckpointError, match="has no state file"):
+  with pytest.raises(checkpoints.CheckpointError, match="has checkpoints, but no state file"):
     creator.create_session()
 
 

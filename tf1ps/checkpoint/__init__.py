@@ -1,4 +1,7 @@
-"""Finds, saves and restores checkpoints, and the positions of the input in them."""
+"""Finds, saves and restores checkpoints, and keeps the position of each worker's input in them.
+
+All uses of a checkpoint share one saver (`make_saver`) and one restore (`restore_checkpoint`).
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Which checkpoint is the latest, whether it can be read, and whether all of it is here.
+"""Finds the latest checkpoint of a directory, and checks that it is complete and readable.
 
-A directory has a state file, called `checkpoint`, that names the latest checkpoint and those that
-are kept. Stock takes a directory whose state file is gone or cannot be read for an empty one and
-trains from step 0, into the same directory; and some damages of a checkpoint come up as the error
-that elsewhere means a clean end. Here each is refused:
+A directory has a state file, called `checkpoint`, that names the latest checkpoint and the
+checkpoints that are kept. If this file is missing or damaged, TensorFlow takes the directory for an
+empty one and trains from step 0 into it. Some damages of a checkpoint raise an OutOfRangeError,
+which elsewhere means the end of the data. Here both are errors of their own:
 
-1. `latest` reads the state file, and compares it with what lies beside it;
-2. `verify` reads every tensor of a checkpoint;
-3. where either fails, the error names the newest checkpoint that reads well and the line that makes
-   it the latest. Choosing it is left to the user: training would start again from there.
+1. `latest_checkpoint` reads the state file and compares it with the files beside it.
+2. `verify_checkpoint` reads every tensor of a checkpoint.
+3. If either fails, the error names the newest readable checkpoint and the line that makes it the
+   latest. The user decides, because training would then go on from there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STEP = re.compile(r"-(\d+)$")
 
 
 class CheckpointError(Error, RuntimeError):
-  """A checkpoint, or the directory's state file, cannot be used."""
+  """A checkpoint, or the state file of its directory, cannot be used."""
 
 
 def latest_checkpoint(checkpoint_dir: str, verify_data: bool = False) -> Optional[str]:
@@ -37,21 +37,21 @@ def latest_checkpoint(checkpoint_dir: str, verify_data: bool = False) -> Optiona
 
   Args:
     checkpoint_dir: the directory.
-    verify_data: whether to read all of the checkpoint, see `verify`.
+    verify_data: whether to read all of the checkpoint, see `verify_checkpoint`.
 
   Returns:
-    The path of the checkpoint without the endings of its files, such as "DIR/model.ckpt-100"; None
-    if there is no directory, or one with neither a state file nor checkpoints.
+    The path of the checkpoint without the endings of its files, such as "DIR/model.ckpt-100". None
+    if the directory does not exist, or has neither a state file nor checkpoints.
 
   Raises:
-    CheckpointError: the state file is missing beside checkpoints, cannot be read, or names a
-      checkpoint that is not there; or the checkpoint is damaged.
+    CheckpointError: there are checkpoints but no state file, the state file cannot be read or names
+      a checkpoint that does not exist, or the checkpoint is damaged.
   """
   state_file = os.path.join(checkpoint_dir, STATE_FILE)
   there = _newest_first(checkpoint_dir)
   if not tf.gfile.Exists(state_file):
     if there:
-      raise CheckpointError(f"{checkpoint_dir} has no state file {STATE_FILE!r}, but checkpoints: "
+      raise CheckpointError(f"{checkpoint_dir} has checkpoints, but no state file {STATE_FILE!r}. "
                             + _advice(checkpoint_dir, there))
     return None
   prefix = _named_in(checkpoint_dir)
@@ -73,12 +73,12 @@ def latest_checkpoint(checkpoint_dir: str, verify_data: bool = False) -> Optiona
 
 
 def checkpoint_exists(prefix: str) -> bool:
-  """Whether there is such a checkpoint: its index, or the single file of the format before that."""
+  """Whether a checkpoint exists: its index, or the single file of TensorFlow's first format."""
   return tf.gfile.Exists(prefix + ".index") or tf.gfile.Exists(prefix)
 
 
 def listed_checkpoints(checkpoint_dir: str) -> List[str]:
-  """The checkpoints that the state file lists and that are there, oldest first; [] without one."""
+  """Returns the existing checkpoints that the state file lists, oldest first."""
   try:
     state = tf.train.get_checkpoint_state(checkpoint_dir)
   except (tf.errors.OpError, ValueError):
@@ -94,12 +94,11 @@ def verify_checkpoint(prefix: str) -> None:
     prefix: the checkpoint's path without the endings of its files.
 
   Raises:
-    CheckpointError: names the file and what is wrong with it: the index or a part is missing or cut
-      short, or a byte is not what was written.
+    CheckpointError: the index or a part is missing, cut short or changed. The message names it.
   """
   missing = _missing_files(prefix)
   if missing:
-    raise CheckpointError(f"checkpoint {prefix} is not whole: {', '.join(missing)} is missing")
+    raise CheckpointError(f"checkpoint {prefix} is not complete: {', '.join(missing)} is missing")
   parts = _parts(prefix)
   data = parts[0] if len(parts) == 1 else f"one of {', '.join(parts)}"
   where = prefix + ".index"
@@ -113,10 +112,10 @@ def verify_checkpoint(prefix: str) -> None:
 
 
 def global_step_of_checkpoint(prefix: str) -> Optional[int]:
-  """The global step of a checkpoint: its tensor "global_step", else the number in its name.
+  """Returns the global step of a checkpoint.
 
   Returns:
-    The step, or None if there is neither.
+    The tensor "global_step", or else the number in the checkpoint's name, or else None.
 
   Raises:
     CheckpointError: the checkpoint cannot be read.
@@ -146,24 +145,31 @@ def open_checkpoint(prefix: str):
 
 
 def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
-  """Makes the error for a checkpoint that could not be read, in `verify`'s words if it has some."""
+  """Makes the error for a checkpoint that cannot be restored.
+
+  Args:
+    prefix: the checkpoint's path without the endings of its files.
+    error: the error of TensorFlow.
+
+  Returns:
+    The error of `verify_checkpoint` if that finds a damage, else one with TensorFlow's text.
+  """
   try:
     verify_checkpoint(prefix)
   except CheckpointError as damage:
     return damage
-  return CheckpointError(
-    f"checkpoint {prefix} cannot be restored: {error_line(error)}")
+  return CheckpointError(f"checkpoint {prefix} cannot be restored: {error_line(error)}")
 
 
 def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
-  """Checks after a save that all files of the checkpoint can be seen from here.
+  """Checks after a save that this task can see all files of the checkpoint.
 
   Args:
     prefix: the checkpoint's path without the endings of its files.
-    wait_secs: seconds that a shared directory gets to show files that another machine wrote.
+    wait_secs: seconds until a shared directory must show files that another machine wrote.
 
   Raises:
-    CheckpointError: a file cannot be seen.
+    CheckpointError: a file is not visible.
   """
   until = time.monotonic() + wait_secs
   missing = _missing_files(prefix)
@@ -172,22 +178,22 @@ def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
     missing = _missing_files(prefix)
   if missing:
     raise CheckpointError(
-      f"{', '.join(missing)} cannot be seen from here, although the save went well: a ps writes "
+      f"{', '.join(missing)} cannot be seen from here, although the save succeeded: a ps writes "
       "its part of a checkpoint on its own disk. Use a --checkpoint_dir that all tasks share, or a "
       "tf.train.Saver with sharded=False, which sends all parts to the chief")
 
 
 def _named_in(checkpoint_dir: str) -> Optional[str]:
-  """The latest checkpoint as the state file has it, or None where it cannot be read."""
+  """Returns the latest checkpoint by the state file, or None if the file cannot be read."""
   try:
     state = tf.train.get_checkpoint_state(checkpoint_dir)
-  except (tf.errors.OpError, ValueError):  # ValueError: it is empty, or no text
+  except (tf.errors.OpError, ValueError):  # ValueError: the file is empty, or not text
     return None
   return None if state is None else state.model_checkpoint_path
 
 
 def _missing_files(prefix: str) -> List[str]:
-  """The files of a checkpoint that are not there, as far as those that are there tell."""
+  """Returns the missing files of a checkpoint. The name of each part has the number of parts."""
   if tf.gfile.Exists(prefix):
     return []  # the old format: one file
   missing = [] if tf.gfile.Exists(prefix + ".index") else [prefix + ".index"]
@@ -222,16 +228,16 @@ def _step_in_name(prefix: str) -> Optional[int]:
 
 
 def _newest_first(checkpoint_dir: str) -> List[str]:
-  """The checkpoints in a directory by step; files that were copied have lost their times."""
+  """Returns the checkpoints of a directory by step. A copy may have changed the files' times."""
   found = [os.path.join(checkpoint_dir, file[:-len(".index")])
            for file in _list(checkpoint_dir) if file.endswith(".index")]
   return sorted(found, key=lambda prefix: (_step_in_name(prefix) or 0, prefix), reverse=True)
 
 
 def _advice(checkpoint_dir: str, candidates: List[str]) -> str:
-  """What is there, the newest of it that reads well, and how to choose it."""
+  """Names the checkpoints that exist, the newest readable one, and the way to choose it."""
   if not candidates:
-    return ("There is no other checkpoint; to start anew, delete the file "
+    return ("There is no other checkpoint. To start from step 0, delete the file "
             f"{os.path.join(checkpoint_dir, STATE_FILE)}")
   names = [os.path.basename(each) for each in candidates]
   more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -241,7 +247,7 @@ def _advice(checkpoint_dir: str, candidates: List[str]) -> str:
       verify_checkpoint(candidate)
     except CheckpointError:
       continue
-    return (f'{there}The newest that reads well is {name}; to use it, put the line '
-            f'model_checkpoint_path: "{name}" alone into '
-            f"{os.path.join(checkpoint_dir, STATE_FILE)}; to start anew, use another directory")
-  return f"{there}None of them reads well; to start anew, use another directory"
+    return (f'{there}The newest readable one is {name}. To use it, put only the line '
+            f'model_checkpoint_path: "{name}" into {os.path.join(checkpoint_dir, STATE_FILE)}. '
+            "To start from step 0, use another directory")
+  return f"{there}None of them is readable. To start from step 0, use another directory"

@@ -1,17 +1,18 @@
-"""The global step, asked for now and then instead of at every step.
+"""Fetches the global step now and then instead of at every step.
 
-Stock hooks fetch the global step from the ps in every run: on a small model that is a third of the
-time. `GlobalStepTracker` asks in a run of its own, after the training step, so that the answer
-includes it:
+TensorFlow's hooks fetch the global step from the ps in every run, which takes a third of the time
+of a small model. `GlobalStepTracker` fetches it in a run of its own, after the training step, so
+that the value includes that step:
 
-1. by default when about `Timing.global_step_interval` seconds have passed, at the latest every
-   `MAX_STEPS` steps;
-2. sooner where another hook has to know (`ask_within`): a stop hook looks more often near the end.
+1. By default it fetches every `Timing.global_step_interval` seconds, at the latest every
+   `MAX_STEPS` steps.
+2. It fetches sooner if another hook needs the value (`ask_within`). A stop hook needs it more often
+   near the end.
 
-Where each run can bring the step along for nothing, as that of a synchronous update does, the
-tracker never asks (`come_along`).
+If each run returns the global step at no cost, as a synchronous update does, the tracker makes no
+runs of its own (`come_along`).
 
-The other hooks of this room take the step from the tracker, which stands before them in the list.
+Other hooks take the step from the tracker, which comes before them in the list of hooks.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING
 
-MAX_STEPS = 100  # own steps
+MAX_STEPS = 100  # of this task
 
 
 class GlobalStepTracker(tf.train.SessionRunHook):
-  """Knows the global step as of a few of this task's steps ago.
+  """Keeps the global step of at most a few of this task's steps ago.
 
   Attributes:
-    value: the global step when it was last asked for; None before the session is there.
-    own_steps: training steps of the runs that this session's hooks have seen, over recoveries too.
-    run_steps: steps of the run that is being made, or was made last; whoever makes several says so.
-    asked: whether the global step was asked for after the run that has just ended.
-    rate: global steps for each own step, at least 1, as of the last two answers.
+    value: the global step when it was last fetched; None before there is a session.
+    own_steps: training steps of this task, over all sessions since the process started.
+    run_steps: training steps of the current or last run. A hook that makes several per run sets it.
+    asked: whether the global step was fetched after the run that has just ended.
+    rate: global steps per step of this task, at least 1, between the last two fetches.
   """
 
   def __init__(self):
@@ -51,15 +52,19 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._along = None
 
   def come_along(self, tensor) -> None:
-    """Has every run bring the global step as of its end; every run must be one of training.
+    """Fetches the global step with every run. Every run must then be a training step.
 
     Args:
-      tensor: an int64 scalar.
+      tensor: an int64 scalar, the global step after the run.
     """
     self._along = tensor
 
   def add_listener(self, listener: Callable[[int, int], None]) -> None:
-    """Has a callable called with the global step and the own steps after each answer."""
+    """Adds a callable.
+
+    Args:
+      listener: is called with the global step and this task's steps after each fetch.
+    """
     self._listeners.append(listener)
 
   def begin(self):
@@ -70,7 +75,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
         "built")
 
   def after_create_session(self, session, coord):
-    self.value = None  # the state may be older than what was last seen
+    self.value = None  # a restored state may be older than the last value
     self.ask(session)
 
   def before_run(self, run_context):
@@ -85,7 +90,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
       self.ask(run_context.session)
 
   def ask(self, session) -> int:
-    """Asks for the global step now."""
+    """Fetches the global step now, and returns it."""
     return self._note(int(session.run(self._tensor)))
 
   def _note(self, value) -> int:
@@ -99,7 +104,11 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     return value
 
   def ask_within(self, steps: int) -> None:
-    """Has the next question asked after at most so many own steps from the last answer."""
+    """Makes the next fetch happen soon.
+
+    Args:
+      steps: steps of this task since the last fetch until the next one, at most.
+    """
     steps = max(1, int(steps))
     self._within = steps if self._within is None else min(self._within, steps)
 

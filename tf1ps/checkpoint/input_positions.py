@@ -1,17 +1,18 @@
-"""A worker that comes back goes on in its data where it was.
+"""Keeps the position of a worker's input, so that a restarted worker goes on where it was.
 
-Each worker of a between-graph job has a variable beside the global step, a text with the position
-of its iterators. The variables outlive a worker, and are in the chief's checkpoints.
+Each worker of a between-graph job has a variable beside the global step: a string with the position
+of its iterators. The variables outlive a worker, and the chief's checkpoints contain them.
 
-1. Between two steps the worker stores its position: every `Timing.position_interval`, more rarely
-   where that would cost more than a hundredth of the time; before the chief's checkpoints, where
-   it is the chief; and when it leaves. So a position is never ahead of what was trained on, and
-   what came after it is trained on once more.
-2. A new session goes on from the position that it finds, if it is that of the same pipeline,
-   worker, number of workers and batch size. Else it says so and begins anew.
-3. Where the data are over the position is forgotten: who comes back then begins anew.
+1. The worker stores its position between two steps: every `Timing.position_interval` seconds, but
+   in at most a hundredth of its time; before each checkpoint if it is the chief; at its end. So a
+   position is never ahead of the training, and the batches after it are trained on once more.
+2. A new session goes on from the stored position if the pipeline, the worker, the number of workers
+   and the batch size are the same. Otherwise it logs the difference and starts from the beginning.
+3. At the end of the data the position is deleted, so that a restarted worker starts from the
+   beginning.
 
-Pipelines that call Python, and those that TensorFlow cannot save, always begin anew.
+Pipelines that call Python, and pipelines that TensorFlow cannot save, always start from the
+beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tf1ps.pipeline import IteratorPositions, PositionError
 from tf1ps.replication import is_end_of_replicas
 
 _log = logging.getLogger("tf1ps")
-_PART = 0.01  # of the time that storing may take
+_PART = 0.01  # the largest part of the time that storing takes
 
 
 class InputPositions(tf.train.SessionRunHook):
@@ -38,19 +39,19 @@ class InputPositions(tf.train.SessionRunHook):
 
   Attributes:
     variables: the positions of all workers, which a checkpoint may lack.
-    batches: how many batches were drawn, also by processes before this one.
-    steps_of_run: called in `before_run`; returns how many batches the run draws.
-    quiet: makes a context in which nobody else draws a batch; it tells whether that is so.
+    batches: the number of batches that were drawn, also by earlier processes of this worker.
+    steps_of_run: is called in `before_run` and returns the number of batches that the run draws.
+    quiet: makes a context in which no other thread draws a batch. Its value says whether it worked.
   """
 
   def __init__(self, index: int, count: int, batch_size: int, global_step: tf.Variable):
     """Adds the variables of all workers to the default graph, whose input is built.
 
     Args:
-      index: of this worker, from 0.
-      count: of the workers.
-      batch_size: of this worker.
-      global_step: beside which the variables are.
+      index: the index of this worker, from 0.
+      count: the number of workers.
+      batch_size: this worker's batch size.
+      global_step: the global step; the variables are on its device.
     """
     with tf.get_default_graph().colocate_with(global_step.op, ignore_existing=True), \
         tf.variable_scope(tf.VariableScope(reuse=tf.AUTO_REUSE, use_resource=True)):
@@ -76,8 +77,8 @@ class InputPositions(tf.train.SessionRunHook):
 
   def begin(self):
     if self._positions.calls_python:
-      _log.info("the input calls Python, so its position is not kept. A worker that is started "
-                "again reads its data from the beginning.")
+      _log.info("the input calls Python, so its position is not kept: a restarted worker starts "
+                "from the beginning of its data")
 
   def after_create_session(self, session, coord):
     self.batches, self._stored_batches = 0, None
@@ -86,10 +87,10 @@ class InputPositions(tf.train.SessionRunHook):
       self._go_on(session, session.run(self._read))
 
   def before_run(self, run_context):
-    self.add(self.steps_of_run())  # here, as whoever saves may stand before this hook and store
+    self.add(self.steps_of_run())  # here, because a hook before this one may save in its after_run
 
   def add(self, batches: int) -> None:
-    """Counts batches that are about to be drawn; other threads may do so too."""
+    """Counts batches that are about to be drawn. Any thread may call it."""
     with self._lock:
       self.batches += batches
 
@@ -99,21 +100,21 @@ class InputPositions(tf.train.SessionRunHook):
       self.store(run_context.session)
 
   def join(self, life) -> None:
-    """The session's, when it is made: has the position stored before each of its checkpoints."""
+    """Stores the position before each checkpoint of the session."""
     if life.saver is not None:
       life.saver.before_save.append(self.store)
 
   def leave(self, session, is_clean):
-    """The session's, when the loop has ended."""
+    """Stores the position at the end of the loop."""
     self.store(session)
 
   def goes_on(self, session, error) -> bool:
-    """The session's, at the end of the data: a position of theirs is of no use any more."""
+    """Notes the end of this worker's data, which deletes the position."""
     self._is_over |= not is_end_of_replicas(error)
     return False
 
   def store(self, session) -> None:
-    """Stores the position now; between two steps."""
+    """Stores the position now. Call it between two steps."""
     if self._works and (self._stored_batches != self.batches or self._is_over):
       with self.quiet() as is_quiet:
         if is_quiet:
@@ -127,8 +128,8 @@ class InputPositions(tf.train.SessionRunHook):
         position = self._positions.save(session)
       except PositionError as error:
         self._works = False
-        _log.info("the position of the input cannot be kept, so who comes back begins anew: %s",
-                  error_line(error))
+        _log.info("the position of the input cannot be kept, so a restarted worker starts from the "
+                  "beginning of its data: %s", error_line(error))
         return
       header = dict(self._key, batches=self.batches)
       position = json.dumps(header, sort_keys=True).encode() + b"\n" + position
@@ -152,13 +153,14 @@ class InputPositions(tf.train.SessionRunHook):
       self.batches = self._stored_batches = batches
       _log.info("goes on at batch %d of its data", batches + 1)
     else:
-      _log.warning("begins its data anew, and does not go on at batch %d: %s", batches + 1, reason)
+      _log.warning(
+        "starts from the beginning of its data instead of batch %d: %s", batches + 1, reason)
 
   def _difference(self, found: dict) -> Optional[str]:
     if found == self._key:
       return None
     names = [name for name in sorted(self._key) if found.get(name) != self._key[name]]
     if names == ["digest"]:
-      return "its input pipeline, or the files that it reads, are not what they were"
+      return "its input pipeline, or the files that it reads, have changed"
     return ", ".join("%s was %s and is %s" % (name, found.get(name), self._key[name])
                      for name in names if name != "digest")

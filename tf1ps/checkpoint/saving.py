@@ -1,9 +1,9 @@
-"""Checkpoints while training: every so many seconds or steps, at the start and at the end.
+"""Saves checkpoints while training: every N seconds or steps, at the start and at the end.
 
-Like stock's CheckpointSaverHook, with two differences: it asks for the global step when it saves,
-not at every step; and after the first save it looks whether every part of the checkpoint can be
-seen from here. A ps writes its part on its own disk, and on machines that share no directory stock
-"succeeds".
+The hook differs from TensorFlow's CheckpointSaverHook in two ways. It fetches the global step when
+it saves, not at every step. After the first save it checks that this task can see every part of the
+checkpoint: a ps writes its part on its own disk, which TensorFlow counts as a success even if the
+machines share no directory.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _log = logging.getLogger("tf1ps")
 
 
 class CheckpointSaver(tf.train.SessionRunHook):
-  """Saves checkpoints; belongs to the chief.
+  """Saves checkpoints. It is a hook of the chief.
 
   Attributes:
-    saved_step: the global step of the last checkpoint that was saved, or None.
-    before_save: callables that are called with the session before the loop saves.
+    saved_step: the global step of the last checkpoint, or None.
+    before_save: callables; each is called with the session before the loop saves.
   """
 
   def __init__(self, tracker: global_step.GlobalStepTracker, checkpoint_dir: str,
@@ -37,17 +37,20 @@ class CheckpointSaver(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker, which stands before this hook.
-      checkpoint_dir: the directory; it is created.
+      tracker: the tracker of the global step, a hook before this one.
+      checkpoint_dir: the directory, which is created if it does not exist.
       scaffold: the scaffold whose saver saves.
       save_secs: seconds between two checkpoints, or None.
-      save_steps: global steps between two checkpoints, or None. One of the two must be given.
-      save_graph_def: whether the graph is written as text, once, and as meta graph with each
+      save_steps: global steps between two checkpoints, or None.
+      save_graph_def: whether to write the graph: once as text, and as a meta graph with each
         checkpoint.
-      basename: the checkpoints' names before "-STEP".
+      basename: the names of the checkpoints before "-STEP".
+
+    Raises:
+      ValueError: not exactly one of save_secs and save_steps is given, or it is not positive.
     """
     if (save_secs is None) == (save_steps is None):
-      raise ValueError("give save_secs or save_steps, one of them; got %r and %r" % (
+      raise ValueError("give one of save_secs and save_steps, got %r and %r" % (
         save_secs, save_steps))
     if (save_secs or save_steps) <= 0:
       raise ValueError("checkpoints need a positive interval, got %r" % (save_secs or save_steps,))
@@ -67,11 +70,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self.before_save = []
 
   def keep_beside(self, suffix: str, make: Callable[[], str]) -> None:
-    """Has a text kept beside each checkpoint, as of before its variables are saved.
+    """Keeps a text beside each checkpoint. The text is made before the variables are saved.
 
     Args:
-      suffix: of the file, after the checkpoint's path.
-      make: makes the text.
+      suffix: the end of the file's name, after the checkpoint's path.
+      make: a callable that returns the text.
     """
     self._beside[suffix] = make
 
@@ -80,9 +83,9 @@ class CheckpointSaver(tf.train.SessionRunHook):
       tf.gfile.MakeDirs(self._directory)
     except tf.errors.OpError as error:
       raise checkpoints.CheckpointError(
-        "checkpoint_dir %s cannot be made: %s" % (self._directory, error.message)) from error
-    if not tf.gfile.IsDirectory(self._directory):  # 1.15 makes no error of a file in its place
-      raise checkpoints.CheckpointError("checkpoint_dir %s is no directory" % self._directory)
+        "checkpoint_dir %s cannot be created: %s" % (self._directory, error.message)) from error
+    if not tf.gfile.IsDirectory(self._directory):  # TensorFlow 1.15 accepts a file of this name
+      raise checkpoints.CheckpointError("checkpoint_dir %s is not a directory" % self._directory)
 
   def after_create_session(self, session, coord):
     if not self._begun:
@@ -93,7 +96,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._plan()
 
   def _begin_in(self, graph):
-    """Writes the graph, and takes over the checkpoints that an earlier process listed."""
+    """Writes the graph, and adopts the checkpoints that an earlier process listed."""
     if self._save_graph_def:
       tf.train.write_graph(graph.as_graph_def(add_shapes=True), self._directory, "graph.pbtxt")
     listed = checkpoints.listed_checkpoints(self._directory)
@@ -127,16 +130,16 @@ class CheckpointSaver(tf.train.SessionRunHook):
     step = self._tracker.ask(session)
     if step != self.saved_step:
       self.save(session, step)
-    else:  # what others tell after a step is in no checkpoint yet
+    else:  # the texts may have changed since the checkpoint
       self._write_beside("%s-%d" % (self._prefix, step), texts)
 
   def save(self, session, step: int) -> None:
-    """Saves a checkpoint now; one at a time, from whichever thread."""
+    """Saves a checkpoint now. Any thread may call it; they wait for each other."""
     with self._lock:
       began = time.monotonic()
       self._write_beside("%s-%d" % (self._prefix, step), self._make_beside())
       try:
-        # With its meta graph, which tf.train.import_meta_graph wants, as stock has it.
+        # With a meta graph for tf.train.import_meta_graph, as TensorFlow's hook writes it.
         path = self._scaffold.saver.save(
           session, self._prefix, global_step=step, write_meta_graph=self._save_graph_def)
       except tf.errors.NotFoundError as error:
