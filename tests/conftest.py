@@ -26,9 +26,10 @@ GRACE = 20  # seconds that a process may still take to end after the last test
 # What passes while a test waits is about a tenth of what users get (tf1ps/compat/timing.py). Limits
 # that only a fault reaches stay, as this machine may be busy.
 TIMING = {
-  "poll_interval": 0.03, "fast_poll_interval": 0.02, "local_poll_interval": 0.02,
+  "poll_interval": 0.05, "fast_poll_interval": 0.03, "local_poll_interval": 0.02,
   "call_poll_interval": 0.1, "retry_pause": 0.05, "longest_retry_pause": 0.5,
-  "heartbeat_interval": 0.1, "lost_check_interval": 0.5, "range_report_interval": 0.1,
+  "heartbeat_interval": 0.25, "lost_check_interval": 0.5, "range_report_interval": 0.1,
+  "first_report": 0.2, "report_interval": 0.4, "global_step_interval": 0.2,
   "linger": 0.15, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
   "thread_end_limit": 0.5, "session_close_limit": 1.0, "run_session_close_limit": 0.5,
   "probe_limit": 1.0, "watch_probe_limit": 0.5,

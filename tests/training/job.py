@@ -21,7 +21,7 @@ PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "l
 class Job(object):
   """The tasks of one job, at addresses of their own."""
 
-  def __init__(self, start, num_ps=1, num_workers=2, flags=(), lost_after=15.0,
+  def __init__(self, start, num_ps=1, num_workers=2, flags=(), lost_after=5.0,
                **trainer_options):
     """Chooses the addresses.
 

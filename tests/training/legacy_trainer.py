@@ -28,7 +28,7 @@ class Options(NamedTuple):
   checkpoint_dir: Optional[str] = None
   save_steps: Optional[int] = None  # global steps between checkpoints; None: at the ends only
   block_in_init: bool = False  # whether the initialisation never ends
-  lost_after: float = 15.0
+  lost_after: float = 5.0
   start_timeout: float = 60.0
   end_timeout: float = 60.0
   container: str = ""

@@ -177,8 +177,8 @@ def test_in_graph_a_worker_comes_back_while_the_first_ones_data_have_ended(start
 
 
 def test_in_graph_a_worker_that_never_comes_is_named(start):
-  job = Job(start, num_workers=2, flags=[IN_GRAPH, SYNC, "--steps=10", "--start_timeout=3"])
-  job.ps()
+  job = Job(start, num_workers=2, flags=[IN_GRAPH, SYNC, "--steps=10", "--start_timeout=1"])
+  job.ps().wait_for("serving at")
   chief = job.worker(0)
   assert chief.wait() == 1
   assert "TaskUnavailableError" in chief.lines[-1] and "/job:worker/task:1" in chief.lines[-1]
