@@ -10,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tests.cluster_tasks import say
 from tf1ps.cluster.description import Cluster
-from tf1ps.state import control, membership
+from tf1ps.state import control, heartbeat
 
 
 def start_server(jobs, job, index):
@@ -73,14 +73,14 @@ def member(jobs, index, lost_after, container=""):
   """A worker that beats, and says whenever it knows other members or finds others lost."""
   target, own, keeper = start_server(jobs, "worker", index)
   table = control.ControlTable(target, own, keeper)
-  heartbeat = membership.Heartbeat(table, own, "worker", container, lost_after)
-  heartbeat.start()
+  sender = heartbeat.Heartbeat(table, own, "worker", container, lost_after)
+  sender.start()
   said = None
   while True:
-    members = heartbeat.members()
-    silence = heartbeat.silence
+    members = sender.members()
+    silence = sender.silence
     line = "known %s lost %s%s" % (
-        [m.index for m in members], [m.index for m in members if heartbeat.is_lost(m)],
+        [m.index for m in members], [m.index for m in members if sender.is_lost(m)],
         ", no answer" if silence is not None and silence > lost_after / 3 else "")
     if line != said:
       say(line)

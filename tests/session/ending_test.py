@@ -7,14 +7,14 @@ import pytest
 
 from tests.training import local_server
 from tf1ps.session import ending, participation
-from tf1ps.state import membership
+from tf1ps.state import heartbeat
 
 LOST_AFTER = 0.8  # seconds; the steady view that a loss needs is as long
 PATIENT = pytest.mark.parametrize("part", [30.0], indirect=True)  # where nobody is to be lost
 DONE, FAILED, TRAINING = (
-  membership.MEMBER_DONE,
-  membership.MEMBER_FAILED,
-  membership.MEMBER_TRAINING,
+  heartbeat.MEMBER_DONE,
+  heartbeat.MEMBER_FAILED,
+  heartbeat.MEMBER_TRAINING,
 )
 
 
@@ -50,7 +50,7 @@ def test_all_have_done_their_part(part, workers):
 @PATIENT
 def test_one_that_only_serves_is_not_waited_for(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
-  workers[1].say(state=membership.MEMBER_SERVING)
+  workers[1].say(state=heartbeat.MEMBER_SERVING)
   assert wait(part) == []
 
 

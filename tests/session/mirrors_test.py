@@ -11,12 +11,12 @@ from tf1ps.cluster import probe, readiness
 from tf1ps.cluster.description import Task
 from tf1ps.replication import peers
 from tf1ps.session import mirrors
-from tf1ps.state import membership
+from tf1ps.state import heartbeat
 
 
 def part_of(state, reason):
   """A participation in which worker 1 last said this of itself."""
-  member = membership.Member(
+  member = heartbeat.Member(
     "worker", 1, "worker", "here", 1, "run", state, 0, 0, 0, reason, 0.0)
   return types.SimpleNamespace(run_id="run", heartbeat=types.SimpleNamespace(
     beat=lambda: None, members=lambda: [member]))
@@ -34,9 +34,9 @@ def test_a_worker_that_was_started_again_is_lost_whatever_the_new_one_says(
   task = Task("worker", 1, jobs["worker"][1])
   first = start("first", cluster_tasks.serve, jobs, "worker", 1)
   before = readiness.wait_for_tasks([task], 20.0)
-  failed = part_of(membership.MEMBER_FAILED, "a step was ended by another worker")
+  failed = part_of(heartbeat.MEMBER_FAILED, "a step was ended by another worker")
   assert "a step was ended by another worker" in says(
-    part_of(membership.MEMBER_TRAINING, ""), before
+    part_of(heartbeat.MEMBER_TRAINING, ""), before
   )
   first.kill()
   if is_started_again:

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tests.training import local_server
 from tf1ps.session import participation, run_records
-from tf1ps.state import control, membership, run
+from tf1ps.state import control, heartbeat, run
 
 SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
 
@@ -86,10 +86,10 @@ def test_without_a_directory_only_what_another_member_keeps_alive(make):
   initialise(first)
   assert not make().adopt(SIGNATURE)
   worker = local_server.Worker(first.record, 1)
-  worker.say(run=first.run_id, state=membership.MEMBER_TRAINING)
+  worker.say(run=first.run_id, state=heartbeat.MEMBER_TRAINING)
   again = make()
   assert again.adopt(SIGNATURE) and again.run_id == first.run_id
-  worker.say(state=membership.MEMBER_DONE)
+  worker.say(state=heartbeat.MEMBER_DONE)
   assert not make().adopt(SIGNATURE)
 
 
@@ -166,18 +166,18 @@ def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):
 
 def test_its_own_end_is_reported(make):
   part = make()
-  assert part.report(membership.MEMBER_FAILED, "a reason", limit=5.0)
+  assert part.report(heartbeat.MEMBER_FAILED, "a reason", limit=5.0)
   member = part.chief_member()
   assert (member.state, member.reason, member.role) == (
-    membership.MEMBER_FAILED,
+    heartbeat.MEMBER_FAILED,
     "a reason",
     "chief",
   )
 
 
 @pytest.mark.parametrize("state, run_of, examples", [
-  (membership.MEMBER_TRAINING, "same", 96), (membership.MEMBER_DONE, "same", 0),
-  (membership.MEMBER_TRAINING, "other", 0)])
+  (heartbeat.MEMBER_TRAINING, "same", 96), (heartbeat.MEMBER_DONE, "same", 0),
+  (heartbeat.MEMBER_TRAINING, "other", 0)])
 def test_what_an_earlier_process_trained_on_in_this_run(make, state, run_of, examples):
   first = make()
   initialise(first)

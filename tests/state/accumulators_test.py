@@ -8,8 +8,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import worker_service
-from tf1ps.state import accumulators, queue_errors, queues, sparse_accumulators
-from tf1ps.state.accumulator_counts import Counts
+from tf1ps.state import accumulators, queue_errors, queues
+from tf1ps.state.accumulator_steps import Counts
 
 _numbers = itertools.count()
 
@@ -83,7 +83,7 @@ def dense(shape=(2,), dtype=tf.float32, name="g", **options):
 
 
 def sparse(shape=(10,), dtype=tf.float32, name="g", **options):
-  return lambda: sparse_accumulators.SparseAccumulator(dtype, shape, name, **options)
+  return lambda: accumulators.SparseAccumulator(dtype, shape, name, **options)
 
 
 def rows_of(taken):

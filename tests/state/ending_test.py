@@ -11,7 +11,7 @@ from tests import harness, server_tasks
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 from tf1ps.compat.timing import Timing
-from tf1ps.state import control, membership, run
+from tf1ps.state import control, heartbeat, run
 
 PS_0 = "/job:ps/task:0"
 RUN = run.RunRecord(id="r", initialised=True, ended=False, failed=False, jobs={}, signature=[],
@@ -53,7 +53,7 @@ class Job:
 
   def worker(self, index, lost_after, role="worker"):
     """A worker's heartbeat, which goes on until it is stopped."""
-    beat = membership.Heartbeat(
+    beat = heartbeat.Heartbeat(
         self._table(), Task("worker", index, "a:1"), role, "", lost_after)
     beat.beat()
     beat.start()
@@ -62,7 +62,7 @@ class Job:
 
   def report(self, index, state, reason="", role="worker"):
     """A worker that reports its end and leaves."""
-    beat = membership.Heartbeat(self._table(), Task("worker", index, "a:1"), role, "", 30.0)
+    beat = heartbeat.Heartbeat(self._table(), Task("worker", index, "a:1"), role, "", 30.0)
     assert beat.report(state, reason)
     beat.stop()
 
@@ -91,7 +91,7 @@ def test_a_ps_that_is_released_lingers_and_leaves(job):
   began = time.monotonic()
   job.mark_run(ended=True)
   let_pass(0.6)  # two looks
-  job.report(0, membership.MEMBER_DONE)  # nobody's last call breaks
+  job.report(0, heartbeat.MEMBER_DONE)  # nobody's last call breaks
   assert probe.probe_task(job.ps[0], 20.0).is_up
   assert ps.wait() == 0
   assert 4.0 <= time.monotonic() - began < 30.0
@@ -123,7 +123,7 @@ def test_it_tells_its_cluster_and_beats(job):
   records = job.records()
   assert records[control.CLUSTER_RECORD].value == {
       name: {"0": tasks[0], "1": tasks[1]} for name, tasks in job.jobs.items()}
-  member, = membership.members_of(records, "jobs/a")
+  member, = heartbeat.members_of(records, "jobs/a")
   assert (member.name, member.role, member.state) == (PS_0, "ps", "serving")
 
 
@@ -155,8 +155,8 @@ def test_it_leaves_when_all_workers_are_lost(job):
 
 def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
   ps = job.serve(heartbeat_timeout=2.5)  # within which both report
-  job.report(0, membership.MEMBER_DONE)
-  job.report(1, membership.MEMBER_FAILED, "ValueError: no")
+  job.report(0, heartbeat.MEMBER_DONE)
+  job.report(1, heartbeat.MEMBER_FAILED, "ValueError: no")
   assert ps.wait() == 1
   assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:0 done; "
                           "/job:worker/task:1 failed (ValueError: no)")
@@ -164,10 +164,10 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
 
 def test_a_chief_that_failed_may_come_back(job):
   ps = job.serve(heartbeat_timeout=3.0)
-  job.report(0, membership.MEMBER_FAILED, "killed", role="chief")
+  job.report(0, heartbeat.MEMBER_FAILED, "killed", role="chief")
   let_pass(0.6)  # two looks
   again = job.worker(0, 3.0, role="chief")
-  assert again.previous.state == membership.MEMBER_FAILED
+  assert again.previous.state == heartbeat.MEMBER_FAILED
   let_pass(3.0)
   assert ps.is_running
   job.mark_run(ended=True)
@@ -176,8 +176,8 @@ def test_a_chief_that_failed_may_come_back(job):
 
 def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
   servers = [job.serve(index=i, heartbeat_timeout=1.0) for i in range(2)]
-  job.report(0, membership.MEMBER_STARTING)
-  harness.wait_until(lambda: len(membership.members_of(job.records(), "")) == 3)
+  job.report(0, heartbeat.MEMBER_STARTING)
+  harness.wait_until(lambda: len(heartbeat.members_of(job.records(), "")) == 3)
   servers[0].kill()
   began = time.monotonic()
   assert servers[1].wait() == 1
@@ -198,7 +198,7 @@ def test_a_standing_ps_stays_whatever_comes(job):
   ps = job.serve(persistent=True, heartbeat_timeout=0.5, start_timeout=0.5)
   job.mark_run(ended=True)
   job.mark_run(container="jobs/a", ended=True, failed=True)
-  job.report(0, membership.MEMBER_FAILED, "x")
+  job.report(0, heartbeat.MEMBER_FAILED, "x")
   let_pass(1.5)
   assert ps.is_running
   assert control.CLUSTER_RECORD in job.records()
@@ -209,8 +209,8 @@ def test_a_standing_ps_stays_whatever_comes(job):
 def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
   job.serve(persistent=True)
   job.mark_run(ended=True, failed=True)
-  job.report(0, membership.MEMBER_FAILED, "of an earlier job")
-  harness.wait_until(lambda: membership.members_of(job.records(), "")[-1].age > 0.3)
+  job.report(0, heartbeat.MEMBER_FAILED, "of an earlier job")
+  harness.wait_until(lambda: heartbeat.members_of(job.records(), "")[-1].age > 0.3)
   worker = job.serve("worker", 1, heartbeat_timeout=1.5)
   let_pass(2.5)
   assert worker.is_running

@@ -175,7 +175,7 @@ def test_another_thing_under_the_name_is_refused_with_what_lives_there(masters, 
 def test_sessions_of_both_masters_notice_a_reset(masters, ps):
   with tf.Graph().as_default() as graph:
     made = make(device=ps.name)
-    step, quick, forget = made.step(one), made.step(one, meets=False), made.forget()
+    step, quick, forget = made.step(one), made.step(one, may_be_first=False), made.forget()
   sessions = [session_lib.BoundedSession(target, graph) for target in masters]
   said = "tf1ps reset: container jobs/a was reset"
   for session in sessions:

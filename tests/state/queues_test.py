@@ -17,7 +17,7 @@ from tests import cluster_tasks, harness
 from tf1ps.cluster import server as server_lib
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster.description import Cluster
-from tf1ps.state import containers, placing, queue_errors, queues, reset
+from tf1ps.state import containers, pinning, queue_errors, queues, reset
 
 KINDS = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue", "PriorityQueue"]
 _numbers = itertools.count()
@@ -697,7 +697,7 @@ def fifo(name="a", **options):
 def test_a_name_is_pinned_to_a_ps_by_eight_bytes_of_its_hash(job):
   # The first sixteen digits of `printf a | sha256sum`, and of b and c.
   expected = [digits % 3 for digits in (0xca978112ca1bbdca, 0x3e23e8160039594a, 0x2e7d2c03a9507ae2)]
-  assert [placing.pinned_task(name, job).index for name in "abc"] == expected
+  assert [pinning.pinned_task(name, job).index for name in "abc"] == expected
   assert len(set(expected)) > 1
   with tf.Graph().as_default():
     assert [fifo(name).device for name in "abc"] == ["/job:ps/task:%d" % i for i in expected]
@@ -713,7 +713,7 @@ def test_a_device_setter_leaves_names_where_all_look_for_them(job, setter):
       made = fifo("a")
       alone = fifo(None)
       made.try_dequeue_many(1)
-    assert made.device == placing.pinned_task("a", job).name
+    assert made.device == pinning.pinned_task("a", job).name
     for op in tf.get_default_graph().get_operations():
       if op.type.startswith(("Queue", "MutexLock", "LookupTable")) and "queue_1" not in op.name:
         assert made.device in op.device, op

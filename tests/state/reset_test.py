@@ -464,14 +464,14 @@ def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
     assert results[0].queues == ["jobs/a/" + name for name in ("empty", "held-0", "held-1", "q")]
     for caller in callers:
       assert caller.end() == ("QueueReset", "OutOfRangeError")
-      assert "container jobs/a was reset: queue empty and what was in it are gone" in caller.text
+      assert "container jobs/a was reset: queue empty and its elements are lost" in caller.text
     for client, before in zip(clients, told):
       harness.wait_until(functools.partial(_goes_on, client, before), 60,
                          functools.partial("that {0.name} goes on:\n{0.output}\n".format, client))
     assert time.monotonic() - began < 60
   for client in clients:
     assert client.is_running
-    assert all("container jobs/a was reset: queue q and what was in it are gone" in line
+    assert all("container jobs/a was reset: queue q and its elements are lost" in line
                for line in client.lines if line.startswith("reset:"))
   assert [probe.probe_task(task, 20.0).incarnation for task in clean.tasks()] == incarnations
 

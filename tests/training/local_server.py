@@ -10,7 +10,7 @@ import atexit
 import tf1ps
 from tests import harness
 from tf1ps.cluster import server as server_lib
-from tf1ps.state import control, membership
+from tf1ps.state import control, heartbeat
 
 _servers = []
 _records = []  # of the server
@@ -37,7 +37,7 @@ class Worker(object):
   """One of the other workers, as far as its heartbeat tells of it."""
 
   def __init__(self, of, index):
-    self._heartbeat = membership.Heartbeat(
+    self._heartbeat = heartbeat.Heartbeat(
       table(of), of.cluster.find("worker", index), "worker", of.container, of.heartbeat_timeout)
 
   def say(self, **fields):

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tf1ps.cluster import parsing
-from tf1ps.state import control, membership
+from tf1ps.state import control, heartbeat
 from tf1ps.training import batch_ahead, lockstep
 
 CLUSTER = parsing.from_flags(None, harness.addresses(3), None, None, "worker", 0)
@@ -29,7 +29,7 @@ class Part(object):
 
   def members(self):
     steps = {} if self._round == "silence" else self._round
-    return [membership.Member("worker", index, "worker", "host", 1, "run", state, step, 0, 0, "", 0)
+    return [heartbeat.Member("worker", index, "worker", "host", 1, "run", state, step, 0, 0, "", 0)
             for index, (state, step) in steps.items()]
 
   @property
@@ -38,7 +38,7 @@ class Part(object):
 
 
 def training(step):
-  return membership.MEMBER_TRAINING, step
+  return heartbeat.MEMBER_TRAINING, step
 
 
 def train(part=None, batches=2, votes=None):
@@ -71,8 +71,8 @@ def test_training_ends_with_the_step_in_which_anybody_is_against_another_one(
 @pytest.mark.parametrize("has_done_its_part", [True, False])
 def test_it_leaves_when_the_others_have_made_the_last_step(caplog, has_done_its_part):
   part = Part("silence", {1: training(1)}, {1: training(2), 2: training(1)},
-              {1: (membership.MEMBER_DONE, 2), 2: training(1)},
-              {1: (membership.MEMBER_DONE, 2), 2: training(2)})
+              {1: (heartbeat.MEMBER_DONE, 2), 2: training(1)},
+              {1: (heartbeat.MEMBER_DONE, 2), 2: training(2)})
   hook, _ = train(part)
   assert not part.is_over
   with caplog.at_level(logging.WARNING, "tf1ps"):
@@ -81,7 +81,7 @@ def test_it_leaves_when_the_others_have_made_the_last_step(caplog, has_done_its_
 
 
 def test_a_worker_that_has_failed_is_not_waited_for():
-  part = Part({1: (membership.MEMBER_FAILED, 0), 2: training(2)})
+  part = Part({1: (heartbeat.MEMBER_FAILED, 0), 2: training(2)})
   hook, _ = train(part)
   hook.leave(None)
   assert part.beats == 1

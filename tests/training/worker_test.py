@@ -8,7 +8,7 @@ import pytest
 from tests import harness
 from tests.training.job import Job, codes, find, last_line
 from tf1ps.cluster.description import Task
-from tf1ps.state import control, membership
+from tf1ps.state import control, heartbeat
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
@@ -73,7 +73,7 @@ def told(job):
   ps = Task("ps", 0, job.jobs["ps"][0])
   table = control.ControlTable("grpc://" + ps.address, ps, ps)
   try:
-    members = membership.members_of(table.read(), None)
+    members = heartbeat.members_of(table.read(), None)
     return {member.index: member.examples for member in members if member.job == "worker"}
   finally:
     table.close()

@@ -71,8 +71,8 @@ class QueueEnsemble:
       input_dtype: of requests.
       prediction_dtype: of predictions.
       capacity: how many requests may wait for the aggregator.
-      device: where the queues live, such as "/job:ps/task:0"; see state/placing.py.
-      container: their container; see state/placing.py.
+      device: where the queues live, such as "/job:ps/task:0"; see `FIFOQueue`.
+      container: their container; see `FIFOQueue`.
 
     Raises:
       ValueError: no name, no networks.

@@ -6,7 +6,7 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "accumulators": ["Accumulator", "TakenMean"],
+  "accumulators": ["Accumulator", "SparseAccumulator", "TakenMean", "TakenRows"],
   "barrier": ["Barrier", "BarrierTimeout"],
   "containers": [
     "ContainerError", "check_container_name", "clear_container", "container_of_job",
@@ -14,18 +14,19 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "control": ["CLUSTER_RECORD", "ControlError", "ControlRecord", "ControlTable"],
   "done_queues": ["DoneQueues", "DoneTimeout"],
   "guard": ["GUARD_MISMATCH", "GUARD_RESET", "Guard", "Guarded", "QUEUE_KIND"],
-  "membership": [
+  "heartbeat": [
     "Heartbeat", "MEMBER_DONE", "MEMBER_FAILED", "MEMBER_SERVING", "MEMBER_TRAINING", "Member",
     "containers_of", "members_of"],
-  "placing": ["shared_placement"],
+  "pinning": ["shared_placement"],
   "queue_call": ["QueueCall"],
   "queue_errors": [
     "QueueCancelled", "QueueEmpty", "QueueEnded", "QueueError", "QueueFull", "QueueMismatch",
     "QueueReset", "QueueTimeout"],
-  "queues": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
+  "queues": [
+    "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "PutElements", "RandomShuffleQueue",
+    "TakenElements"],
   "reset": ["ResetError", "ResetNotice", "reset_containers", "reset_notice"],
   "run": [
     "RUN_ENDED", "RUN_FAILED", "RUN_RUNNING", "RunFile", "RunRecord", "find_run", "new_run_id",
     "write_run"],
-  "sparse_accumulators": ["SparseAccumulator", "TakenRows"],
 })

@@ -1,15 +1,18 @@
-"""Dense gradient accumulators behind names, which average exactly what was asked for.
+"""Gradient accumulators behind names, dense and sparse, that average exactly n gradients.
 
-TensorFlow's `ConditionalAccumulator` averages all that has arrived, however many were asked for,
-and drops a gradient that is too old without a word. Here
+TensorFlow's `ConditionalAccumulator` averages all gradients that have arrived, however many were
+requested, and drops a gradient that is too old in silence. Here
 
-1. `apply` says whether the gradient was taken, and what was dropped is counted, by worker;
-2. `take` averages exactly n gradients, the oldest ones, and leaves the others for the next take;
-   a take that timed out takes nothing;
+1. `apply` returns whether the gradient was taken, and counts dropped gradients per worker;
+2. `take` averages the n oldest gradients and leaves the others for the next take; a take that times
+   out takes nothing;
 3. `try_apply` and `try_take` build operations that never block, for a step that runs on the ps.
 
-The age of a gradient is looked at when it arrives: those that wait are not dropped any more.
-sparse_accumulators.py has the sparse kind, accumulator_steps.py what happens on the server.
+`apply` compares the age of a gradient when it arrives; gradients that already wait are not dropped.
+
+TensorFlow's `SparseConditionalAccumulator` divides each row by the number of gradients that have
+the row, so that a row of one worker in ten counts as if all ten had it. Here the sparse mean equals
+the dense one: each row's sum is divided by n. `by_row` chooses TensorFlow's mean.
 """
 
 from __future__ import annotations
@@ -19,20 +22,34 @@ from typing import NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import accumulator_steps
-from tf1ps.state.accumulator_steps import Applied
+from tf1ps.state.accumulator_steps import Applied, NamedAccumulator
 
 
 class TakenMean(NamedTuple):
-  """What a try_take took."""
+  """The result of a try_take."""
 
-  mean: tf.Tensor  # the mean of n gradients, of the accumulator's shape; zeros where none was taken
+  mean: tf.Tensor  # the mean of n gradients, of the accumulator's shape; zeros if it took none
   taken: tf.Tensor  # bool scalar: whether there were n gradients
   present: tf.Tensor  # int32 scalar: gradients that were there
 
 
-class Accumulator(accumulator_steps.NamedAccumulator):
-  """A dense gradient accumulator; where it lives, and its container, are those of a queue."""
+class TakenRows(NamedTuple):
+  """The result of a sparse try_take."""
+
+  mean: tf.IndexedSlices  # rows `[k, ...]` with ascending indices `[k]`; no row if it took none
+  taken: tf.Tensor  # bool scalar: whether there were n gradients
+  present: tf.Tensor  # int32 scalar: gradients that were there
+
+
+class Rows(NamedTuple):
+  """Rows of a gradient, as numpy values."""
+
+  indices: np.ndarray  # int64 [k], ascending
+  values: np.ndarray  # [k, ...]
+
+
+class Accumulator(NamedAccumulator):
+  """A dense gradient accumulator. Its device and container are chosen like a queue's."""
 
   def __init__(self, dtype, shape, shared_name: Optional[str] = None, capacity: int = -1,
                name: str = "accumulator", *, device: Optional[str] = None,
@@ -42,14 +59,14 @@ class Accumulator(accumulator_steps.NamedAccumulator):
     Args:
       dtype: of the gradients.
       shape: of a gradient; fully known.
-      shared_name: the name under which others use it; None: private to each session.
-      capacity: how many gradients may wait; below 0: no limit.
+      shared_name: the name under which other processes use it; None: private to each session.
+      capacity: the number of gradients that may wait; below 0: no limit.
       name: of the operation.
-      device: where it lives, such as "/job:ps/task:1"; see placing.py.
-      container: its container; see placing.py.
+      device: its device, such as "/job:ps/task:1". None: see pinning.py.
+      container: its container. None: see pinning.py.
 
     Raises:
-      ValueError: a capacity of 0, a shape that is not known, an illegal container.
+      ValueError: a capacity of 0, an unknown shape, or an illegal container.
     """
     shape = tf.TensorShape(shape)
     if not shape.is_fully_defined():
@@ -63,8 +80,8 @@ class Accumulator(accumulator_steps.NamedAccumulator):
 
     Args:
       gradient: a tensor of the accumulator's shape.
-      local_step: an integer scalar: the time step that the gradient was computed at.
-      worker: an integer scalar: whom to count it for; -1: nobody.
+      local_step: an integer scalar: the time step at which the gradient was computed.
+      worker: an integer scalar: the index of the worker to count it for; -1: no worker.
       name: of the operation.
 
     Raises:
@@ -73,15 +90,15 @@ class Accumulator(accumulator_steps.NamedAccumulator):
     with tf.name_scope(name, "%s_try_apply" % self._guard.name_in_graph):
       gradient = tf.convert_to_tensor(gradient, self.dtype)
       gradient.shape.assert_is_compatible_with(self.shape)
-      return accumulator_steps.applied(self._apply_step([gradient], local_step, worker)[0])
+      return self._try_apply([gradient], local_step, worker)
 
   def try_take(self, n, name=None) -> TakenMean:
     """Builds an operation that averages n gradients if they are there, and never blocks.
 
-    The mean is computed where the accumulator lives.
+    It computes the mean where the accumulator lives.
 
     Args:
-      n: how many; an integer or an int32 scalar.
+      n: the number of gradients; an integer or an int32 scalar.
       name: of the operation.
 
     Raises:
@@ -97,17 +114,17 @@ class Accumulator(accumulator_steps.NamedAccumulator):
     """Applies a gradient.
 
     Args:
-      session: a session of the accumulator's graph; no hooks are run.
+      session: a session of the accumulator's graph; its hooks do not run.
       gradient: a value of the accumulator's shape.
-      local_step: the time step that the gradient was computed at.
+      local_step: the time step at which the gradient was computed.
       worker: the index of the worker to count it for.
 
     Returns:
-      Whether it was taken; False: it is older than the time step, and was dropped and counted.
+      True if it was taken; False if it is older than the time step, and was dropped and counted.
 
     Raises:
-      queue_errors.QueueFull: as many gradients as the capacity wait; it was dropped and counted.
-      queue_errors.QueueReset, QueueMismatch: see queue_errors.py.
+      QueueFull: as many gradients as the capacity wait; it was dropped and counted.
+      QueueReset, QueueMismatch: see queue_errors.py.
     """
     return self._apply(session, [gradient], local_step, worker)
 
@@ -115,17 +132,17 @@ class Accumulator(accumulator_steps.NamedAccumulator):
     """Waits for n gradients and takes the mean of the n oldest; the others stay.
 
     Args:
-      session: a session of the accumulator's graph; no hooks are run.
-      n: how many.
-      timeout: seconds; 0: one look.
+      session: a session of the accumulator's graph; its hooks do not run.
+      n: the number of gradients.
+      timeout: seconds; 0: it asks once.
 
     Returns:
       The mean, of the accumulator's shape.
 
     Raises:
-      ValueError: more than the capacity.
-      queue_errors.QueueEmpty: the time was over; nothing was taken.
-      queue_errors.QueueReset, QueueMismatch: see queue_errors.py.
+      ValueError: n is above the capacity.
+      QueueEmpty: the time was over; nothing was taken.
+      QueueReset, QueueMismatch: see queue_errors.py.
     """
     mean, = self._take(session, n, timeout)
     return mean[0]
@@ -146,7 +163,124 @@ class Accumulator(accumulator_steps.NamedAccumulator):
     return total / tf.cast(n, self.dtype)
 
   def _fed_take(self, n):
-    # Where nothing is taken, nothing as large as a gradient travels.
+    # A take of nothing sends an empty tensor instead of one of the gradient's size.
     nothing = [0] + self.shape.as_list()
     return self._take_step(n, lambda: [self._mean(n)[tf.newaxis]],
-                           lambda: [tf.zeros(nothing, self.dtype)], meets=False)
+                           lambda: [tf.zeros(nothing, self.dtype)], may_be_first=False)
+
+
+class SparseAccumulator(NamedAccumulator):
+  """A sparse gradient accumulator. Its device and container are chosen like a queue's."""
+
+  def __init__(self, dtype, shape, shared_name: Optional[str] = None, capacity: int = -1,
+               name: str = "sparse_accumulator", *, device: Optional[str] = None,
+               container: Optional[str] = None):
+    """Builds the accumulator's operations in the default graph.
+
+    Args:
+      dtype: of the gradients.
+      shape: of the variable, `[rows, ...]`; all but the number of rows must be known.
+      shared_name, capacity, name, device, container: see `Accumulator`.
+
+    Raises:
+      ValueError: a capacity of 0, an unknown shape, or an illegal container.
+    """
+    shape = tf.TensorShape(shape)
+    if shape.ndims is None or shape.ndims < 1 or not shape[1:].is_fully_defined():
+      raise ValueError(
+        "the shape of a sparse accumulator must be known but for its first dimension, got %s" % (
+          shape,))
+    dtype = tf.as_dtype(dtype)
+    rows = tf.TensorShape([None])
+    self._make(dtype, shape, [tf.int64, dtype], [rows, rows.concatenate(shape[1:])],
+               shared_name, capacity, device, container, name)
+
+  def try_apply(self, gradient: tf.IndexedSlices, local_step=0, worker=-1, name=None) -> Applied:
+    """Builds an operation that applies a gradient, and never blocks; see `Accumulator.try_apply`.
+
+    Args:
+      gradient: rows of the variable; the rows of equal indices are added up.
+      local_step, worker, name: see there.
+    """
+    with tf.name_scope(name, "%s_try_apply" % self._guard.name_in_graph):
+      values = tf.convert_to_tensor(gradient.values, self.dtype)
+      values.shape[1:].assert_is_compatible_with(self.shape[1:])
+      prepared = self._prepare([tf.cast(gradient.indices, tf.int64), values])
+      return self._try_apply(prepared, local_step, worker)
+
+  def try_take(self, n, by_row=False, name=None) -> TakenRows:
+    """Builds an operation that averages n gradients if they are there, and never blocks.
+
+    Args:
+      n: the number of gradients; an integer or an int32 scalar.
+      by_row: whether to divide each row by the number of gradients that have it, like TensorFlow,
+        instead of by n.
+      name: of the operation.
+    """
+    with tf.name_scope(name, "%s_try_take" % self._guard.name_in_graph):
+      indices, values, present, taken = self._rows_step(n, tf.constant(by_row))
+      indices.set_shape([None])
+      values.set_shape(tf.TensorShape([None]).concatenate(self.shape[1:]))
+      return TakenRows(tf.IndexedSlices(values, indices), taken, present)
+
+  def apply(self, session, indices, values, local_step: int = 0,
+            worker: Optional[int] = None) -> bool:
+    """Applies a gradient; see `Accumulator.apply`.
+
+    Args:
+      session: a session of the accumulator's graph; its hooks do not run.
+      indices: of the rows, `[k]`; the rows of equal indices are added up.
+      values: the rows, `[k, ...]`.
+      local_step, worker: see there.
+    """
+    indices, values = np.asarray(indices, np.int64), np.asarray(values)
+    rows = self.shape.as_list()[0]
+    if indices.ndim != 1 or values.shape[:1] != indices.shape:
+      raise ValueError("a gradient has as many rows as indices, got %s and %s" % (
+        values.shape, indices.shape))
+    if indices.size and (indices.min() < 0 or rows is not None and indices.max() >= rows):
+      raise ValueError("indices must be from 0 to %s, got %s" % (
+        "the last row" if rows is None else rows - 1, indices.tolist()))
+    return self._apply(session, [indices, values], local_step, worker)
+
+  def take(self, session, n: int, timeout: float = 300.0, by_row: bool = False) -> Rows:
+    """Waits for n gradients and takes the mean of the n oldest; the others stay.
+
+    Args:
+      session, n, timeout: see `Accumulator.take`, as for the errors.
+      by_row: whether to divide each row by the number of gradients that have it, instead of by n.
+    """
+    return Rows(*self._take(session, n, timeout, {self._by_row: by_row}))
+
+  def _prepare(self, values):
+    """Adds up the rows of equal indices, so that a gradient has each row once."""
+    indices, rows = values
+    indices, position = tf.unique(indices)
+    return [indices, tf.math.unsorted_segment_sum(rows, position, tf.size(indices))]
+
+  def _rows_step(self, n, by_row, may_be_first=True):
+    return self._take_step(n, lambda: self._mean(n, by_row), self._no_rows, may_be_first)
+
+  def _no_rows(self):
+    return [tf.zeros([0], tf.int64), tf.zeros([0] + self.shape.as_list()[1:], self.dtype)]
+
+  def _mean(self, n, by_row):
+    def take_one(i, indices, rows):
+      more = tf.raw_ops.QueueDequeueV2(handle=self._queue, component_types=self._types)
+      return [i + 1, tf.concat([indices, more[0]], 0), tf.concat([rows, more[1]], 0)]
+
+    any_rows = tf.TensorShape([None])
+    _, indices, rows = tf.while_loop(
+      lambda i, *_: i < n, take_one, [tf.constant(0)] + self._no_rows(),
+      [tf.TensorShape([]), any_rows, any_rows.concatenate(self.shape[1:])], parallel_iterations=1)
+    indices, position, counts = tf.unique_with_counts(indices)
+    total = tf.math.unsorted_segment_sum(rows, position, tf.size(indices))
+    divisor = tf.where_v2(by_row, counts, tf.zeros_like(counts) + n)
+    divisor = tf.reshape(
+      tf.cast(divisor, self.dtype), tf.concat([[-1], tf.ones([self.shape.ndims - 1], tf.int32)], 0))
+    order = tf.argsort(indices)
+    return [tf.gather(indices, order), tf.gather(total / divisor, order)]
+
+  def _fed_take(self, n):
+    self._by_row = tf.placeholder_with_default(tf.constant(False), [], "by_row")
+    return self._rows_step(n, self._by_row, may_be_first=False)

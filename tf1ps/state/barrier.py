@@ -21,7 +21,7 @@ from typing import Dict, List, Optional, Sequence
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import placing, queue_call, queue_errors, queues
+from tf1ps.state import pinning, queue_call, queue_errors, queues
 
 _GREETING = -1  # the round before the first
 _ALL = 2 ** 20  # tokens; more than ever wait
@@ -66,8 +66,8 @@ class Barrier:
       num_tasks: how many members it has.
       task_index: the index of this one.
       names: what the members are called in errors; None: "/job:worker/task:0" and so on.
-      device: where its queues live, such as "/job:ps/task:1"; see placing.py.
-      container: their container; see placing.py.
+      device: where its queues live, such as "/job:ps/task:1"; see pinning.py.
+      container: their container; see pinning.py.
 
     Raises:
       ValueError: no name, an index that is not below num_tasks, too few names.
@@ -87,7 +87,7 @@ class Barrier:
     self._heard: Dict[int, Dict[int, int]] = {
       i: {} for i in range(num_tasks) if i != task_index}
     self._came: Dict[int, int] = {}  # when this one came, by round
-    with placing.shared_placement(name, device, container):
+    with pinning.shared_placement(name, device, container):
       self.queues = [
         queues.FIFOQueue(-1, [tf.int64], [[3]], shared_name="%s/%d" % (name, i),
                          container=container) for i in range(num_tasks)]

@@ -21,7 +21,7 @@ from typing import List, Optional
 
 from tf1ps.cluster import JobLostError, ReleasedError, ServerRecord, probe_task, register_end_waiter
 from tf1ps.compat import TIMING
-from tf1ps.state import control, membership, run
+from tf1ps.state import control, heartbeat, run
 
 _log = logging.getLogger("tf1ps")
 DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
@@ -64,10 +64,10 @@ class _JobWatch:
       record.target, cluster.task, cluster.task if self._is_ps else cluster.control_task)
     self._told = not self._is_ps
     keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
-    self._beat = membership.Heartbeat(
+    self._beat = heartbeat.Heartbeat(
       keeper, cluster.task, "ps" if self._is_ps else "worker", record.container,
       record.heartbeat_timeout)
-    self._beat.set(state=membership.MEMBER_SERVING)
+    self._beat.set(state=heartbeat.MEMBER_SERVING)
     self._beat.start()
     self._began = time.monotonic()
     self._said = self._began
@@ -125,7 +125,7 @@ class _JobWatch:
     workers = [
       m
       for m in self._beat.members()
-      if m.role != "ps" and m.state != membership.MEMBER_SERVING and m.age < self._max_age()
+      if m.role != "ps" and m.state != heartbeat.MEMBER_SERVING and m.age < self._max_age()
     ]
     now = time.monotonic()
     if not workers:
@@ -146,11 +146,11 @@ class _JobWatch:
       raise JobLostError("no worker is left: " + _say(workers))
 
 
-def _say(workers: List[membership.Member]) -> str:
+def _say(workers: List[heartbeat.Member]) -> str:
   return "; ".join("%s %s" % (m.name, _say_state(m)) for m in workers)
 
 
-def _say_state(member: membership.Member) -> str:
+def _say_state(member: heartbeat.Member) -> str:
   if not member.has_ended:
     return "lost, silent for %.0f s at step %d" % (member.age, member.global_step)
   return "%s (%s)" % (member.state, member.reason) if member.reason else member.state

@@ -1,19 +1,19 @@
-"""Indivisible steps on a named thing, which notice that its container was reset.
+"""Atomic steps on a named thing that detect a reset of its container.
 
-What lives on a server under a name (a queue, an accumulator) is used by many clients. TensorFlow's
-own operations on it block, can be cancelled in the middle, and after a reset go on with a new,
-empty one. A `Guard` stands beside the thing, on the same task:
+Many clients use a thing that lives on a server under a name: a queue, an accumulator. TensorFlow's
+own operations on it block, can be cancelled half-way, and continue on a new, empty thing after a
+reset. A `Guard` lives beside the thing, on the same task:
 
-1. A mutex makes several operations one step. It lives in the control container: with the mutex
-   itself under reset, a ps may abort.
-2. A register, a table in the thing's own container, says what lives under the name: a random
-   number and a description. A reset first writes there that the thing is gone (retiring.py), then
-   takes the register away together with the thing.
-3. Each session remembers what it found there the first time. A step in which the register says
-   something else fails with "container ... was reset", and one whose description differs from the
-   first one's is refused with both.
+1. A mutex makes several operations one step. It lives in the control container, because a ps may
+   abort if a reset clears a mutex in use.
+2. A register, a table in the thing's own container, holds a random number and a description under
+   the name. A reset first marks the thing there as gone, then clears the register together with the
+   thing (reset.py).
+3. Each session remembers the entry that its first step found. A later step that finds another entry
+   fails with "container ... was reset". A first step that finds another description fails with
+   both descriptions.
 
-No step waits for anything but the mutex, so none is ever cancelled half-way.
+A step waits only for the mutex, so none is cancelled half-way.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import tensorflow.compat.v1 as tf
 from tf1ps.state import containers
 
 REGISTER = "tf1ps.register"
-QUEUE_KIND = "queue"  # a kind of thing
-# What the errors of a step begin with; queue_call.py knows RESET by it.
+QUEUE_KIND = "queue"  # a kind of thing; a reset closes these
+# TensorFlow carries an error from a step to its caller only as text. These begin the text.
 GUARD_RESET = "tf1ps reset: "
 GUARD_MISMATCH = "tf1ps mismatch: "
-GONE = "gone"  # what the register says of a thing that a reset is about to take away
-_NOTHING = "nothing"  # no value of a register
+GONE = "gone"  # the register's entry for a thing that a reset is about to clear
+_NOTHING = "nothing"  # differs from every entry of a register
 _NUMBER = 19  # digits of the random number before a description
 
 
@@ -42,12 +42,13 @@ class Guard:
 
   Attributes:
     container: the container; "" is the default one.
-    container_title: what to call it in an error.
-    kind: what the thing is: "queue".
-    device: the task that the thing lives on; "" where TensorFlow chooses.
+    container_title: the container's name in errors.
+    kind: the kind of thing: "queue".
+    device: the thing's task; "" if TensorFlow chooses it.
     name: its shared name, or "".
     name_in_graph: the last part of the operation's name.
-    title: what to call it in an error: its shared name, or that.
+    title: the thing's name in errors: its shared name, else `name_in_graph`.
+    description: the JSON text on which clients must agree.
   """
 
   def __init__(self, op: tf.Operation, kind: str, name: str, description: Dict[str, object]):
@@ -55,9 +56,9 @@ class Guard:
 
     Args:
       op: the operation that makes the thing; the guard lives on its device and in its container.
-      kind: what the thing is, for the register: "queue".
+      kind: the kind of thing, for the register: "queue".
       name: the shared name; "" for a thing that is private to each session.
-      description: what two clients of the name must agree on; JSON.
+      description: the properties on which two clients of the name must agree; JSON.
     """
     self._op = op
     self.kind = kind
@@ -77,23 +78,23 @@ class Guard:
       self._seen = table(containers.CONTROL, "")  # private: each session has its own
 
   def step(self, function: Callable[[], Sequence[tf.Tensor]],
-           inputs: Sequence[tf.Tensor] = (), meets: bool = True):
-    """Builds an indivisible step.
+           inputs: Sequence[tf.Tensor] = (), may_be_first: bool = True):
+    """Builds an atomic step.
 
     Args:
       function: builds the operations of the step, which must not block; returns tensors.
-      inputs: what is computed before the step begins.
-      meets: whether the step may be the first of its session. If not, it costs less, and fails as
-        after a reset where it is: run a step that meets, and then this one again.
+      inputs: tensors that are computed before the step begins.
+      may_be_first: whether the step may be the first of its session. If not, it costs less, and as
+        a first step it fails like after a reset: run a step that may be first, then this one again.
 
     Returns:
-      The function's tensors, as of after the step: a list.
+      A list of the function's tensors, after the step has ended.
     """
     with self._op.graph.colocate_with(self._op):
       with tf.control_dependencies(list(inputs)):
         lock = tf.raw_ops.MutexLock(mutex=self._mutex)
       with tf.control_dependencies([lock]):
-        check = self._check(meets)
+        check = self._check(may_be_first)
       with tf.control_dependencies([check]):
         results = list(function())
       with tf.control_dependencies(results):
@@ -102,7 +103,7 @@ class Guard:
         return [tf.identity(result) for result in results]
 
   def read_register(self) -> tf.Tensor:
-    """What the register says: "" or "<number> <description>", a string scalar."""
+    """The register's entry: "" or "<number> <description>", a string scalar."""
     with self._op.graph.colocate_with(self._op):
       return find(self._register, self._key)
 
@@ -115,33 +116,33 @@ class Guard:
     return insert(self._register, self._state_key, tf.constant(text))
 
   def announce(self) -> tf.Operation:
-    """Tells the register that the thing is there, where it may be used without a step."""
+    """Registers the thing for clients that use it without a step."""
     with self._op.graph.colocate_with(self._op):
       key = tf.constant(register_key(self.kind + ":announced", self.name), tf.int64)
-      # All clients write the same, so they need no lock.
+      # All clients write the same entry, so they need no lock.
       return insert(self._register, key, tf.constant("0" * _NUMBER + " " + self.description))
 
   def forget(self) -> tf.Operation:
-    """Has this session take what is there now for what it knows."""
+    """Forgets the entry that this session remembers, so that it accepts the present one."""
     with self._op.graph.colocate_with(self._op):
       return insert(self._seen, self._key, tf.constant(""))
 
-  def _check(self, meets) -> tf.Operation:
-    """Fails unless the register says what it said to this session at first."""
-    found = find(self._register, self._key, "" if meets else _NOTHING)
-    # One after the other: what is ready together is spread over threads, which takes longer.
+  def _check(self, may_be_first) -> tf.Operation:
+    """Fails unless the register has the entry that this session remembers."""
+    found = find(self._register, self._key, "" if may_be_first else _NOTHING)
+    # One after the other: TensorFlow spreads ready operations over threads, which takes longer.
     with tf.control_dependencies([found]):
       seen = find(self._seen, self._key)
     same = tf.equal(seen, found)
-    if meets:
+    if may_be_first:
       is_first = tf.logical_and(tf.equal(seen, ""), tf.not_equal(found, GONE))
-      same = tf.cond(is_first, lambda: self._meet(found), lambda: same)
+      same = tf.cond(is_first, lambda: self._remember(found), lambda: same)
     return tf.raw_ops.Assert(
       condition=same, summarize=1,
       data=[tf.constant("%scontainer %s was reset" % (GUARD_RESET, self.container_title))])
 
-  def _meet(self, found):
-    """The first step of a session: registers the thing, or compares it with what is there."""
+  def _remember(self, found):
+    """In a session's first step: registers the thing, or compares it with the present entry."""
     def register():
       number = tf.raw_ops.RandomUniformInt(
         shape=tf.constant([], tf.int32, [0]), minval=tf.constant(10 ** (_NUMBER - 1), tf.int64),
@@ -162,16 +163,16 @@ class Guard:
 
 
 class Guarded:
-  """What is told of every named thing with a guard, which it keeps as `_guard`."""
+  """The properties of a named thing, from its guard `_guard`."""
 
   @property
   def container(self) -> str:
-    """The container that it lives in; "" is the default one."""
+    """The thing's container; "" is the default one."""
     return self._guard.container
 
   @property
   def device(self) -> str:
-    """Where it lives; "" where TensorFlow chooses."""
+    """The thing's task; "" if TensorFlow chooses it."""
     return self._guard.device
 
 
@@ -181,7 +182,7 @@ def lock_name(kind: str, container: str, name: str) -> str:
 
 
 def register_key(kind: str, name: str) -> int:
-  """The key of a thing in the register of its container: TensorFlow has no table by strings."""
+  """The key of a thing in its register: an integer, as TensorFlow has no table from strings."""
   digest = hashlib.sha256(("%s:%s" % (kind, name)).encode("utf-8")).digest()
   return int.from_bytes(digest[:8], "big", signed=True)
 
@@ -192,7 +193,7 @@ def state_key(kind: str, name: str) -> int:
 
 
 def descriptions(values: Sequence[bytes]) -> List[Dict[str, object]]:
-  """The descriptions among the values of a register, one of each thing, sorted by name."""
+  """The descriptions in a register, one per thing, sorted by name."""
   found = {}
   for value in values:
     text = value.decode("utf-8")
@@ -209,7 +210,7 @@ def table(container: str, shared_name: str) -> tf.Tensor:
 
 
 def find(handle: tf.Tensor, key: tf.Tensor, default: str = "") -> tf.Tensor:
-  """The value at a key, the default where there is none."""
+  """The value at a key, or the default."""
   return tf.raw_ops.LookupTableFindV2(
     table_handle=handle, keys=key, default_value=tf.constant(default))
 

@@ -1,4 +1,4 @@
-"""One call of a queue's `get`, `put` or `reopen`: asking again, and what an answer means."""
+"""One call of a method that waits for a queue or accumulator: requests, pauses, errors."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from tf1ps.compat import TIMING, get_status, retry_refused_run
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
-_CLOSED = re.compile(r"Queue '[^']*' is closed")  # says TensorFlow of an enqueue
+_CLOSED = re.compile(r"Queue '[^']*' is closed")  # TensorFlow's message for an enqueue
 
 
 class QueueCall:
-  """A call, from its first question to its last."""
+  """A call, from its first request to its result."""
 
   def __init__(self, queue, session, operation: str, requested: int, timeout):
-    """Begins the call.
+    """Starts the clock of the call.
 
     Args:
-      queue: the queue; one of `queues.py`.
+      queue: the queue or accumulator.
       session: a session of its graph.
-      operation: for errors: "get(4)".
+      operation: the call's name in errors: "get(4)".
       requested: elements.
       timeout: seconds, or None for no limit.
+
+    Raises:
+      ValueError: the timeout is not a number from 0 on.
     """
     if timeout is not None and not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, or None, got %r" % (
@@ -42,28 +45,28 @@ class QueueCall:
     self._deadline = None if timeout is None else self._began + timeout
 
   def run(self, fetches, feed=None):
-    """Asks once; raises the `QueueError` that a failure means."""
+    """Runs a step; raises the `QueueError` that describes a failure."""
     try:
       try:
         return run_once(self._session, fetches, feed)
       except tf.errors.InvalidArgumentError as error:
         if guard_lib.GUARD_RESET not in str(error):
           raise
-        run_once(self._session, self._steps.look)  # it may be this session's first step
+        run_once(self._session, self._steps.look)  # the session's first step may be missing
         return run_once(self._session, fetches, feed)
       except tf.errors.CancelledError as error:
         if not _CLOSED.search(str(error)):
           raise
-        # It was closed between the look and the enqueue of one step: nothing was put in.
+        # Another client closed it between the step's look and its enqueue: nothing was put in.
         return run_once(self._session, fetches, feed)
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-      meaning = self._meaning(error)
-      if meaning is None:
+      described = self._describe(error)
+      if described is None:
         raise
-      raise meaning from error
+      raise described from error
 
   def run_quick(self, put, feed):
-    """Asks once by a step that fails where the queue is closed; None there: ask by another one."""
+    """Runs a step that fails if the queue is closed; returns None then, for a slower step."""
     try:
       count, = self.run(put, feed)
       return count
@@ -73,7 +76,17 @@ class QueueCall:
       return None
 
   def pause(self, present, closed, timeout_error) -> None:
-    """Waits until it is time to ask again; raises the error where that is never."""
+    """Waits until the next request.
+
+    Args:
+      present: elements that the last request saw.
+      closed: whether the queue is closed.
+      timeout_error: the class of the error when the time is over.
+
+    Raises:
+      QueueEnded: the queue is closed.
+      timeout_error: the time is over.
+    """
     if closed:
       raise self._closed(present)
     pause = self._queue.poll_secs
@@ -85,37 +98,36 @@ class QueueCall:
     time.sleep(pause)
 
   def full(self, present) -> queue_errors.QueueFull:
-    """The error of a call that does not wait and found no room."""
+    """Returns the error of a call that found no room and does not wait."""
     return queue_errors.QueueFull("is full", self._status(present, False))
 
-  def make_anew(self) -> None:
-    """Makes the queue where it was taken away; raises RuntimeError where this cannot be done."""
+  def recreate(self) -> None:
+    """Makes the queue if it does not exist; raises RuntimeError where this is impossible."""
     try:
       self.run(self._steps.look)
     except queue_errors.QueueReset as error:
-      # 1.15 makes a queue once in a session; another session of the same server makes it again.
+      # 1.15 makes a queue once per session; another session of the same server makes it again.
       target = _raw(self._session).sess_str
       if not target:
         raise RuntimeError(
-          "TensorFlow 1.15 makes a queue once in a session without a server: open a new session "
-          "to use %s again" % self._guard.title) from error
-      call_within(TIMING.queue_make_limit, "making %s anew" % self._guard.title,
-                          _make_in_another_session, self._queue.queue_ref.op,
-                          self._guard.device, target)
+          "TensorFlow 1.15 makes a queue once in a session without a server. Open a new session "
+          "to use %s again." % self._guard.title) from error
+      call_within(TIMING.queue_make_limit, "making %s again" % self._guard.title,
+                  _make_in_another_session, self._queue.queue_ref.op, self._guard.device, target)
       self.run(self._steps.look)
 
-  def _meaning(self, error):
-    """The error of ours that one of TensorFlow's means, or None."""
+  def _describe(self, error):
+    """Returns the `QueueError` for an error of TensorFlow's, or None."""
     if guard_lib.GUARD_RESET in str(error):
       return self._reset()
-    there = run_once(self._session, self._steps.register).decode("utf-8")
-    if there in ("", guard_lib.GONE):
+    registered = run_once(self._session, self._steps.register).decode("utf-8")
+    if registered in ("", guard_lib.GONE):
       return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
-    found = guard_lib.descriptions([there.encode("utf-8")])[0]
-    mine = json.loads(self._guard.description)
+    there = guard_lib.descriptions([registered.encode("utf-8")])[0]
+    here = json.loads(self._guard.description)
     differences = ["%s is %s there and %s here" % (
-      key, json.dumps(found.get(key)), json.dumps(mine[key]))
-      for key in mine if found.get(key) != mine[key]]
+      key, json.dumps(there.get(key)), json.dumps(here[key]))
+      for key in here if there.get(key) != here[key]]
     if differences:
       return queue_errors.QueueMismatch(
         "another %s lives under the name %s in container %s: %s" % (
@@ -124,15 +136,15 @@ class QueueCall:
     return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
 
   def _closed(self, present):
-    why = self.run(self._steps.state)[0].decode("utf-8")
+    reason = self.run(self._steps.state)[0].decode("utf-8")
     status = self._status(present, True)
-    if why == queue_steps.CANCELLED:
+    if reason == queue_steps.CANCELLED:
       return queue_errors.QueueCancelled("was cancelled", status)
     return queue_errors.QueueEnded("has ended", status)
 
   def _reset(self):
     return queue_errors.QueueReset(
-      "container %s was reset: %s %s and what was in it are gone" % (
+      "container %s was reset: %s %s and its elements are lost" % (
         self._guard.container_title, self._guard.kind, self._guard.title))
 
   def _status(self, present, closed):
@@ -143,8 +155,8 @@ class QueueCall:
 
 
 def _make_in_another_session(op, device, target):
-  """Makes the queue of an operation by a session and a graph of its own."""
-  # The server itself must be among the devices; other tasks need not be there.
+  """Makes the queue of an operation in its own session and graph."""
+  # The server itself must be among the devices; other tasks may be away.
   own = get_status(target[len("grpc://"):], TIMING.queue_make_limit)[0]
   config = tf.ConfigProto(device_filters=sorted(filter(None, {task_name_of_device(own), device})))
   with tf.Graph().as_default() as graph:
@@ -157,10 +169,11 @@ def _make_in_another_session(op, device, target):
 
 
 def run_once(session, fetches, feed=None):
-  """Runs a step of ours, without hooks where the session has some."""
-  if hasattr(session, "call_inside"):  # ours, which knows the new session after a recovery
+  """Runs fetches without the session's hooks."""
+  # A tf1ps.MonitoredTrainingSession, whose inner session a recovery replaces.
+  if hasattr(session, "call_inside"):
     return session.call_inside(lambda inner: retry_refused_run(inner.run, fetches, feed))
-  if hasattr(session, "run_step_fn"):
+  if hasattr(session, "run_step_fn"):  # TensorFlow's
     return session.run_step_fn(
       lambda step_context: retry_refused_run(step_context.session.run, fetches, feed))
   return retry_refused_run(session.run, fetches, feed)

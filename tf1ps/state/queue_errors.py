@@ -1,13 +1,13 @@
-"""Why an operation on a queue brought nothing: one type a reason.
+"""The errors of queues and accumulators, one type per reason.
 
-  QueueTimeout     its time is over: `QueueEmpty` from a get, `QueueFull` from a put (these are
+  QueueTimeout     the time was over: `QueueEmpty` from a get, `QueueFull` from a put (these are
                    also Python's own `queue.Empty` and `queue.Full`)
-  QueueEnded       the queue was closed, and what is asked for will never be there
+  QueueEnded       the queue is closed: the elements or the room will never be there
   QueueCancelled   the same, closed with cancel_pending_enqueues: its producers gave up
   QueueReset       the queue's container was reset, and the queue with it
   QueueMismatch    another kind of queue lives under the name
 
-After each of them every element is in the queue or in the caller's hands.
+After each of them every element is in the queue or with its caller.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tf1ps.compat import Error
 
 
 class QueueStatus(NamedTuple):
-  """A queue as an operation saw it."""
+  """A queue as a call saw it."""
 
-  queue: str  # its name and class
-  device: str  # where it lives; "" where TensorFlow chose
+  queue: str  # its class and name
+  device: str  # its device; "" if TensorFlow chose it
   operation: str  # "get(4)"
   requested: int  # elements
-  present: int  # elements that could be taken, when it was last looked at
+  present: int  # elements that could be taken, as the last request saw it
   capacity: int  # elements; below 0: no limit
   closed: bool
-  elapsed: float  # seconds since the operation began
+  elapsed: float  # seconds since the call began
 
 
 class QueueError(Error, RuntimeError):
-  """An operation on a queue that brought nothing.
+  """A call on a queue failed.
 
   Attributes:
-    status: the `QueueStatus`, or None where nothing could be seen.
+    status: the `QueueStatus`, or None if the queue could not be read.
   """
 
   def __init__(self, reason: str, status: Optional[QueueStatus] = None):
@@ -63,11 +63,11 @@ class QueueFull(QueueTimeout, queue.Full):
 
 
 class QueueEnded(QueueError):
-  """The queue is closed, and has fewer elements than were asked for, or takes no more."""
+  """The queue is closed: it takes no elements, or has fewer than requested."""
 
 
 class QueueCancelled(QueueEnded):
-  """As QueueEnded, where it was closed with cancel_pending_enqueues."""
+  """Like QueueEnded; the queue was closed with cancel_pending_enqueues."""
 
 
 class QueueReset(QueueError):

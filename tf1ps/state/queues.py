@@ -1,54 +1,77 @@
-"""Queues that lose nothing: drop-ins for TensorFlow's four kinds.
+"""Queues that lose no element: drop-ins for TensorFlow's four kinds.
 
-Each is TensorFlow's class with the same arguments and the same methods that build the same
-operations. What is different, and what is there beside them:
+Each is TensorFlow's class with the same arguments and the same methods, which build the same
+operations. These things differ or are new:
 
-1. A queue with a shared name lives on a ps and in the job's container (placing.py), so that all
-   workers share it. What another client made under the name is compared with it: class, capacity,
-   dtypes, shapes and component names.
-2. `get` and `put` (waiting.py) wait in Python, as those of Python's `queue` do: after a timeout
-   every element is in the queue or in the caller's hands.
+1. A queue with a shared name lives on a ps and in the job's container (pinning.py), so that all
+   workers share it. The first use in a session compares class, capacity, dtypes, shapes and
+   component names with those of other clients.
+2. `get` and `put` wait in Python, like those of Python's `queue`. No operation on the server waits,
+   so none is cancelled with elements in its hands. A call asks the server, and asks again every
+   `poll_secs` until its time is over. After a timeout each element is in the queue or with the
+   caller. Waiting callers have no order; a caller that needs many elements may wait while others
+   take few.
 3. `try_dequeue_many` and `try_enqueue_many` build operations that never block.
-4. `close` leaves a note of why, so that consumers can tell the end from a cancellation;
-   `drain` and `reopen`.
+4. `close` notes its reason, so that consumers distinguish an end from a cancellation. `drain` takes
+   all elements, `reopen` replaces the queue by a new one.
 
-TensorFlow's own operations stay as they are: a `dequeue_many` that is cancelled in the middle loses
-what it has taken. Prefer ours wherever something may time out.
+TensorFlow's own operations stay as they are: a `dequeue_many` that is cancelled half-way loses the
+elements that it took. Use `get` and `put` where a call may time out.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import List, NamedTuple, Optional
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.state import guard, placing, queue_elements, queue_steps, waiting
+from tf1ps.compat import TIMING
+from tf1ps.state import guard, pinning, queue_call, queue_errors, queue_steps
 
 
-class QueueSpec(NamedTuple):
-  """What two clients of one queue must agree on."""
+class TakenElements(NamedTuple):
+  """The result of a try_dequeue_many."""
 
-  kind: str  # the class: "FIFOQueue"
-  capacity: int  # elements; below 0: no limit
-  min_after_dequeue: int  # elements that stay until it is closed; 0 but for RandomShuffleQueue
+  components: object  # as dequeue_many returns them: tensor, list or dict; each `[count, ...]`
+  count: tf.Tensor  # int32 scalar: elements that it took
+  present: tf.Tensor  # int32 scalar: elements that it could have taken
+  closed: tf.Tensor  # bool scalar: whether the queue is closed
 
 
-class _LosslessQueue(guard.Guarded, waiting.WaitingQueue):
-  """What the four kinds share. Stands before TensorFlow's class among the bases."""
+class PutElements(NamedTuple):
+  """The result of a try_enqueue_many."""
+
+  count: tf.Tensor  # int32 scalar: elements that it put in, from the first on
+  present: tf.Tensor  # int32 scalar: elements in the queue before
+  closed: tf.Tensor  # bool scalar: whether the queue is closed
+
+
+class _LosslessQueue(guard.Guarded):
+  """What the four kinds share. Stands before TensorFlow's class among the bases.
+
+  Attributes:
+    spec: the `QueueSpec`.
+    poll_secs: seconds between two requests of a waiting caller; each costs the ps about half a
+      millisecond of a core.
+  """
+
+  poll_secs = TIMING.queue_poll_interval
 
   def _make(self, make, kind, capacity, min_after_dequeue, shared_name, device, container):
-    """Has TensorFlow's constructor make the queue at its place, and builds our operations."""
+    """Calls TensorFlow's constructor at the queue's place, and builds our operations."""
+    title = "%s %r" % (kind, shared_name) if shared_name else kind
     if isinstance(capacity, bool) or int(capacity) != capacity or capacity == 0:
       raise ValueError(
-        "capacity of %s must be a number of elements above 0, or below 0 for no limit, got %r: "
-        "nothing would ever fit" % (_say(kind, shared_name), capacity))
+        "capacity of %s must be a number of elements above 0, or below 0 for no limit, got %r" % (
+          title, capacity))
     if capacity > 0 and min_after_dequeue >= capacity:
       raise ValueError("min_after_dequeue of %s must be below its capacity of %d, got %d" % (
-        _say(kind, shared_name), capacity, min_after_dequeue))
-    with placing.shared_placement(shared_name or "", device, container):
+        title, capacity, min_after_dequeue))
+    with pinning.shared_placement(shared_name or "", device, container):
       make()
-    self.spec = QueueSpec(kind, int(capacity), int(min_after_dequeue))
-    self._single = queue_elements.single(self)
+    self.spec = queue_steps.QueueSpec(kind, int(capacity), int(min_after_dequeue))
+    self._single = _single(self)
     self._guard = guard.Guard(
       self.queue_ref.op, guard.QUEUE_KIND, shared_name or "", self._describe())
     self._steps = queue_steps.build(self, self._guard)
@@ -63,8 +86,10 @@ class _LosslessQueue(guard.Guarded, waiting.WaitingQueue):
       shapes=[None if shape.ndims is None else shape.as_list() for shape in self.shapes],
       names=list(self.names) if self.names else None)
 
+  # TensorFlow's operations. Each also registers the queue, so that a reset closes it.
+
   def enqueue(self, vals, name=None):
-    """Builds TensorFlow's operation. Like all of these, it also tells resets of the queue."""
+    """Builds TensorFlow's operation."""
     with tf.control_dependencies(self._announced):
       return super().enqueue(vals, name)
 
@@ -89,71 +114,254 @@ class _LosslessQueue(guard.Guarded, waiting.WaitingQueue):
       return super().dequeue_up_to(n, name)
 
   def close(self, cancel_pending_enqueues=False, name=None):
-    """Builds the operation that closes the queue, like TensorFlow's; it leaves a note of why."""
-    with tf.control_dependencies(
-        queue_steps.note(self._guard, queue_steps.CANCELLED if cancel_pending_enqueues
-          else queue_steps.ENDED)):
+    """Builds TensorFlow's operation; it also notes the reason beside the queue."""
+    reason = queue_steps.CANCELLED if cancel_pending_enqueues else queue_steps.ENDED
+    with tf.control_dependencies(queue_steps.write_state(self._guard, reason)):
       return super().close(cancel_pending_enqueues, name)
 
-  def try_dequeue_many(self, n, up_to=False, name=None) -> queue_steps.Taken:
+  # Operations that never block.
+
+  def try_dequeue_many(self, n, up_to=False, name=None) -> TakenElements:
     """Builds an operation that takes elements if they are there, and never blocks.
 
     Args:
-      n: how many; an int or a scalar int32.
-      up_to: whether fewer will do; else it takes n or none.
+      n: the number of elements; an int or an int32 scalar.
+      up_to: whether fewer are enough; else it takes n or none.
       name: of the operation.
 
-    Returns:
-      A `queue_steps.Taken`. Its components have the shape `[taken, ...]`.
-
     Raises:
-      ValueError: n below 1, or components whose shapes are not known.
-      tf.errors.InvalidArgumentError: when run, "container ... was reset"; the queue stays as it is.
+      ValueError: n is below 1, or shapes of components are not known.
+      tf.errors.InvalidArgumentError: when run, "container ... was reset". The queue keeps its
+        elements.
     """
+    if not queue_steps.has_shapes(self):
+      raise ValueError("try_dequeue_many needs a queue whose shapes are known: give it shapes")
+    known = tf.get_static_value(n) if tf.is_tensor(n) else n
+    if known is not None and (isinstance(known, bool) or known < 1):
+      raise ValueError("n must be a number of elements above 0, got %r" % (n,))
     with tf.name_scope(name, "%s_try_dequeue_many" % self._guard.name_in_graph):
-      return queue_steps.take_many(self, self._guard, n, up_to)
+      *components, report = queue_steps.take(
+        self, self._guard, tf.maximum(tf.convert_to_tensor(n, tf.int32), 0), up_to)
+      for component, shape in zip(components, self.shapes):
+        component.set_shape(queue_steps.batch_of(shape))
+      return TakenElements(
+        self._shaped(components), report[0], report[1], tf.cast(report[2], tf.bool))
 
-  def try_enqueue_many(self, vals, up_to=False, name=None) -> queue_steps.Put:
+  def try_enqueue_many(self, vals, up_to=False, name=None) -> PutElements:
     """Builds an operation that puts elements in if there is room, and never blocks.
 
     Args:
       vals: as for `enqueue_many`.
-      up_to: whether it may put in only the first of them; else it puts in all or none.
+      up_to: whether it may put in only the first elements; else it puts in all or none.
       name: of the operation.
-
-    Returns:
-      A `queue_steps.Put`.
 
     Raises:
       tf.errors.InvalidArgumentError: when run, "container ... was reset".
     """
     with tf.name_scope(name, "%s_try_enqueue_many" % self._guard.name_in_graph):
-      return queue_steps.put_many(self, self._guard, vals, up_to)
+      vals = [tf.convert_to_tensor(value, dtype)
+              for value, dtype in zip(self._listed(vals, True), self.dtypes)]
+      for value, shape in zip(vals, self.shapes):
+        value.shape.with_rank_at_least(1)[1:].assert_is_compatible_with(shape)
+      report, = queue_steps.put(self, self._guard, vals, up_to)
+      return PutElements(report[0], report[1], tf.cast(report[2], tf.bool))
+
+  # Calls that wait in Python.
+
+  def get(self, session, n: Optional[int] = None, up_to: bool = False,
+          timeout: Optional[float] = None):
+    """Takes elements out of the queue, like Python's `queue.Queue.get`.
+
+    Args:
+      session: a session of the queue's graph; its hooks do not run.
+      n: the number of elements; None: one, without a batch dimension.
+      up_to: whether fewer, at least one, are enough.
+      timeout: seconds to wait; 0: it asks once; None: no limit.
+
+    Returns:
+      The components as numpy values, `[n, ...]` each, in the form of TensorFlow's dequeue: a dict
+      if they have names, a single value, or a list.
+
+    Raises:
+      ValueError: the queue can never hold n elements, or it has no shapes.
+      QueueEmpty: the time was over; nothing was taken.
+      QueueEnded, QueueCancelled: the queue is closed and has fewer elements.
+      QueueReset, QueueMismatch: see queue_errors.py.
+    """
+    wanted = self._check_n(n)
+    call = queue_call.QueueCall(
+      self, session, "get(%s)" % ("" if n is None else n), wanted, timeout)
+    feed = {self._steps.n: wanted}
+    if up_to:
+      feed[self._steps.up_to] = True
+    elif self._steps.quick_take:
+      components = call.run(self._steps.quick_take, feed)
+      if len(components[0]):
+        return self._as_taken(components, n)
+    while True:
+      *components, (count, present, closed) = call.run(self._steps.take, feed)
+      if count:
+        return self._as_taken(components, n)
+      call.pause(present, closed, queue_errors.QueueEmpty)
+
+  def put(self, session, values, timeout: Optional[float] = None, many: bool = False) -> None:
+    """Puts an element, or a whole batch, into the queue.
+
+    Args:
+      session: a session of the queue's graph; its hooks do not run.
+      values: the components of one element: a dict if they have names, a single value, or a list.
+      timeout: seconds to wait for room; 0: it asks once; None: no limit.
+      many: whether each component is a batch, `[n, ...]`.
+
+    Raises:
+      ValueError: the queue can never hold the batch, or components do not fit the queue.
+      QueueFull: the time was over; nothing was put in.
+      QueueEnded, QueueCancelled: the queue is closed.
+      QueueReset, QueueMismatch: see queue_errors.py.
+    """
+    vals = self._as_batch(values, many)
+    count = len(vals[0])
+    if not count:
+      return
+    call = queue_call.QueueCall(self, session, "put(%s)" % (count if many else ""), count, timeout)
+    feed = dict(zip(self._steps.vals, vals))
+    if call.run_quick(self._steps.quick_put, feed):
+      return
+    while True:
+      (done, present, closed), = call.run(self._steps.put, feed)
+      if done:
+        return
+      call.pause(present, closed, queue_errors.QueueFull)
+
+  def drain(self, session) -> list:
+    """Takes all elements; returns a list of elements as `get` returns them."""
+    elements = []
+    while True:
+      try:
+        elements.append(self.get(session, timeout=0))
+      except (queue_errors.QueueEmpty, queue_errors.QueueEnded):
+        return elements
+
+  def reopen(self, session) -> None:
+    """Replaces the queue by a new, empty, open one; its elements are lost.
+
+    TensorFlow's own operations that wait on it are cancelled. Other clients use the new queue.
+    After a reset of the container, the session uses the queue that lives there now.
+
+    Raises:
+      RuntimeError: on TensorFlow 1.15, in a session without a server, which makes a queue once.
+    """
+    call = queue_call.QueueCall(self, session, "reopen()", 0, None)
+    try:
+      call.run(self._steps.discard)
+    except queue_errors.QueueReset:
+      call.run(self._steps.forget)
+    call.recreate()
+
+  # Elements: from the form of the caller to components and back.
+
+  def _check_n(self, n):
+    if n is None:
+      return 1
+    if not queue_steps.has_shapes(self):
+      raise ValueError("get(n=%r) needs a queue whose shapes are known: give it shapes" % (n,))
+    if isinstance(n, bool) or int(n) != n or n < 1:
+      raise ValueError("n must be a number of elements above 0, got %r" % (n,))
+    most = self.spec.capacity
+    if 0 < most < n:
+      raise ValueError("get(%d) from a queue with a capacity of %d would never end" % (n, most))
+    return int(n)
+
+  def _as_taken(self, components, n):
+    if n is None and queue_steps.has_shapes(self):
+      components = [component[0] for component in components]
+    return self._shaped(components)
+
+  def _shaped(self, components):
+    """Components in the form of TensorFlow's dequeue: a dict, a single value, or a list."""
+    if self.names:
+      return dict(zip(self.names, components))
+    return components[0] if len(components) == 1 else list(components)
+
+  def _listed(self, values, many: bool) -> list:
+    """The components of a caller's value: a dict if they have names, a list, or a single value.
+
+    A list with one value may be the only component itself, or contain it. Its rank decides; if the
+    queue's rank is not known, it contains the component, as in TensorFlow.
+    """
+    if self.names:
+      if not isinstance(values, dict) or sorted(values) != sorted(self.names):
+        raise ValueError("queue %s takes a dict with %s, got %r" % (
+          self.name, ", ".join(self.names), values))
+      return [values[name] for name in self.names]
+    if len(self.dtypes) == 1:
+      is_list = isinstance(values, (list, tuple)) and len(values) == 1
+      rank = self.shapes[0].ndims
+      if not is_list or (rank is not None and _rank(values) == rank + many):
+        return [values]
+    if not isinstance(values, (list, tuple)) or len(values) != len(self.dtypes):
+      raise ValueError("queue %s has %d components, got %r" % (
+        self.name, len(self.dtypes), values))
+    return list(values)
+
+  def _as_batch(self, values, many: bool) -> List[np.ndarray]:
+    """The components of a caller's value, `[n, ...]` each; raises ValueError if they do not fit."""
+    if many and type(values) is np.ndarray and values.ndim:
+      is_fit = self._single == (values.dtype, values.shape[1:])
+      if is_fit and (len(values) <= self.spec.capacity or self.spec.capacity < 0):
+        return [values]  # the common case, at a tenth of the time
+    vals = [np.asarray(value, dtype.as_numpy_dtype)
+            for value, dtype in zip(self._listed(values, many), self.dtypes)]
+    if not many:
+      vals = [value[np.newaxis] for value in vals]
+    counts = {len(value) if value.ndim else None for value in vals}
+    if len(counts) != 1 or None in counts:
+      raise ValueError("the components of a batch have different first dimensions: %s" % (
+        ", ".join(str(value.shape) for value in vals)))
+    for value, shape in zip(vals, self.shapes):
+      if not shape.is_compatible_with(value.shape[1:]):
+        raise ValueError("queue %s takes elements of shape %s, got %s" % (
+          self.name, shape, value.shape[1:]))
+    count, = counts
+    if 0 < self.spec.capacity < count:
+      raise ValueError("put(%d) into a queue with a capacity of %d would never end" % (
+        count, self.spec.capacity))
+    return vals
 
 
-def _say(kind, shared_name):
-  return "%s %r" % (kind, shared_name) if shared_name else kind
+def _single(queue):
+  """(numpy's dtype, shape) of the only component, if it has no name; else None."""
+  if queue.names or len(queue.dtypes) != 1 or not queue.shapes[0].is_fully_defined():
+    return None
+  return np.dtype(queue.dtypes[0].as_numpy_dtype), tuple(queue.shapes[0].as_list())
+
+
+def _rank(value) -> int:
+  """The number of dimensions of a value that may be a list, also of tensors."""
+  if isinstance(value, (list, tuple)):
+    return 1 + (_rank(value[0]) if value else 0)
+  return tf.TensorShape(getattr(value, "shape", [])).ndims or 0
 
 
 class FIFOQueue(_LosslessQueue, tf.queue.FIFOQueue):
-  """A `tf.queue.FIFOQueue` whose elements are not lost."""
+  """A `tf.queue.FIFOQueue` that loses no element."""
 
   def __init__(self, capacity, dtypes, shapes=None, names=None, shared_name=None,
                name="fifo_queue", *, device=None, container=None):
-    """Creates the queue, like TensorFlow's; `device` and `container` are as for all kinds here.
+    """Creates the queue. The other kinds take `device` and `container`, too.
 
     Args:
       capacity: elements; below 0: no limit.
       dtypes: of the components.
-      shapes: of the components, or None where they are not known.
+      shapes: of the components, or None if they are not known.
       names: of the components; `put` and `get` then take and return dicts.
-      shared_name: the name under which others use the queue.
+      shared_name: the name under which other processes use the queue.
       name: of the operation.
-      device: where it lives, such as "/job:ps/task:1"; see placing.py.
-      container: its container; see placing.py.
+      device: its device, such as "/job:ps/task:1". None: see pinning.py.
+      container: its container. None: see pinning.py.
 
     Raises:
-      ValueError: a capacity of 0, an illegal container.
+      ValueError: a capacity of 0, or an illegal container.
     """
     self._make(
       lambda: tf.queue.FIFOQueue.__init__(
@@ -162,11 +370,11 @@ class FIFOQueue(_LosslessQueue, tf.queue.FIFOQueue):
 
 
 class PaddingFIFOQueue(_LosslessQueue, tf.queue.PaddingFIFOQueue):
-  """A `tf.queue.PaddingFIFOQueue` whose elements are not lost."""
+  """A `tf.queue.PaddingFIFOQueue` that loses no element."""
 
   def __init__(self, capacity, dtypes, shapes, names=None, shared_name=None,
                name="padding_fifo_queue", *, device=None, container=None):
-    """Creates the queue, like TensorFlow's; what comes after `name` is as for `FIFOQueue`."""
+    """Creates the queue like TensorFlow; see `FIFOQueue` for `device` and `container`."""
     self._make(
       lambda: tf.queue.PaddingFIFOQueue.__init__(
         self, capacity, dtypes, shapes, names, shared_name, name),
@@ -174,11 +382,11 @@ class PaddingFIFOQueue(_LosslessQueue, tf.queue.PaddingFIFOQueue):
 
 
 class RandomShuffleQueue(_LosslessQueue, tf.queue.RandomShuffleQueue):
-  """A `tf.queue.RandomShuffleQueue` whose elements are not lost."""
+  """A `tf.queue.RandomShuffleQueue` that loses no element."""
 
   def __init__(self, capacity, min_after_dequeue, dtypes, shapes=None, names=None, seed=None,
                shared_name=None, name="random_shuffle_queue", *, device=None, container=None):
-    """Creates the queue, like TensorFlow's; what comes after `name` is as for `FIFOQueue`."""
+    """Creates the queue like TensorFlow; see `FIFOQueue` for `device` and `container`."""
     self._make(
       lambda: tf.queue.RandomShuffleQueue.__init__(
         self, capacity, min_after_dequeue, dtypes, shapes, names, seed, shared_name, name),
@@ -186,14 +394,14 @@ class RandomShuffleQueue(_LosslessQueue, tf.queue.RandomShuffleQueue):
 
 
 class PriorityQueue(_LosslessQueue, tf.queue.PriorityQueue):
-  """A `tf.queue.PriorityQueue` whose elements are not lost: the lowest priority comes first."""
+  """A `tf.queue.PriorityQueue` that loses no element: the lowest priority comes first."""
 
   def __init__(self, capacity, types, shapes=None, names=None, shared_name=None,
                name="priority_queue", *, device=None, container=None):
-    """Creates the queue, like TensorFlow's; what comes after `name` is as for `FIFOQueue`.
+    """Creates the queue like TensorFlow; see `FIFOQueue` for `device` and `container`.
 
-    The first component of each element is its priority, an int64 scalar; `types` and `shapes` are
-    those of the others.
+    The first component of each element is its priority, an int64 scalar; `types` and `shapes`
+    describe the other components.
     """
     self._make(
       lambda: tf.queue.PriorityQueue.__init__(

@@ -35,7 +35,7 @@ from tf1ps.cluster import (
   record_of,
 )
 from tf1ps.compat import TIMING, CallError, Error, cleanup_all, error_line, get_status
-from tf1ps.state import containers, control, membership, retiring, run
+from tf1ps.state import containers, control, heartbeat, retiring, run
 
 DEFAULT = "default"  # what a user may call the default container of each job
 _RECORD = "reset:"
@@ -199,8 +199,8 @@ def _await_sessions(cluster, names, limit, token) -> None:
     while time.monotonic() < until:
       records = table.read()
       members = [member for name in names
-                 for member in membership.members_of(records, _job_container(name))]
-      if not any(member.state == membership.MEMBER_TRAINING and member.age < TIMING.alive_within
+                 for member in heartbeat.members_of(records, _job_container(name))]
+      if not any(member.state == heartbeat.MEMBER_TRAINING and member.age < TIMING.alive_within
                  and member.reset != token for member in members):
         return
       time.sleep(TIMING.local_poll_interval)

@@ -4,7 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import parsing, server
-from tf1ps.state import placing
+from tf1ps.state import pinning
 
 
 def cluster_of(job="worker", index=1, **jobs):
@@ -25,7 +25,7 @@ def knows(monkeypatch):
 
 def place(name="q", **kwargs):
   """The device and the container of an operation that is built in the context."""
-  with placing.shared_placement(name, **kwargs):
+  with pinning.shared_placement(name, **kwargs):
     op = tf.raw_ops.MutexV2().op
   return op.device.replace("/device:CPU:0", ""), op.get_attr("container").decode()
 
@@ -40,35 +40,35 @@ def graph():
 @pytest.mark.parametrize("name, of_two, of_three", [
   ("a", 0, 1), ("b", 0, 1), ("q", 1, 0), ("todo", 1, 1)])
 def test_a_name_is_pinned_by_its_hash(name, of_two, of_three):
-  assert placing.pinned_task(name, cluster_of()).index == of_two
+  assert pinning.pinned_task(name, cluster_of()).index == of_two
   three = cluster_of(ps=["a:1", "b:1", "e:1"], worker=["c:1", "d:1"])
-  assert placing.pinned_task(name, three) == three.ps[of_three]
+  assert pinning.pinned_task(name, three) == three.ps[of_three]
 
 
 def test_names_are_spread_over_the_ps():
-  counts = [placing.pinned_task("name %d" % i, cluster_of()).index for i in range(200)]
+  counts = [pinning.pinned_task("name %d" % i, cluster_of()).index for i in range(200)]
   assert 70 < sum(counts) < 130
 
 
 def test_without_ps_the_chief_has_it():
   cluster = cluster_of(worker=["c:1", "d:1"])
-  assert placing.pinned_task("q", cluster).name == "/job:worker/task:0"
+  assert pinning.pinned_task("q", cluster).name == "/job:worker/task:0"
   cluster = cluster_of(worker=["c:1", "d:1"], chief=["e:1"])
-  assert placing.pinned_task("q", cluster).name == "/job:chief/task:0"
+  assert pinning.pinned_task("q", cluster).name == "/job:chief/task:0"
 
 
-def test_where_nothing_is_known_the_log_says_so_once(knows, caplog):
+def test_without_a_server_the_log_warns_once(knows, caplog):
   with caplog.at_level("WARNING", "tf1ps"):
     for _ in range(2):
-      place("told once")
-    place("told of no wish to share", device="/job:ps/task:1")
+      place("warned once")
+    place("has a device", device="/job:ps/task:1")
     place("")
   said, = [record.getMessage() for record in caplog.records]
-  assert said.startswith("'told once' is to be shared by its name, but this process has no ")
+  assert said.startswith("'warned once' has a shared name, but this process has no ")
   assert 'same device="/job:ps/task:0"' in said
 
 
-def test_where_nothing_is_known_it_stays(knows):
+def test_without_a_server_nothing_is_pinned(knows):
   assert place() == ("", "")
   assert place(device="/job:ps/task:3", container="jobs/a") == ("/job:ps/task:3", "jobs/a")
 

@@ -11,7 +11,7 @@ import pytest
 from tests import cluster_tasks, harness, state_tasks
 from tf1ps.cluster.description import Task
 from tf1ps.compat import Timing, worker_service
-from tf1ps.state import containers, control, membership
+from tf1ps.state import containers, control, heartbeat
 
 
 @pytest.fixture
@@ -22,28 +22,28 @@ def beats(ps):
 
   def make(job, index, role="worker", container="", lost_after=30.0, **kwargs):
     table = control.ControlTable("grpc://" + ps.address, ps, ps)
-    made.append(membership.Heartbeat(
+    made.append(heartbeat.Heartbeat(
         table, Task(job, index, "a:1"), role, container, lost_after, **kwargs))
     return made[-1]
 
   yield make
-  for heartbeat in made:
-    heartbeat.stop()
+  for sender in made:
+    sender.stop()
 
 
 def test_others_see_what_a_task_says_of_itself(beats):
   chief, worker = beats("worker", 0, "chief"), beats("worker", 1)
   assert worker.members() == [] and worker.silence is None
   chief.beat()
-  chief.set(run="r", state=membership.MEMBER_TRAINING, step=3, global_step=7, examples=96)
+  chief.set(run="r", state=heartbeat.MEMBER_TRAINING, step=3, global_step=7, examples=96)
   chief.beat()
   worker.beat()
   seen = worker.members()
   assert 0.0 <= seen[0].age < 20.0 and 0.0 <= worker.silence < 20.0
   assert [member._replace(age=0.0) for member in seen] == [
-      membership.Member("worker", 0, "chief", socket.gethostname(), os.getpid(), "r", "training", 3,
+      heartbeat.Member("worker", 0, "chief", socket.gethostname(), os.getpid(), "r", "training", 3,
                         7, 96, "", 0.0),
-      membership.Member("worker", 1, "worker", socket.gethostname(), os.getpid(), "", "starting", 0,
+      heartbeat.Member("worker", 1, "worker", socket.gethostname(), os.getpid(), "", "starting", 0,
                         -1, 0, "", 0.0)]
   assert seen[0].name == "/job:worker/task:0"
   assert not seen[0].has_ended and not worker.is_lost(seen[0])
@@ -62,14 +62,14 @@ def test_members_are_sorted_and_those_of_one_container(beats):
 
 
 def test_ages_grow_between_beats(beats):
-  heartbeat = beats("worker", 0)
-  heartbeat.beat()
-  harness.wait_until(lambda: heartbeat.members()[0].age > 0.2)
-  assert heartbeat.silence > 0.2
+  sender = beats("worker", 0)
+  sender.beat()
+  harness.wait_until(lambda: sender.members()[0].age > 0.2)
+  assert sender.silence > 0.2
   began = time.monotonic()
-  heartbeat.beat()
-  assert 0.0 <= heartbeat.members()[0].age < time.monotonic() - began + 0.01
-  assert 0.0 <= heartbeat.silence < time.monotonic() - began
+  sender.beat()
+  assert 0.0 <= sender.members()[0].age < time.monotonic() - began + 0.01
+  assert 0.0 <= sender.silence < time.monotonic() - began
 
 
 def test_what_an_earlier_process_of_this_task_said_is_kept(beats):
@@ -89,7 +89,7 @@ def test_what_an_earlier_process_of_this_task_said_is_kept(beats):
 
 
 def test_it_beats_by_itself(beats, set_timing):
-  set_timing(membership, heartbeat_interval=1.0)
+  set_timing(heartbeat, heartbeat_interval=1.0)
   times, three = [], threading.Event()
 
   def note(records):
@@ -97,58 +97,58 @@ def test_it_beats_by_itself(beats, set_timing):
     if len(times) == 3:
       three.set()
 
-  heartbeat = beats("worker", 0, lost_after=1.0, on_records=note)
-  heartbeat.start()
-  heartbeat.start()
+  sender = beats("worker", 0, lost_after=1.0, on_records=note)
+  sender.start()
+  sender.start()
   assert three.wait(60)
   assert 0.39 < times[2][0] - times[0][0] < 20.0
   assert times[2][1] == ["member::worker:0"]
-  heartbeat.stop()
-  assert not heartbeat._thread.is_alive()
+  sender.stop()
+  assert not sender._thread.is_alive()
   count = len(times)
-  heartbeat.stop()
+  sender.stop()
   assert len(times) == count
 
 
 @pytest.mark.parametrize("lost_after, seconds", [(30.0, 1.0), (5.0, 1.0), (2.0, 0.4)])
 def test_it_beats_once_a_second_and_five_times_before_it_counts_as_lost(
     beats, set_timing, lost_after, seconds):
-  set_timing(membership, heartbeat_interval=Timing().heartbeat_interval)
+  set_timing(heartbeat, heartbeat_interval=Timing().heartbeat_interval)
   assert beats("worker", 0, lost_after=lost_after)._every == seconds
 
 
 def test_the_end_is_reported(beats):
   one, watcher = beats("worker", 0), beats("worker", 1)
   one.beat()
-  assert one.report(membership.MEMBER_FAILED, "NaN loss") is True
+  assert one.report(heartbeat.MEMBER_FAILED, "NaN loss") is True
   watcher.beat()
   member = watcher.members()[0]
   assert (member.state, member.reason, member.has_ended) == ("failed", "NaN loss", True)
-  assert one.report(membership.MEMBER_DONE, "") is True
+  assert one.report(heartbeat.MEMBER_DONE, "") is True
   watcher.beat()
   assert (watcher.members()[0].state, watcher.members()[0].reason) == ("done", "")
 
 
 def test_a_report_that_nobody_hears(caplog):
   keeper = Task("ps", 0, harness.addresses(1)[0])
-  heartbeat = membership.Heartbeat(
+  sender = heartbeat.Heartbeat(
       control.ControlTable("grpc://" + keeper.address, keeper, keeper), keeper, "ps", "", 30.0)
   began = time.monotonic()
-  assert heartbeat.report(membership.MEMBER_DONE, "all done", limit=0.5) is False
+  assert sender.report(heartbeat.MEMBER_DONE, "all done", limit=0.5) is False
   assert 0.5 <= time.monotonic() - began < 20.0
-  assert heartbeat.silence is None and heartbeat.members() == []
+  assert sender.silence is None and sender.members() == []
   assert caplog.messages[0].startswith("nobody heard that this task is done (all done): /job:ps/")
 
 
-def lost(heartbeat):
-  return [member.index for member in heartbeat.members() if heartbeat.is_lost(member)]
+def lost(sender):
+  return [member.index for member in sender.members() if sender.is_lost(member)]
 
 
 def test_who_has_ended_is_not_lost(beats):
   done, silent = beats("worker", 0), beats("worker", 1)
-  for heartbeat in (done, silent):
-    heartbeat.beat()
-  done.report(membership.MEMBER_DONE, "")
+  for sender in (done, silent):
+    sender.beat()
+  done.report(heartbeat.MEMBER_DONE, "")
   watcher = beats("worker", 2, lost_after=1.0)
   watcher.beat()
   assert lost(watcher) == []  # it has only begun to look
