@@ -132,7 +132,7 @@ def _tf1ps(system, run, job, index, addresses):
   program = ["--program=" + os.path.join("benchmarks", "program.py")]
   common = _hosts(addresses, ("ps", "worker")) + [
     "--job_name=" + job, "--task_index=%d" % index, "--container=" + CONTAINER,
-    "--lost_after=%d" % _FOREVER, "--start_timeout=300"]
+    "--heartbeat_timeout=%d" % _FOREVER, "--start_timeout=300"]
   if job == "ps":
     given = [option for option in system.options if option.partition("=")[0] in _OF_PS]
   else:

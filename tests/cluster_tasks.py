@@ -70,7 +70,7 @@ def prove_paths(jobs, timeout):
   say("%.2f s: %s" % (time.monotonic() - began, outcome))
 
 
-def watch(address, lost_after):
+def watch(address, heartbeat_timeout):
   """Watches ps 0, as a process that can be stopped; says what it sees."""
   watch_lib.TIMING = watch_lib.TIMING._replace(heartbeat_interval=0.1)
   probe_all = readiness.probe_tasks
@@ -83,7 +83,7 @@ def watch(address, lost_after):
   task = Task("ps", 0, address)
   one = watch_lib.TaskWatch(
     [probe.probe_task(task)],
-    lost_after,
+    heartbeat_timeout,
     on_gone=lambda seen: say("gone", seen),
     on_lost=lambda seen, silence: say("lost", seen),
   )

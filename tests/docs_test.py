@@ -238,7 +238,7 @@ COVERED = [
   (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
-  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(standing|container)|tf1ps-reset ",
+  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(persistent|container)|tf1ps-reset ",
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_readme_on_several_machines"),
   (r"unshare -rn", "test_readme_in_a_private_network"),

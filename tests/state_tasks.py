@@ -69,11 +69,11 @@ def lose_keeper(jobs, ps_pid):
   table.close()
 
 
-def member(jobs, index, lost_after, container=""):
+def member(jobs, index, heartbeat_timeout, container=""):
   """A worker that beats, and says whenever it knows other members or finds others lost."""
   target, own, keeper = start_server(jobs, "worker", index)
   table = control.ControlTable(target, own, keeper)
-  sender = heartbeat.Heartbeat(table, own, "worker", container, lost_after)
+  sender = heartbeat.Heartbeat(table, own, "worker", container, heartbeat_timeout)
   sender.start()
   said = None
   while True:
@@ -81,7 +81,7 @@ def member(jobs, index, lost_after, container=""):
     silence = sender.silence
     line = "known %s lost %s%s" % (
         [m.index for m in members], [m.index for m in members if sender.is_lost(m)],
-        ", no answer" if silence is not None and silence > lost_after / 3 else "")
+        ", no answer" if silence is not None and silence > heartbeat_timeout / 3 else "")
     if line != said:
       say(line)
       said = line

@@ -25,7 +25,7 @@ def refused(name, text):
     ("tf1ps-local", [LINE, "--step=3"], "there is no flag --step; did you mean --steps?"),
     ("tf1ps-local", [LINE, "--num_worker", "3"], "there is no flag --num_worker; did you mean "
      "--num_workers?"),
-    ("tf1ps-ps", ["--standin"], "there is no flag --standin; did you mean --standing?"),
+    ("tf1ps-ps", ["--persisten"], "there is no flag --persisten; did you mean --persistent?"),
     ("tf1ps-ps", NOBODY + ["--steps=3"], "there is no flag --steps"),
     ("tf1ps-worker", [LINE, "--step_second=1"], "there is no flag --step_second; did you mean "
      "--step_seconds?"),
@@ -40,9 +40,9 @@ def test_an_unknown_flag_is_refused_with_the_nearest(start, name, argv, text):
 
 
 @pytest.mark.parametrize("name, argv, text", [
-    ("tf1ps-worker", [LINE, "--num_clones=2"], "--num_clones is --num_clones since 0.2"),
-    ("tf1ps-local", ["--save_checkpoints_secs", "3"],
-     "--save_checkpoints_secs is --save_checkpoints_secs since 0.2")])
+    ("tf1ps-worker", [LINE, "--clones=2"], "--clones is --num_clones since 0.2"),
+    ("tf1ps-local", ["--save_checkpoint_secs", "3"],
+     "--save_checkpoint_secs is --save_checkpoints_secs since 0.2")])
 def test_an_old_name_is_refused_with_the_new_one(start, name, argv, text):
   assert run(start, name, *argv) == refused(name, text)
 

@@ -21,7 +21,7 @@ from tf1ps.training import options
     ("tf1ps-worker", "--learning_rate=fast", "fast: could not convert string to float: 'fast'"),
     ("tf1ps-worker", "--batch_size=0", "0: must be above 0"),
     ("tf1ps-worker", "--start_timeout=0", "0.0: must be above 0"),
-    ("tf1ps-worker", "--lost_after=0", "0.0: must be above 0"),
+    ("tf1ps-worker", "--heartbeat_timeout=0", "0.0: must be above 0"),
     ("tf1ps-worker", "--end_timeout=-3", "-3.0: must be above 0"),
     ("tf1ps-worker", "--optimizer=adamm",
      "adamm: value should be one of <sgd|momentum|nesterov|adam|lazy_adam|adagrad|adadelta|"
@@ -32,14 +32,14 @@ from tf1ps.training import options
     ("tf1ps-worker", "--soft_placement=perhaps",
      "perhaps: ('Non-boolean argument to boolean flag', 'perhaps')"),
     ("tf1ps-local", "--steps=0", "0: must be above 0"),
-    ("tf1ps-local", "--lost_after=0", "0.0: must be above 0"),
+    ("tf1ps-local", "--heartbeat_timeout=0", "0.0: must be above 0"),
     ("tf1ps-local", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-local", "--gpu_memory_fraction=0", "0.0: must be above 0"),
     ("tf1ps-local", "--num_ps=two", "two: invalid literal for int() with base 10: 'two'"),
-    ("tf1ps-ps", "--lost_after=0", "0.0: must be above 0"),
+    ("tf1ps-ps", "--heartbeat_timeout=0", "0.0: must be above 0"),
     ("tf1ps-ps", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-ps", "--task_index=first", "first: invalid literal for int() with base 10: 'first'"),
-    ("tf1ps-evaluator", "--lost_after=-1", "-1.0: must be above 0"),
+    ("tf1ps-evaluator", "--heartbeat_timeout=-1", "-1.0: must be above 0"),
     ("tf1ps-evaluator", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-predict", "--batch_size=0", "0: must be above 0"),
     ("tf1ps-reset", "--timeout=0", "0.0: must be above 0")])
@@ -62,7 +62,7 @@ def test_which_numbers_may_be_zero(start, name, may_be_zero):
 def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
     "program", "ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name",
-    "task_index", "container", "job_workers", "standing", "start_timeout", "lost_after",
+    "task_index", "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory_fraction",
     "gpu_growth", "soft_placement",
     "use_gpu", "verbosity"]

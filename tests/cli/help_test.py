@@ -53,7 +53,7 @@ def test_how_flags_are_shown(start):
     "  --start_timeout=X           How long to wait for the other tasks at the start. [60.0]",
     "  --end_timeout=X             How long the chief waits at the end for workers that make",
     "                              no step. [300.0]",
-    "  --lost_after=X              How long a task may be silent before it counts as lost.",
+    "  --heartbeat_timeout=X       How long a task may be silent before it counts as lost.",
     "                              [30.0]"]
   position = lines.index("  --shard=files|records|dynamic|none")
   assert lines[position + 1].startswith(" " * 30 + "What is divided among the workers")

@@ -69,11 +69,12 @@ def made(start, *argv):
 
 
 def test_each_task_gets_the_flags_that_it_has(start):
-  tasks = made(start, "--lost_after=3", "--num_workers=2", "--batch_size", "8", "--container", "c",
+  tasks = made(start, "--heartbeat_timeout=3", "--num_workers=2", "--batch_size", "8",
+               "--container", "c",
                "--log_dir=/tmp/x y", "--checkpoint_dir=with blanks, and = signs", "--num_ps", "1",
                "--evaluator", "--verbosity=error", "--start_timeout=9", "--end_timeout=8")
   directory = "--checkpoint_dir=with blanks, and = signs"
-  common = ["--lost_after=3", "--verbosity=error", "--start_timeout=9"]
+  common = ["--heartbeat_timeout=3", "--verbosity=error", "--start_timeout=9"]
   assert sorted(tasks) == ["evaluator 0", "ps 0", "worker 0", "worker 1"]
   assert sorted(tasks["ps 0"][0]) == sorted(common + ["--container", "c"])
   for worker in "worker 0", "worker 1":
@@ -85,7 +86,7 @@ def test_each_task_gets_the_flags_that_it_has(start):
 
 @pytest.mark.parametrize("given", [
     ["--nosoft_placement"], ["--soft_placement=false"], ["--inter_op_parallelism_threads", "2"],
-    ["-lost_after", "4"]])
+    ["-heartbeat_timeout", "4"]])
 def test_the_ways_to_write_a_flag(start, given):
   tasks = made(start, "--evaluator", *given, "--noevaluator")
   assert sorted(tasks) == ["ps 0", "worker 0", "worker 1"]

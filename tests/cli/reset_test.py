@@ -97,7 +97,7 @@ def test_only_the_ps(start, jobs, state):
 
 def test_a_ps_that_tells_its_cluster_and_a_task_that_is_not_there(start):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
-  ps = start("ps", server_tasks.join, jobs, "ps", 0, {"standing": True})
+  ps = start("ps", server_tasks.join, jobs, "ps", 0, {"persistent": True})
   ps.wait_for("joins")
   target = "--target=grpc://" + jobs["ps"][0]
 

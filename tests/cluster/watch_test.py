@@ -14,7 +14,7 @@ from tf1ps.cluster.description import Task
 class Rounds:
   """A watch with short rounds, what it has seen in them, and what it said."""
 
-  def __init__(self, monkeypatch, seen, lost_after):
+  def __init__(self, monkeypatch, seen, heartbeat_timeout):
     monkeypatch.setattr(watch, "TIMING", watch.TIMING._replace(heartbeat_interval=0.1))
     self.states, self.calls, self.called = [], [], threading.Event()
     probe_all = readiness.probe_tasks
@@ -26,7 +26,7 @@ class Rounds:
 
     monkeypatch.setattr(readiness, "probe_tasks", probe_all_and_note)
     self.watch = watch.TaskWatch(
-        seen, lost_after, on_gone=lambda one: self._call("gone", one),
+        seen, heartbeat_timeout, on_gone=lambda one: self._call("gone", one),
         on_lost=lambda one, silence: self._call("lost", one, silence))
 
   def _call(self, *call):
@@ -89,7 +89,7 @@ def test_one_refusal_does_not_count(ps, monkeypatch):
   assert rounds.calls == [("gone", refused)]
 
 
-def test_a_silent_task_is_lost_after_the_limit(ps, monkeypatch):
+def test_a_silent_task_is_heartbeat_timeout_the_limit(ps, monkeypatch):
   rounds = Rounds(monkeypatch, [probe.probe_task(ps.task, 20.0)], 1.5)
   rounds.watch.start()
   rounds.wait_for(["up"])
@@ -172,7 +172,7 @@ def test_without_tasks_there_is_nothing_to_watch():
   one.stop()
 
 
-@pytest.mark.parametrize("lost_after", [0, -1])
-def test_a_limit_that_is_none(lost_after):
-  with pytest.raises(ValueError, match="lost_after must be a positive number of seconds"):
-    watch.TaskWatch([], lost_after, None, None)
+@pytest.mark.parametrize("heartbeat_timeout", [0, -1])
+def test_a_limit_that_is_none(heartbeat_timeout):
+  with pytest.raises(ValueError, match="heartbeat_timeout must be a positive number of seconds"):
+    watch.TaskWatch([], heartbeat_timeout, None, None)

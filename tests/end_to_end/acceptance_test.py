@@ -129,7 +129,7 @@ def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_workers_end_when_their_ps_stays_away(start, how):
-  job = job_lib.Job(start, num_ps=2, flags=ENDLESS, lost_after=3.0)
+  job = job_lib.Job(start, num_ps=2, flags=ENDLESS, heartbeat_timeout=3.0)
   servers, workers = job.all()
   for worker in workers:
     worker.wait_for("progress" if worker is workers[0] else "joined run")
@@ -143,7 +143,7 @@ def test_workers_end_when_their_ps_stays_away(start, how):
 
 def test_a_pause_of_a_ps_is_survived(start):
   job = job_lib.Job(start, flags=ENDLESS)
-  patient = "--lost_after=20"
+  patient = "--heartbeat_timeout=20"
   paused = job.ps(0, patient)
   chief, worker = job.worker(0, patient), job.worker(1, patient)
   before = shown(chief, lambda: steps_seen(chief))[-1]
@@ -159,7 +159,7 @@ def test_a_pause_of_a_ps_is_survived(start):
 
 def test_a_second_job_on_a_standing_ps_begins_anew(start, tmp_path):
   job = job_lib.Job(start, num_workers=1, flags=["--batch_size=20"])
-  ps = job.ps(0, "--standing")
+  ps = job.ps(0, "--persistent")
   for number, steps in ((1, 40), (2, 10)):
     chief = job.worker(0, "--steps=%d" % steps, "--checkpoint_dir=%s" % (tmp_path / str(number)))
     assert chief.wait() == 0, chief.output
@@ -172,7 +172,7 @@ def test_a_second_job_on_a_standing_ps_begins_anew(start, tmp_path):
 def test_an_initialisation_left_half_done_is_not_taken_for_a_state(start, tmp_path):
   job = job_lib.Job(start, num_workers=1, flags=["--steps=30", "--batch_size=20",
                                                  "--checkpoint_dir=%s" % tmp_path])
-  ps = job.ps(0, "--standing")
+  ps = job.ps(0, "--persistent")
   chief = job.worker(0, "--hang_in_initialiser")
   chief.wait_for("initialising for ever")
   chief.kill()
@@ -199,7 +199,7 @@ def test_a_finished_job_goes_on_with_more_steps(start, tmp_path):
 
 
 def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
-  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400"], lost_after=3.0)
+  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400"], heartbeat_timeout=3.0)
   ps, go_on = job.ps(), tmp_path / "go on"  # the chief's fifth step ends when the worker is dead
   chief = job.worker(0, "--block_at=5", "--block_until=%s" % go_on)
   worker = job.worker(1, "--step_seconds=0.01")

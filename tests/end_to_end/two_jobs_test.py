@@ -17,16 +17,17 @@ SHAPES = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "sh
 
 
 class TwoJobs(job_lib.Job):
-  """Two standing ps and four workers, 0 and 1 of one job, 2 and 3 of the other."""
+  """Two persistent ps and four workers, 0 and 1 of one job, 2 and 3 of the other."""
 
   def __init__(self, start):
     super().__init__(start, num_ps=2, num_workers=4)
-    self.servers = [self.ps(index, "--standing") for index in range(2)]
+    self.servers = [self.ps(index, "--persistent") for index in range(2)]
 
   def start_workers(self, first, directory, *flags):
     """Starts the two workers from this index on, the first one as chief."""
     return [self._program("worker", worker.run, index, [
-      SHAPES, "--job_workers=%d-%d" % (first, first + 1), "--optimizer=sgd", "--lost_after=10",
+      SHAPES, "--job_workers=%d-%d" % (first, first + 1), "--optimizer=sgd",
+      "--heartbeat_timeout=10",
       *(["--checkpoint_dir=" + str(directory)] if directory else []), *flags])
       for index in (first, first + 1)]
 

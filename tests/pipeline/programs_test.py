@@ -43,7 +43,7 @@ def test_two_workers_go_through_their_files(start, tmp_path, data):
 
 def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
   data("b.csv", 62)
-  one, program = job(start, tmp_path, "--epochs=3", lost_after=2.0)
+  one, program = job(start, tmp_path, "--epochs=3", heartbeat_timeout=2.0)
   _, workers = one.all(*program)
   assert job_lib.codes(*workers) == [1, 1]
   assert "%s/b.csv:62: Field 1 in record 0 is not a valid float: none" % tmp_path in (
@@ -52,7 +52,7 @@ def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
 
 def test_a_missing_file_ends_the_job_and_is_named(start, tmp_path, data):
   one, program = job(start, tmp_path, "--epochs=1", "--more_data=%s/gone" % tmp_path,
-                     num_workers=1, lost_after=2.0)
+                     num_workers=1, heartbeat_timeout=2.0)
   _, (worker,) = one.all(*program)
   assert worker.wait() == 1
   assert "NotFoundError: %s/gone; No such file" % tmp_path in worker.lines[-1]

@@ -22,12 +22,12 @@ LIMIT = 60  # seconds; a test that needs them has failed
 class Following:
   """`follow` in a thread, so that a test can change the directory meanwhile."""
 
-  def __init__(self, directory, lost_after=LIMIT, start_timeout=LIMIT, program=LINE):
+  def __init__(self, directory, heartbeat_timeout=LIMIT, start_timeout=LIMIT, program=LINE):
     self.evaluated = []  # the global steps, in order
     self.interrupt, self._looked = threading.Event(), threading.Event()
     self.outcome = self.error = None
     self._thread = threading.Thread(target=self._run, daemon=True, args=(
-        program, str(directory), lost_after, start_timeout))
+        program, str(directory), heartbeat_timeout, start_timeout))
     self._thread.start()
     assert self._looked.wait(LIMIT)  # it knows what was there before
 
@@ -35,14 +35,15 @@ class Following:
     self._looked.set()
     return self.interrupt.is_set()
 
-  def _run(self, program, directory, lost_after, start_timeout):
+  def _run(self, program, directory, heartbeat_timeout, start_timeout):
     handler = logging.Handler()
     handler.emit = self._record
     log = logging.getLogger("tf1ps")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-      self.outcome = evaluator.follow_checkpoints(program, directory, lost_after, start_timeout, 4,
+      self.outcome = evaluator.follow_checkpoints(program, directory, heartbeat_timeout,
+                                                  start_timeout, 4,
                                       interrupted=self._is_interrupted, look_every=0.02)
     except Exception as error:
       self.error = error
@@ -181,7 +182,8 @@ def follow_by_the_clock(directory, monkeypatch, happens):
 
   monkeypatch.setattr(evaluator.time, "monotonic", lambda: now[0])
   return evaluator.follow_checkpoints(
-    LINE, str(directory), lost_after=30, start_timeout=60, batch_size=4, interrupted=is_interrupted
+    LINE, str(directory), heartbeat_timeout=30, start_timeout=60, batch_size=4,
+    interrupted=is_interrupted
   )
 
 
@@ -257,9 +259,9 @@ def test_it_can_be_interrupted(tmp_path):
   assert (outcome.reason, outcome.code) == ("interrupted", 1)
 
 
-@pytest.mark.parametrize("name", ["lost_after", "start_timeout", "look_every"])
+@pytest.mark.parametrize("name", ["heartbeat_timeout", "start_timeout", "look_every"])
 def test_times_must_be_positive(tmp_path, name):
-  times = dict(lost_after=1, start_timeout=1, look_every=1)
+  times = dict(heartbeat_timeout=1, start_timeout=1, look_every=1)
   times[name] = 0
   with pytest.raises(ValueError, match=f"{name} must be above 0 seconds, got 0"):
     evaluator.follow_checkpoints(LINE, str(tmp_path), batch_size=4, **times)

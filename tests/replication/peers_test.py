@@ -40,7 +40,7 @@ class Trainer(object):
 
   def _train(self):
     try:
-      with peers.watch_peers(self.session, self._others, lost_after=0.5):
+      with peers.watch_peers(self.session, self._others, heartbeat_timeout=0.5):
         self.session.run(self._model.check_op)
         self.session.run(self._initialise)
         self.session.run(self._model.start_op)

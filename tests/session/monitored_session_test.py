@@ -253,7 +253,7 @@ def test_close_instead_of_with(tmp_path):
   ({"start_timeout": 0}, "start_timeout must be a positive number of seconds, got 0"),
   ({"end_timeout": -1}, "end_timeout must be a positive number"),
   ({"max_wait_secs": 0}, "max_wait_secs must be a positive number"),
-  ({"lost_after": -2}, "lost_after must be a positive number"),
+  ({"heartbeat_timeout": -2}, "heartbeat_timeout must be a positive number"),
 ])
 def test_arguments_that_cannot_be_are_refused(kwargs, text):
   local_loop.Model()

@@ -18,8 +18,8 @@ def make(request):
   """Makes a chief's part; each is as new as one of another process, and ended with the test."""
   made = []
 
-  def one(directory=None, lost_after=20.0):
-    of = local_server.record(re.sub("[^a-z]", "-", request.node.name), lost_after)
+  def one(directory=None, heartbeat_timeout=20.0):
+    of = local_server.record(re.sub("[^a-z]", "-", request.node.name), heartbeat_timeout)
     part = participation.Participation(of, directory and str(directory))
     made.append(part)
     return part
@@ -157,7 +157,7 @@ def test_a_failure_is_told(make, tmp_path):
 
 
 def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):
-  part = make(tmp_path, lost_after=0.6)  # a sixth of it at the most
+  part = make(tmp_path, heartbeat_timeout=0.6)  # a sixth of it at the most
   initialise(part)
   part.heartbeat.set(global_step=5)
   part.start()

@@ -189,13 +189,13 @@ def test_a_damaged_checkpoint_met_in_a_recovery_is_no_clean_end(start, tmp_path)
 
 @pytest.mark.slow
 def test_a_ps_that_stands_still(start):
-  job = Job(start, step_seconds=0.01, lost_after=5.0)
+  job = Job(start, step_seconds=0.01, heartbeat_timeout=5.0)
   ps, chief = job.trainer_ps(), job.trainer(0)
   # As users start it: here the interpreter's own end must not hang either.
   process = subprocess.Popen(
     [sys.executable, "-c", "from tests.training import legacy_trainer as t; "
      "t.train(%r, 1, t.Options(*%r))" % (job.jobs, tuple(
-       legacy_trainer.Options(step_seconds=0.01, lost_after=5.0)))],
+       legacy_trainer.Options(step_seconds=0.01, heartbeat_timeout=5.0)))],
     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
   try:
     for line in process.stdout:

@@ -51,10 +51,10 @@ class Job:
     run.write_run(table, container, RUN._replace(**fields))
     table.close()
 
-  def worker(self, index, lost_after, role="worker"):
+  def worker(self, index, heartbeat_timeout, role="worker"):
     """A worker's heartbeat, which goes on until it is stopped."""
     beat = heartbeat.Heartbeat(
-        self._table(), Task("worker", index, "a:1"), role, "", lost_after)
+        self._table(), Task("worker", index, "a:1"), role, "", heartbeat_timeout)
     beat.beat()
     beat.start()
     self._beats.append(beat)

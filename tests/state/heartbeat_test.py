@@ -20,10 +20,10 @@ def beats(ps):
   worker_service.cleanup_all(ps.address, [containers.CONTROL], 5.0)
   made = []
 
-  def make(job, index, role="worker", container="", lost_after=30.0, **kwargs):
+  def make(job, index, role="worker", container="", heartbeat_timeout=30.0, **kwargs):
     table = control.ControlTable("grpc://" + ps.address, ps, ps)
     made.append(heartbeat.Heartbeat(
-        table, Task(job, index, "a:1"), role, container, lost_after, **kwargs))
+        table, Task(job, index, "a:1"), role, container, heartbeat_timeout, **kwargs))
     return made[-1]
 
   yield make
@@ -97,7 +97,7 @@ def test_it_beats_by_itself(beats, set_timing):
     if len(times) == 3:
       three.set()
 
-  sender = beats("worker", 0, lost_after=1.0, on_records=note)
+  sender = beats("worker", 0, heartbeat_timeout=1.0, on_records=note)
   sender.start()
   sender.start()
   assert three.wait(60)
@@ -110,11 +110,11 @@ def test_it_beats_by_itself(beats, set_timing):
   assert len(times) == count
 
 
-@pytest.mark.parametrize("lost_after, seconds", [(30.0, 1.0), (5.0, 1.0), (2.0, 0.4)])
+@pytest.mark.parametrize("heartbeat_timeout, seconds", [(30.0, 1.0), (5.0, 1.0), (2.0, 0.4)])
 def test_it_beats_once_a_second_and_five_times_before_it_counts_as_lost(
-    beats, set_timing, lost_after, seconds):
+    beats, set_timing, heartbeat_timeout, seconds):
   set_timing(heartbeat, heartbeat_interval=Timing().heartbeat_interval)
-  assert beats("worker", 0, lost_after=lost_after)._every == seconds
+  assert beats("worker", 0, heartbeat_timeout=heartbeat_timeout)._every == seconds
 
 
 def test_the_end_is_reported(beats):
@@ -149,7 +149,7 @@ def test_who_has_ended_is_not_lost(beats):
   for sender in (done, silent):
     sender.beat()
   done.report(heartbeat.MEMBER_DONE, "")
-  watcher = beats("worker", 2, lost_after=1.0)
+  watcher = beats("worker", 2, heartbeat_timeout=1.0)
   watcher.beat()
   assert lost(watcher) == []  # it has only begun to look
   harness.wait_until(lambda: watcher.beat() or lost(watcher))
@@ -162,11 +162,11 @@ def test_who_has_ended_is_not_lost(beats):
 @pytest.fixture
 def members(start):
   """Starts a ps and workers that beat; returns (ps, workers) once all know each other."""
-  def start_all(count, lost_after):
+  def start_all(count, heartbeat_timeout):
     jobs = {"ps": harness.addresses(1), "worker": harness.addresses(count)}
     keeper = start("ps", cluster_tasks.serve, jobs, "ps", 0)
     keeper.wait_for("up")
-    workers = [start("worker %d" % i, state_tasks.member, jobs, i, lost_after)
+    workers = [start("worker %d" % i, state_tasks.member, jobs, i, heartbeat_timeout)
                for i in range(count)]
     for worker in workers:
       worker.wait_for("known %s lost []" % list(range(count)))

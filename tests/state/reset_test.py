@@ -302,7 +302,7 @@ def test_stock_waits_for_a_task_that_stands_still(pair, start):
 
 def test_the_target_of_a_server_that_knows_its_cluster(start):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
-  ps = start("ps", server_tasks.join, jobs, "ps", 0, {"standing": True})
+  ps = start("ps", server_tasks.join, jobs, "ps", 0, {"persistent": True})
   ps.wait_for("joins")
   worker = start("worker", reset_tasks.reset_own, jobs, ["jobs/a", "default"])
   assert worker.wait_for("cleared") == (

@@ -131,7 +131,7 @@ def test_what_a_killed_worker_held_comes_back(start, tmp_path):
 @pytest.mark.slow
 def test_what_a_lost_worker_held_is_trained_on_by_the_others(start, tmp_path):
   job = make_job(start, tmp_path, "--epochs=1", "--records=800", "--pauses=0.01,0.01,30",
-                 num_workers=3, lost_after=5.0)
+                 num_workers=3, heartbeat_timeout=5.0)
   (ps,), workers = job.all()
   harness.wait_until(lambda: trained_on(tmp_path, 2), what="a step of worker 2")
   workers[2].kill()

@@ -21,7 +21,7 @@ PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "l
 class Job(object):
   """The tasks of one job, at addresses of their own."""
 
-  def __init__(self, start, num_ps=1, num_workers=2, flags=(), lost_after=5.0,
+  def __init__(self, start, num_ps=1, num_workers=2, flags=(), heartbeat_timeout=5.0,
                **trainer_options):
     """Chooses the addresses.
 
@@ -30,15 +30,15 @@ class Job(object):
       num_ps: how many ps.
       num_workers: how many workers.
       flags: of every worker.
-      lost_after: of every task; so long that on a busy machine nobody is lost by mistake.
+      heartbeat_timeout: of every task; so long that on a busy machine nobody is lost by mistake.
       **trainer_options: of every legacy trainer, see `legacy_trainer.Options`.
     """
     addresses = harness.addresses(num_ps + num_workers)
     self.jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:]}
     self._start = start
     self._flags = list(flags)
-    self._limits = ["--lost_after=%g" % lost_after, "--start_timeout=60"]
-    self._options = legacy_trainer.Options(lost_after=lost_after, **trainer_options)
+    self._limits = ["--heartbeat_timeout=%g" % heartbeat_timeout, "--start_timeout=60"]
+    self._options = legacy_trainer.Options(heartbeat_timeout=heartbeat_timeout, **trainer_options)
 
   def ps(self, index=0, *flags):
     """Starts tf1ps-ps; returns its `harness.Task`."""

@@ -28,7 +28,7 @@ class Options(NamedTuple):
   checkpoint_dir: Optional[str] = None
   save_steps: Optional[int] = None  # global steps between checkpoints; None: at the ends only
   block_in_init: bool = False  # whether the initialisation never ends
-  lost_after: float = 5.0
+  heartbeat_timeout: float = 5.0
   start_timeout: float = 60.0
   end_timeout: float = 60.0
   container: str = ""
@@ -38,7 +38,8 @@ class Options(NamedTuple):
 def serve(jobs, index, options, server_arguments):
   """A ps; prints why it ended."""
   server = tf1ps.Server(jobs, job_name="ps", task_index=index, container=options.container,
-                        heartbeat_timeout=options.lost_after, start_timeout=options.start_timeout,
+                        heartbeat_timeout=options.heartbeat_timeout,
+                        start_timeout=options.start_timeout,
                         **server_arguments)
   print("up", flush=True)
   try:
@@ -53,7 +54,7 @@ def train(jobs, index, options):
   logging.getLogger("tf1ps").setLevel(logging.INFO)
   tf.disable_v2_behavior()
   server = tf1ps.Server(jobs, job_name="worker", task_index=index, container=options.container,
-                        heartbeat_timeout=options.lost_after)
+                        heartbeat_timeout=options.heartbeat_timeout)
   with tf.container(options.container), tf.device(tf1ps.replica_device_setter(
       worker_device="/job:worker/task:%d" % index, cluster=jobs)):
     values = build(options)

@@ -16,7 +16,7 @@ _servers = []
 _records = []  # of the server
 
 
-def record(container, lost_after=1.0):
+def record(container, heartbeat_timeout=1.0):
   """The record of this process's server, for a job in a container of its own."""
   if not _servers:  # a process has one, and cannot stop it
     _servers.append(tf1ps.Server(
@@ -25,7 +25,7 @@ def record(container, lost_after=1.0):
     _records.append(_servers[0].record)
   # Other tests of this process know of no server: see conftest.py.
   server_lib._records.setdefault(_servers[0].target, _records[0])
-  return _records[0]._replace(container=container, heartbeat_timeout=lost_after)
+  return _records[0]._replace(container=container, heartbeat_timeout=heartbeat_timeout)
 
 
 def table(of):

@@ -149,7 +149,7 @@ def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, up
 @pytest.mark.parametrize("update", ["async", slow("sync")])
 def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update):
   gate = tmp_path / "gate"
-  job = Job(start, num_workers=2, lost_after=60, flags=[
+  job = Job(start, num_workers=2, heartbeat_timeout=60, flags=[
     IN_GRAPH, "--update=" + update, "--steps=60", "--slow_index=0", "--block_at=10",
     "--block_until=%s" % gate])
   (ps,), workers = job.all()
@@ -165,7 +165,7 @@ def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update
 
 @pytest.mark.slow
 def test_in_graph_a_worker_comes_back_while_the_first_ones_data_have_ended(start):
-  job = Job(start, num_workers=2, lost_after=60, flags=[
+  job = Job(start, num_workers=2, heartbeat_timeout=60, flags=[
     IN_GRAPH, "--batches=1,100", "--last=1", *UNEVEN])
   (ps,), workers = job.all()
   workers[0].wait_for("saved")

@@ -62,7 +62,7 @@ def test_nobody_leads_by_more_than_max_lead(start):
 def test_a_killed_straggler_is_not_waited_for_and_comes_back(start, tmp_path):
   gate = tmp_path / "gate"
   until_gate = "--block_until=%s" % gate
-  job = Job(start, num_workers=3, lost_after=4.0, flags=[
+  job = Job(start, num_workers=3, heartbeat_timeout=4.0, flags=[
     "--max_lead=2", "--steps=260", "--batch_size=4", "--container=job"])
   ps = job.ps()
   chief = job.worker(0, "--slow_index=0", "--block_at=80", until_gate)

@@ -116,7 +116,7 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
 @pytest.mark.slow
 def test_a_ps_that_comes_back_is_restored(start, tmp_path):
   job = Job(start, flags=["--update=sync", "--steps=60", "--save_checkpoints_steps=10",
-                          "--checkpoint_dir=%s" % (tmp_path / "ck"), "--lost_after=60"])
+                          "--checkpoint_dir=%s" % (tmp_path / "ck"), "--heartbeat_timeout=60"])
   gate = tmp_path / "gate"
   ps = job.ps()
   chief = job.worker(0, "--slow_index=0", "--block_at=26", "--block_until=%s" % gate)
@@ -135,7 +135,7 @@ def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
   died = tmp_path / "died"
   flags = SYNC + [UNEVEN, "--shard=none", "--steps=30", "--batches=10000,10000",
                   "--checkpoint_dir=%s" % (tmp_path / "ck"), "--save_checkpoints_steps=5",
-                  "--lost_after=60", "--died=%s" % died, "--last=%d" % index]
+                  "--heartbeat_timeout=60", "--died=%s" % died, "--last=%d" % index]
   job = Job(start, flags=flags)
   ps = job.ps()
   # Only one of them dies; the other one makes no update that it could die in.
@@ -177,7 +177,7 @@ def test_a_worker_that_is_there_but_never_joins_is_named(start):
 @pytest.mark.slow
 def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):
   job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=60"])
-  ps = job.ps(0, "--standing")
+  ps = job.ps(0, "--persistent")
   workers = [job.worker(i) for i in range(2)]
   assert codes(*workers) == [0, 0]
   chief = job.worker(0)

@@ -47,7 +47,7 @@ def test_where_those_before_have_left_the_next_one_begins(start):
 
 
 def test_a_chief_that_is_lost_is_named(start):
-  job = Job(start, lost_after=4.0, flags=["--warm_up_steps=1000", "--steps=2000"])
+  job = Job(start, heartbeat_timeout=4.0, flags=["--warm_up_steps=1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)
   worker.wait_for("waits for global step 1000 to begin")
   chief.wait_for("holds step 10")

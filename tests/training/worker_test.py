@@ -118,7 +118,8 @@ def test_an_evaluation_that_fails_fails_the_job(start):
   (1, ["--steps=100", "--fail_in=input"], "ValueError: no data today"),
   (2, ["--examples=1"], "ValueError: --examples=1 is less than one for each of the 2 workers")])
 def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start, num_workers, flags, text):
-  job = Job(start, num_workers=num_workers, flags=flags, lost_after=2.0)  # then the ps leaves
+  job = Job(start, num_workers=num_workers, flags=flags,
+            heartbeat_timeout=2.0)  # then the ps leaves
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [1] * num_workers + [1]
   for worker in workers:

@@ -164,7 +164,8 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
   except flags.UnrecognizedFlagError as error:
     renamed = RENAMED.get(error.flagname, RENAMED.get(error.flagname[len("no"):]))
     if renamed:
-      raise UsageError("%s (see %s --help)" % (renamed, name)) from error
+      raise UsageError("--%s is %s since 0.2 (see %s --help)" % (
+        error.flagname, renamed, name)) from error
     near = difflib.get_close_matches(error.flagname, list(FLAGS), n=1)
     raise UsageError("there is no flag --%s%s (see %s --help)" % (
       error.flagname, "; did you mean --%s?" % near[0] if near else "", name)) from error

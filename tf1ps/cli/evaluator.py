@@ -34,7 +34,7 @@ def _follow(program) -> int:
   app.open_devices(config)
   with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = follow_checkpoints(
-      program, FLAGS.checkpoint_dir, lost_after=FLAGS.lost_after,
+      program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
       start_timeout=FLAGS.start_timeout, batch_size=FLAGS.batch_size, variables=FLAGS.variables,
       config=config, interrupted=lambda: watch.signum is not None,
       bad=BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio))

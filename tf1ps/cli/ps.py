@@ -1,7 +1,7 @@
 """tf1ps-ps: a parameter server that ends with its job.
 
 It starts a server, waits until the chief releases it, and leaves with 0; it leaves with 1 when its
-job's workers are lost. With --standing it serves any number of jobs until it is told to stop.
+job's workers are lost. With --persistent it serves any number of jobs until it is told to stop.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _serve_job(launched: bool) -> int:
   name, was_released = "ps %d" % cluster.task_index, False
   try:
     server = tasks.start_server(
-      cluster, tasks.make_config(), persistent=FLAGS.standing, start_timeout=FLAGS.start_timeout)
+      cluster, tasks.make_config(), persistent=FLAGS.persistent, start_timeout=FLAGS.start_timeout)
     print("%s: serving at %s" % (name, cluster.task.address))
     server.join()
     reason, code = server.end_reason, 0
@@ -58,7 +58,7 @@ def _serve_job(launched: bool) -> int:
     was_released = isinstance(error, ReleasedError)
   except SystemExit as error:
     reason, code = "ended by signal %d" % errors.signal_of(error), error.code
-    if FLAGS.standing:  # this is how one is told
+    if FLAGS.persistent:  # this is how one is told
       reason, code = "told to stop", 0
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
   return EXIT_RELEASED if was_released and launched else code

@@ -88,4 +88,4 @@ def start_server(cluster, config, **kwargs):
   with held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
     return tf1ps.Server(
       cluster, config=config, container=job_container(cluster),
-      heartbeat_timeout=FLAGS.lost_after, **kwargs)
+      heartbeat_timeout=FLAGS.heartbeat_timeout, **kwargs)

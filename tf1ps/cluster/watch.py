@@ -5,8 +5,8 @@ both. So a thread probes these tasks once a second, by calls with limits of thei
 
 1. Refused, or up under another incarnation: the process is gone or was started again. The session's
    state there is lost; `on_gone` is called once, so that the session can be given up and made anew.
-2. Silent: perhaps only paused. Nothing happens until it has been silent for `lost_after` seconds;
-   then `on_lost` is called.
+2. Silent: perhaps only paused. Nothing happens until it has been silent for `heartbeat_timeout`
+   seconds; then `on_lost` is called.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TaskWatch:
   def __init__(
     self,
     seen: Sequence[probe_lib.ProbeResult],
-    lost_after: float,
+    heartbeat_timeout: float,
     on_gone: Callable[[probe_lib.ProbeResult], None],
     on_lost: Callable[[probe_lib.ProbeResult, float], None],
   ):
@@ -34,15 +34,16 @@ class TaskWatch:
 
     Args:
       seen: what was seen of each task when the session was made, with the incarnations.
-      lost_after: seconds of silence after which a task counts as lost.
+      heartbeat_timeout: seconds of silence after which a task counts as lost.
       on_gone: called with what was seen of a task that was restarted or refuses, once in all.
       on_lost: called with what was seen of a silent task and the seconds of silence, once in all.
     """
-    if lost_after <= 0:
-      raise ValueError("lost_after must be a positive number of seconds, got %r" % (lost_after,))
+    if heartbeat_timeout <= 0:
+      raise ValueError("heartbeat_timeout must be a positive number of seconds, got "
+                       "%r" % (heartbeat_timeout,))
     self._tasks = [one.task for one in seen]
     self._incarnations = {one.task: one.incarnation for one in seen}
-    self._lost_after = lost_after
+    self._heartbeat_timeout = heartbeat_timeout
     self._on_gone = on_gone
     self._on_lost = on_lost
     self._refusals: Dict[object, int] = {}
@@ -93,7 +94,7 @@ class TaskWatch:
         return True
       return False
     silence = now - self._answered_at[one.task]
-    if silence >= self._lost_after:
+    if silence >= self._heartbeat_timeout:
       self._on_lost(one, silence)
       return True
     return False

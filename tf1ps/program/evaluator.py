@@ -46,7 +46,7 @@ class EvaluatorOutcome(NamedTuple):
 def follow_checkpoints(
   program: Program,
   checkpoint_dir: str,
-  lost_after: float,
+  heartbeat_timeout: float,
   start_timeout: float,
   batch_size: int,
   variables: str = variable_kind.RESOURCE,
@@ -62,7 +62,8 @@ def follow_checkpoints(
   Args:
     program: the program.
     checkpoint_dir: the run's checkpoint directory; it need not exist yet.
-    lost_after: seconds without a change of the status file after which the run counts as lost.
+    heartbeat_timeout: seconds without a change of the status file after which the run counts as
+      lost.
     start_timeout: seconds within which a run must appear.
     batch_size: examples in a batch.
     variables: the kind of the variables, "resource" or "ref".
@@ -80,12 +81,12 @@ def follow_checkpoints(
     CheckpointError: a checkpoint does not fit the program, or the last one is damaged.
     EvaluationError, ProgramError, ModelSpecError: see `evaluate`.
   """
-  for name, value in (("lost_after", lost_after), ("start_timeout", start_timeout),
+  for name, value in (("heartbeat_timeout", heartbeat_timeout), ("start_timeout", start_timeout),
                       ("look_every", look_every)):
     if not value > 0:
       raise ValueError(f"{name} must be above 0 seconds, got {value}")
   is_interrupted = interrupted or (lambda: False)
-  watch = _RunWatch(checkpoint_dir, lost_after, start_timeout)
+  watch = _RunWatch(checkpoint_dir, heartbeat_timeout, start_timeout)
   evaluator = _Evaluator(
     program, checkpoint_dir, batch_size, variables, config, is_interrupted, bad)
   try:
@@ -104,9 +105,9 @@ def follow_checkpoints(
 class _RunWatch:
   """Follows the run by its status file."""
 
-  def __init__(self, checkpoint_dir: str, lost_after: float, start_timeout: float):
+  def __init__(self, checkpoint_dir: str, heartbeat_timeout: float, start_timeout: float):
     self._file = RunFile(checkpoint_dir)
-    self._lost_after = lost_after
+    self._heartbeat_timeout = heartbeat_timeout
     self._start_timeout = start_timeout
     self._status = self._file.read()
     self._changed_at = time.monotonic()
@@ -122,7 +123,7 @@ class _RunWatch:
     if self._is_alive:
       if status.state != RUN_RUNNING:
         return self._ended()
-      if silent >= self._lost_after:
+      if silent >= self._heartbeat_timeout:
         return f"the run is lost: no sign of life for {silent:.0f} s", EXIT_FAILED
     elif silent >= self._start_timeout:
       if status is None:

@@ -4,7 +4,7 @@ A replica is lost that
 
 1. has not been heard of within `start_timeout`, or beats but has not joined the run within it;
 2. has ended, by its own report;
-3. was silent for `lost_after` seconds, while the keeper of the heartbeats answered steadily.
+3. was silent for `heartbeat_timeout` seconds, while the keeper of the heartbeats answered steadily.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ class PeerLostError(Error, RuntimeError):
 
 @contextlib.contextmanager
 def watch_peers(session: BoundedSession, tasks: Sequence[Task],
-                lost_after: float = 30.0, timeout: float = 10.0) -> Iterator[None]:
+                heartbeat_timeout: float = 30.0, timeout: float = 10.0) -> Iterator[None]:
   """Ends a session's runs when one of these tasks is gone.
 
   Args:
     session: the session, or the one inside of a training session.
     tasks: the other tasks, of a `Cluster`.
-    lost_after: seconds of silence until a task that does not refuse counts as lost.
+    heartbeat_timeout: seconds of silence until a task that does not refuse counts as lost.
     timeout: seconds that they may take to come up.
 
   Raises:
@@ -52,7 +52,7 @@ def watch_peers(session: BoundedSession, tasks: Sequence[Task],
   def on_lost(one, silence):
     session.abort(lambda: PeerLostError("lost %s, silent for %.0f s" % (one, silence)))
 
-  watcher = TaskWatch(seen, lost_after, on_gone, on_lost)
+  watcher = TaskWatch(seen, heartbeat_timeout, on_gone, on_lost)
   watcher.start()
   try:
     yield

@@ -66,7 +66,7 @@ def _end_of(part, task, member: Optional[Member], waited: float) -> Optional[str
     return "%s failed: %s" % (member.name, member.reason)
   if member is None or member.run not in ("", part.run_id):
     # What an earlier run's worker of that name left says nothing of this one's.
-    return "%s never came" % task.name if waited > part.lost_after else None
+    return "%s never came" % task.name if waited > part.heartbeat_timeout else None
   if member.state in (MEMBER_DONE, MEMBER_SERVING):
     return ""
   if part.heartbeat.is_lost(member):

@@ -51,7 +51,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     *,
     start_timeout: float = 60.0,
     end_timeout: float = 300.0,
-    lost_after: Optional[float] = None,
+    heartbeat_timeout: Optional[float] = None,
     participation: Optional[participation_lib.Participation] = None,
     tracker: Optional[GlobalStepTracker] = None
 ):
@@ -79,7 +79,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
       checkpoint.
     start_timeout: seconds until every task that the graph uses, and the chief, must be there.
     end_timeout: seconds without a step of any missing worker until the chief gives up its wait.
-    lost_after: seconds of silence until a task is lost; None: the server's.
+    heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
     participation: a `participation.Participation` that was started already and that its owner ends;
       the close of the session then neither releases the ps nor ends the heartbeat.
     tracker: the tracker that the caller's hooks take the global step from.
@@ -96,7 +96,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     initialise.SessionCreationError: the session could not be created.
   """
   for name, value in (("start_timeout", start_timeout), ("end_timeout", end_timeout),
-                      ("max_wait_secs", max_wait_secs), ("lost_after", lost_after)):
+                      ("max_wait_secs", max_wait_secs), ("heartbeat_timeout", heartbeat_timeout)):
     if value is not None and not value > 0:
       raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
   checkpoint_secs, checkpoint_steps = _interval(
@@ -104,7 +104,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   summary_secs, summary_steps = _interval(
     "save_summaries", save_summaries_secs, save_summaries_steps, (None, 100))
   scaffold = scaffold or tf.train.Scaffold()
-  part = participation or _participation(master, is_chief, checkpoint_dir, lost_after)
+  part = participation or _participation(master, is_chief, checkpoint_dir, heartbeat_timeout)
   tracker = tracker or GlobalStepTracker()
   life = life_lib.SessionLife(part, tracker, end_timeout, release=participation is None)
   tracker.add_listener(life.on_answer)
@@ -121,12 +121,12 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     life.creator = session_creator.RunSessionCreator(part, **common)
   else:
     life.creator = plain_session_creator.PlainSessionCreator(
-      master, lost_after=lost_after or 30.0, **common)
+      master, heartbeat_timeout=heartbeat_timeout or 30.0, **common)
   all_hooks = own_hooks + list(hooks or []) + [life_lib.LifeHook(life)]
   return monitored.MonitoredSession(life, all_hooks, stop_grace_period_secs)
 
 
-def _participation(master, is_chief, checkpoint_dir, lost_after):
+def _participation(master, is_chief, checkpoint_dir, heartbeat_timeout):
   record = record_of(master)
   if record is None:
     if master:
@@ -135,7 +135,7 @@ def _participation(master, is_chief, checkpoint_dir, lost_after):
   if is_chief != record.cluster.is_chief:
     raise ValueError("is_chief=%r, but the chief of %s's cluster is %s" % (
       is_chief, record.cluster.task.name, record.cluster.chief.name))
-  return participation_lib.Participation(record, checkpoint_dir, lost_after)
+  return participation_lib.Participation(record, checkpoint_dir, heartbeat_timeout)
 
 
 _said = set()

@@ -55,17 +55,18 @@ class Participation:
   """
 
   def __init__(self, record: ServerRecord, checkpoint_dir: Optional[str] = None,
-               lost_after: Optional[float] = None):
+               heartbeat_timeout: Optional[float] = None):
     """Prepares; `start` begins the heartbeat.
 
     Args:
       record: of this task's server.
       checkpoint_dir: where the chief keeps the run's status file, or None.
-      lost_after: seconds of silence until a task is lost; None: the server's.
+      heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
     """
     self.record = record
     self.cluster = record.cluster
-    self.lost_after = record.heartbeat_timeout if lost_after is None else lost_after
+    self.heartbeat_timeout = (
+      record.heartbeat_timeout if heartbeat_timeout is None else heartbeat_timeout)
     self.is_chief = self.cluster.is_chief
     self.run_id, self.is_over = "", False
     self._records = run_records.RunRecords(record)
@@ -78,7 +79,7 @@ class Participation:
     self.heartbeat = Heartbeat(
       ControlTable(record.target, self.cluster.task, self.cluster.control_task),
       self.cluster.task, "chief" if self.is_chief else "worker", record.container,
-      self.lost_after, self._look)
+      self.heartbeat_timeout, self._look)
     self.resets = reset_watch.ResetWatch(
       self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
@@ -136,7 +137,9 @@ class Participation:
     found = find_run(records, self.record.container)
     if found is None or found.ended or not found.initialised:
       return None
-    if chief is None or chief.run != found.id or chief.has_ended or chief.age > self.lost_after:
+    if chief is None or chief.run != found.id or chief.has_ended:
+      return None
+    if chief.age > self.heartbeat_timeout:
       return None
     return found if all(other == found for other in self._records.runs()) else None
 
@@ -240,7 +243,7 @@ class Participation:
     ids = {f.id for f in found if f is not None and f.initialised and not f.ended}
     for member in self.heartbeat.members():
       if member.role == "worker" and member.run in ids and not member.has_ended \
-          and member.age < self.lost_after:
+          and member.age < self.heartbeat_timeout:
         return member.run
     return ""
 
@@ -253,7 +256,7 @@ class Participation:
     if self.is_chief:
       if self._file is not None and current is not None and not current.ended:
         self._file.touch(
-          self.run_id, self.heartbeat.get("global_step"), min(5.0, self.lost_after / 6))
+          self.run_id, self.heartbeat.get("global_step"), min(5.0, self.heartbeat_timeout / 6))
       return
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:

@@ -31,7 +31,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
 
   def __init__(self, master: str, scaffold: tf.train.Scaffold, is_chief: bool,
                config: Optional[tf.ConfigProto] = None, checkpoint_dir: Optional[str] = None,
-               start_timeout: float = 60.0, lost_after: float = 30.0,
+               start_timeout: float = 60.0, heartbeat_timeout: float = 30.0,
                max_wait_secs: float = 7200.0, interrupted=None):
     """Creates the creator; the arguments are those of `session_creator.RunSessionCreator`."""
     self._master = master
@@ -40,7 +40,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
     self.config = config
     self._checkpoint_dir = checkpoint_dir
     self._start_timeout = start_timeout
-    self._lost_after = lost_after
+    self._heartbeat_timeout = heartbeat_timeout
     self._max_wait_secs = max_wait_secs
     self._interrupted = interrupted or (lambda: None)
     self._graph = None
@@ -56,7 +56,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
     self.is_creating = True
     if self.session is not None:
       self.session.close()  # a hook that fails when it is told of a session leaves that one open
-    limit = self._lost_after if self.sessions else self._start_timeout
+    limit = self._heartbeat_timeout if self.sessions else self._start_timeout
     deadline = time.monotonic() + limit
     while True:
       self._interrupted()

@@ -3,7 +3,7 @@
 `RunSessionCreator` makes the session of a MonitoredSession, at the start and after every failure:
 
 1. The tasks that the graph uses are probed until all are up: within `start_timeout` the first time,
-   within `lost_after` afterwards.
+   within `heartbeat_timeout` afterwards.
 2. The first time, the way to each ps and back is proved, and the cluster that each was told
    compared.
 3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
@@ -96,7 +96,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     if self._graph is None:
       self._plan()
     first = self.sessions == 0
-    limit = self._start_timeout if first else self._part.lost_after
+    limit = self._start_timeout if first else self._part.heartbeat_timeout
     pause, deadline = TIMING.retry_pause, time.monotonic() + limit
     self.is_creating = True
     self._drop()  # a hook that fails when it is told of a session leaves that one open
@@ -146,7 +146,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       self._part.compare_clusters()
       prove_paths(self._part.record.target, self._part.cluster.task,
                          self._part.holders, self.config, self._start_timeout)
-    self._part.resets.wait(self._part.lost_after, self._interrupted)
+    self._part.resets.wait(self._part.heartbeat_timeout, self._interrupted)
     if self._is_chief:
       session = self._create_as_chief(seen)
     else:
@@ -167,10 +167,10 @@ class RunSessionCreator(tf.train.SessionCreator):
     part, self._seen = self._part, seen
     # What is called back is about this session, whichever is the creator's by then.
     watch = TaskWatch(
-      seen, part.lost_after,
+      seen, part.heartbeat_timeout,
       on_gone=lambda one: self._on_gone(session, one),
       on_lost=lambda one, silence: session.abort(
-        lambda: TaskLostError("lost %s: silent for %.0f s (--lost_after)" % (one, silence))))
+        lambda: TaskLostError("lost %s: silent for %.0f s (--heartbeat_timeout)" % (one, silence))))
     self.session = session = BoundedSession(
       part.record.target, self._graph, self.config, TIMING.run_session_close_limit,
       on_close=watch.stop,      explain=self._explain)

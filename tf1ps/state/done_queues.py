@@ -50,7 +50,8 @@ class DoneTimeout(Error, RuntimeError):
 class DoneQueues:
   """Where workers report that they are done.
 
-  What was reported stays, for as long as the place's server lives. Two runs on standing servers are
+  What was reported stays, for as long as the place's server lives. Two runs on persistent '
+                                                   'servers are
   told apart by `run`; without it, one task calls `clear` before the workers begin.
 
   Attributes:

@@ -8,7 +8,7 @@
 
 It leaves with an error when no worker comes within its start limit, when the job's workers are all
 lost, have failed or have left without a release, or when the task that keeps the heartbeats is
-gone. A standing ps only waits to be told.
+gone. A persistent ps only waits to be told.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _JobWatch:
       return None
 
   def _max_age(self) -> float:
-    """Seconds since which records count: a standing ps keeps also what earlier jobs left."""
+    """Seconds since which records count: a persistent ps keeps also what earlier jobs left."""
     return math.inf if self._is_ps else time.monotonic() - self._began
 
   def _check_keeper(self):

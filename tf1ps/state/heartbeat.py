@@ -1,7 +1,8 @@
 """Heartbeats: who takes part in a job, how far each has come, and who is lost.
 
 Every task but the evaluator writes a control record once a second on the task that keeps them
-(ps 0, without ps the chief). Who has been silent for `lost_after` seconds is lost; a task that
+(ps 0,
+ without ps the chief). Who has been silent for `heartbeat_timeout` seconds is lost; a task that
 comes back is not lost any more. The ages are taken by the keeper's clock. A watcher that was itself
 held up, or whose keeper was, gives everybody time for a new beat before it calls anyone lost.
 """
@@ -91,7 +92,7 @@ class Heartbeat:
   previous: Optional[Member] = None
 
   def __init__(self, table: control.ControlTable, task, role: str, container: Optional[str],
-               lost_after: float, on_records=None):
+               heartbeat_timeout: float, on_records=None):
     """Prepares the heartbeat; `start` begins it.
 
     Args:
@@ -99,16 +100,16 @@ class Heartbeat:
       task: the `spec.Task` of this task.
       role: "chief", "worker" or "ps".
       container: the job's container; None for a ps that was not told: it sees all members.
-      lost_after: seconds of silence after which a task is lost.
+      heartbeat_timeout: seconds of silence after which a task is lost.
       on_records: called after each beat with all control records, from the heartbeat's thread.
     """
     self._table = table
     self._container = container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
-    self._lost_after = lost_after
+    self._heartbeat_timeout = heartbeat_timeout
     # When the keeper was silent, the others' records are older than the silence by up to one beat.
     # So that this makes nobody look lost, a silence that counts for nothing must be shorter.
-    self._every = min(TIMING.heartbeat_interval, lost_after / 5.0)
+    self._every = min(TIMING.heartbeat_interval, heartbeat_timeout / 5.0)
     self._gap = 3.5 * self._every
     self._on_records = on_records
     self._lock = threading.Lock()
@@ -202,10 +203,10 @@ class Heartbeat:
     with self._lock:
       steady = self._steady_since
       fresh = self._read_at is not None and time.monotonic() - self._read_at < self._gap
-    steady_limit = min(TIMING.steady_beats * TIMING.heartbeat_interval, self._lost_after)
+    steady_limit = min(TIMING.steady_beats * TIMING.heartbeat_interval, self._heartbeat_timeout)
     if not fresh or time.monotonic() - steady < steady_limit:
       return False
-    return not member.has_ended and member.age > self._lost_after
+    return not member.has_ended and member.age > self._heartbeat_timeout
 
   def _beat_on(self):
     while True:

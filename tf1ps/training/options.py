@@ -189,8 +189,8 @@ TABLE: Tuple[Option, ...] = (
          "The job", _OF_JOB),
   Option("job_workers", "The workers of this job where several jobs share the ps, as in 2-3; all "
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
-  Option("standing", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",), bool,
-         False),
+  Option("persistent", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",),
+         bool, False),
 
   Option("replication", "Each worker runs its own graph on the variables of the ps; or the chief "
          "runs one graph on all workers; or each worker keeps the variables, and there is no ps.",
@@ -304,7 +304,7 @@ TABLE: Tuple[Option, ...] = (
          "Limits, in seconds", _OF_JOB, float, 60.0, {"ps": 600.0}, above=0),
   Option("end_timeout", "How long the chief waits at the end for workers that make no step.",
          "Limits, in seconds", _TRAINING, float, 300.0, above=0),
-  Option("lost_after", "How long a task may be silent before it counts as lost.",
+  Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
 
   Option("inter_op_parallelism_threads", "Threads between operations.", "Threads and GPUs", _OF_JOB,
@@ -337,19 +337,19 @@ TABLE: Tuple[Option, ...] = (
 BY_NAME = {option.name: option for option in TABLE}
 
 
-# What a flag of an older version is called now; the names are refused with these sentences.
+# What flags of older versions are called now. A program refuses an old name and says the new one.
 RENAMED = {
-  "save_checkpoint_secs": "--save_checkpoints_secs is --save_checkpoints_secs since 0.2",
-  "save_checkpoint_steps": "--save_checkpoints_steps is --save_checkpoints_steps since 0.2",
-  "save_summaries_steps": "--save_summary_steps is --save_summary_steps since 0.2",
-  "keep_checkpoints": "--keep_checkpoint_max is --keep_checkpoint_max since 0.2",
-  "clones": "--num_clones is --num_clones since 0.2",
-  "accumulate": "--gradient_accumulation_steps is --gradient_accumulation_steps since 0.2",
-  "steps_per_execution": "--steps_per_execution is --steps_per_execution since 0.2",
-  "inter_op_parallelism_threads": "--inter_op_parallelism_threads is "
-                                  "--inter_op_parallelism_threads since 0.2",
-  "intra_op_parallelism_threads": "--intra_op_parallelism_threads is "
-                                  "--intra_op_parallelism_threads since 0.2",
+  "save_checkpoint_secs": "--save_checkpoints_secs",
+  "save_checkpoint_steps": "--save_checkpoints_steps",
+  "save_summaries_steps": "--save_summary_steps",
+  "keep_checkpoints": "--keep_checkpoint_max",
+  "clones": "--num_clones",
+  "accumulate": "--gradient_accumulation_steps",
+  "steps_per_run": "--steps_per_execution",
+  "lost_after": "--heartbeat_timeout",
+  "standing": "--persistent",
+  "inter_op_threads": "--inter_op_parallelism_threads",
+  "intra_op_threads": "--intra_op_parallelism_threads",
 }
 
 
