@@ -72,7 +72,7 @@ def test_batches_of_any_size_equal_one_large_batch(cluster, is_ref, is_unrolled)
     assert step.grads_and_vars[2][0] is None
     with tf.device(steps.WORKER):
       train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
-    rest = step.rest(train_op)
+    rest = step.remainder(train_op)
     unrolled = unrolling.Unrolled(train_op, 2, step.loss, step.batch_size)
     with tf.Session(target) as session:
       session.run([tf.global_variables_initializer(), start])
@@ -106,7 +106,7 @@ def test_what_was_pushed_is_not_pushed_again(fetched):
       lambda: (batch for batch, _ in zip(batches(), range(6))))
     step = accumulating.Accumulated(pairs, loss, size, 3)
     train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
-    rest = step.rest(train_op)
+    rest = step.remainder(train_op)
     fetches = [train_op] + ([step.loss] if fetched == "loss" else [])
     with tf.Session() as session:
       session.run([tf.global_variables_initializer(), start])
@@ -123,7 +123,7 @@ def test_the_size_of_a_batch_may_be_a_number():
     optimizer, pairs, loss, _, global_step, _, start = build(batches)
     step = accumulating.Accumulated(pairs, loss, 4, 3)
     train_op = optimizer.apply_gradients(step.grads_and_vars, global_step)
-    rest = step.rest(train_op)
+    rest = step.remainder(train_op)
     unrolled = unrolling.Unrolled(train_op, 2, step.loss, 12)
     with tf.Session() as session:
       session.run([tf.global_variables_initializer(), start])
@@ -156,7 +156,7 @@ def test_update_ops_see_the_first_batch_alone(is_packed):
       gradients, variables = zip(*step.grads_and_vars)
       gradients, _ = tf.clip_by_global_norm(gradients, 0.1)
       train_op = optimizer.apply_gradients(zip(gradients, variables), global_step)
-    rest = step.rest(train_op)
+    rest = step.remainder(train_op)
     with tf.Session() as session:
       session.run([tf.global_variables_initializer(), start])
       session.run(train_op)
@@ -175,5 +175,5 @@ def test_an_update_that_computes_with_the_first_batch_is_refused():
     step = accumulating.Accumulated(pairs, loss, size, 3)
     train_op = optimizer.apply_gradients(
       [(factor * gradient, each) for gradient, each in step.grads_and_vars[:1]], global_step)
-    with pytest.raises(ValueError, match="mul.* needs factor of the first batch alone"):
-      step.rest(train_op)
+    with pytest.raises(ValueError, match="mul.* needs factor of the first batch,"):
+      step.remainder(train_op)

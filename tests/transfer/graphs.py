@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed
+from tf1ps.graph import VARIABLE_OPS, task_of_device, task_of_op
 
 PS, WORKER = ["/job:ps/task:0", "/job:ps/task:1"], "/job:worker/task:0"
 
@@ -16,11 +16,11 @@ def crossings(source=None, target=None):
   """Pairs of a tensor and a task that it travels to, by the devices of the default graph."""
   found = []
   for op in tf.get_default_graph().get_operations():
-    here = placed.place_of(op)
+    here = task_of_op(op)
     for tensor in op.outputs:
-      if tensor.dtype == tf.resource or op.type in placed.VARIABLES:
+      if tensor.dtype == tf.resource or op.type in VARIABLE_OPS:
         continue
-      for there in sorted({placed.place_of(consumer) for consumer in tensor.consumers()}):
+      for there in sorted({task_of_op(consumer) for consumer in tensor.consumers()}):
         if here and there and here != there and source in (None, here) and target in (None, there):
           found.append((tensor, there))
   return found
@@ -45,8 +45,8 @@ def received(session, fetches):
   for graph in metadata.partition_graphs:
     for node in graph.node:
       if node.op == "_Recv":
-        task = placed.task_of_device(node.device)
+        task = task_of_device(node.device)
         name = node.attr["tensor_name"].s.decode()
-        if placed.task_of_device(node.attr["send_device"].s.decode()) != task:
+        if task_of_device(node.attr["send_device"].s.decode()) != task:
           found.setdefault(task, []).append(name)
   return found

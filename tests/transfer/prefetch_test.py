@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.transfer import graphs
-from tf1ps.transfer import prefetch, pulls
+from tf1ps.transfer import fetch, prefetch
 
 
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
@@ -15,7 +15,7 @@ def test_a_step_computes_on_the_values_of_the_one_before(cluster, use_resource):
     y = w + tf.reduce_sum(b) - 0.01
     train = tf.train.GradientDescentOptimizer(1.0).minimize(-w)
     ahead = prefetch.Prefetch()
-    pulls.fetch_variables(hold=ahead.hold)
+    fetch.fetch_variables(hold=ahead.hold)
     train = ahead.with_put(train)
     init = tf.global_variables_initializer()
     for _ in range(2):  # of the second session's values none are those of the first one
@@ -36,7 +36,7 @@ def test_the_hook_begins_each_session(cluster):
     w = graphs.variable("w", [3], True)
     y = tf.reduce_sum(w) + 1.0
     ahead = prefetch.Prefetch()
-    pulls.fetch_variables(hold=ahead.hold)
+    fetch.fetch_variables(hold=ahead.hold)
     step = ahead.with_put(y.op)
     hook = ahead.make_session_run_hook()
     scaffold = tf.train.Scaffold(init_op=tf.global_variables_initializer())

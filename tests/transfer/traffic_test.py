@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import cluster_tasks, harness
 from tests.transfer import kernel_counters, traffic_tasks
+from tf1ps.graph import OpDevices, needed_ops, task_of_device
 from tf1ps.transfer import traffic
 
 PS, WORKER = ["/job:ps/task:0", "/job:ps/task:1"], "/job:worker/task:0"
@@ -261,3 +262,73 @@ def test_several_workers(graph):
 def test_arguments(graph, kwargs, message):
   with pytest.raises(ValueError, match=message):
     traffic.report_traffic([], **kwargs)
+
+
+def on(task, name, *waits_for):
+  """A constant there, or for a name that ends with "noop" an operation without a value."""
+  with tf.device(task), tf.control_dependencies(waits_for):
+    return tf.no_op(name) if name.endswith("noop") else tf.constant(1.0, name=name).op
+
+
+def signals(*fetches):
+  devices = OpDevices(WORKER)
+  ops = needed_ops(fetches)
+  return [tuple(one) for one in traffic.find_signals(
+    ops, fetches, {op: task_of_device(devices.of(op)) for op in ops})]
+
+
+def test_one_signal_for_those_who_wait_for_the_same(graph):
+  a = on(PS[0], "a")
+  assert signals(on(WORKER, "b", a), on(WORKER, "c", a), on(PS[1], "d", a), on(PS[0], "e", a)) == [
+    ("a", PS[0], WORKER), ("a", PS[0], PS[1])]
+
+
+def test_one_signal_for_one_who_waits_for_several_of_a_task(graph):
+  waits_for = [on(PS[0], "a"), on(PS[0], "b"), on(PS[1], "c"), on(WORKER, "d")]
+  assert signals(on(WORKER, "e", *waits_for)) == [("e", PS[0], WORKER), ("c", PS[1], WORKER)]
+
+
+def test_a_noop_between_two_operations_of_a_task_is_left_out(graph):
+  noop = on(WORKER, "noop", on(PS[0], "a"))
+  assert signals(on(PS[0], "b", noop)) == []
+  assert signals(noop) == [("a", PS[0], WORKER)]  # fetched
+
+
+def test_noops_in_a_row(graph):
+  first = on(WORKER, "first_noop", on(PS[0], "a"))
+  assert signals(on(PS[1], "b", on(WORKER, "second_noop", first))) == [("a", PS[0], PS[1])]
+
+
+def test_a_noop_stays_where_it_gathers_for_another_task(graph):
+  noop = on(WORKER, "noop", on(PS[0], "a"), on(PS[1], "b"))
+  assert signals(on(PS[0], "c", noop)) == [
+    ("a", PS[0], WORKER), ("b", PS[1], WORKER), ("noop", WORKER, PS[0])]
+
+
+def test_a_noop_stays_where_it_passes_on_to_several(graph):
+  noop = on(WORKER, "noop", on(PS[0], "a"))
+  assert signals(on(WORKER, "b", noop), on(WORKER, "c", noop)) == [("a", PS[0], WORKER)]
+  assert signals(on(PS[0], "d", noop), on(PS[0], "e", noop)) == [
+    ("a", PS[0], WORKER), ("noop", WORKER, PS[0])]
+
+
+def test_a_noop_that_saves_dependencies(graph):
+  noop = on(PS[0], "noop", *[on(PS[0], "a%d" % i) for i in range(3)])
+  assert signals(on(WORKER, "b", noop), on(WORKER, "c", noop)) == [("noop", PS[0], WORKER)]
+
+
+def test_a_noop_stays_where_it_saves_dependencies_within_a_task(graph):
+  noop = on(PS[0], "noop", *[on(WORKER, "a%d" % i) for i in range(3)])
+  assert signals(on(WORKER, "b", noop), on(WORKER, "c", noop)) == [
+    ("noop", WORKER, PS[0]), ("noop", PS[0], WORKER)]
+
+
+def test_a_noop_stays_where_more_would_cross_without_it(graph):
+  noop = on(PS[0], "noop", on(PS[0], "a"), on(PS[1], "b"))
+  assert signals(on(WORKER, "c", noop), on(WORKER, "d", noop)) == [
+    ("b", PS[1], PS[0]), ("noop", PS[0], WORKER)]
+
+
+def test_a_noop_stays_where_it_is_fetched(graph):
+  noop = on(WORKER, "noop", on(PS[0], "a"))
+  assert signals(noop, on(PS[0], "b", noop)) == [("a", PS[0], WORKER), ("noop", WORKER, PS[0])]

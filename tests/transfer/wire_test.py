@@ -10,8 +10,8 @@ from tf1ps.transfer import wire
 def there_and_back(values, wire_dtype, names=("w",), sizes=(), dtype=tf.float32):
   with tf.Graph().as_default(), tf.Session() as session:
     sent = wire.narrow(tf.constant(values, dtype), wire_dtype, names, sizes)
-    assert sent.dtype == (wire_dtype if dtype == tf.float32 else dtype)
-    back = wire.widen(sent, dtype)
+    assert sent[0].dtype == (wire_dtype if dtype == tf.float32 else dtype)
+    back = wire.widen(sent, dtype, wire_dtype)
     assert back.dtype == dtype
     return session.run(back)
 
@@ -32,7 +32,7 @@ def test_float16_up_to_its_largest():
   ([1.0, -65520.0, 1e9], ["w"], [],
    "float16 overflow: 2 values of w are above 65504, the largest float16; the first is 65520"),
   ([0.0, 1.0, 2.0, 1e6, 0.0], ["a", "the gradient of b", "c"], [2, 2, 1],
-   "overflow: 1 values of the gradient of b and what travels with it are above"),
+   "overflow: 1 values of the gradient of b and tensors sent with it are above"),
   ([0.0, 1.0, 1e6, 1e6, 0.0], ["a", "b", "c"], [2, 2, 1], "overflow: 2 values of b "),
   ([0.0, 1.0, 1.0, 1.0, np.inf], ["a", "b", "c"], [2, 2, 1], "overflow: 1 values of c "),
 ])

@@ -18,10 +18,15 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import LOCAL_CPU, OpDevices, needed_ops
-
-_CALLERS = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase",
-            "PartitionedCall", "StatefulPartitionedCall")
+from tf1ps.graph import (
+  FUNCTION_CALLERS,
+  LOCAL_CPU,
+  OpDevices,
+  depths,
+  in_order,
+  is_enter,
+  needed_ops,
+)
 
 
 class Crossing(NamedTuple):
@@ -74,7 +79,7 @@ def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
       min(op.name for op in looped)))
   found: Dict[tuple, Crossing] = {}
   for op in ops:
-    if op.type in _CALLERS:
+    if op.type in FUNCTION_CALLERS:
       raise ValueError("%s is a %s, whose work stands in a function: build the graph after "
                        "tf.disable_control_flow_v2()" % (op.name, op.type))
     destination = devices.of(op)
@@ -142,18 +147,10 @@ def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> 
 
 
 def _in_loops(ops) -> set:
-  """Those of the operations that run once an iteration: what follows an Enter, up to the Exit."""
-  followers: Dict[tf.Operation, list] = {op: [] for op in ops}
-  for op in ops:
-    for other in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
-      followers[other].append(op)
-  inside, waiting = set(), [op for op in ops if op.type in ("Enter", "RefEnter")]
-  while waiting:
-    for op in followers[waiting.pop()]:
-      if op not in inside and op.type not in ("Exit", "RefExit"):
-        inside.add(op)
-        waiting.append(op)
-  return inside
+  """Returns the operations that run once per iteration of a loop."""
+  found = depths(in_order(ops))
+  # An Enter counts as inside of its own loop, but runs once.
+  return {op for op in ops if found[op.name].loops > (1 if is_enter(op) else 0)}
 
 
 def _size(tensor) -> int:

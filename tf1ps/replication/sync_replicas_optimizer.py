@@ -22,6 +22,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import latest_record
+from tf1ps.graph import task_of_device
 from tf1ps.replication import gradient_exchange, gradients, rounds, session_ops, sync_hook
 from tf1ps.replication.uneven import ON_UNEVEN, STOP_ALL
 from tf1ps.transfer import (
@@ -31,7 +32,6 @@ from tf1ps.transfer import (
   fetch_variables,
   keep_constants_local,
   make_buckets,
-  task_of_device,
 )
 
 

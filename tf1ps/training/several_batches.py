@@ -43,7 +43,7 @@ class Step:
       return
     self._accumulated = built = Accumulated(
       grads_and_vars, loss, batch_size, batches, [tuple(one) for one in range_reports])
-    self.range_reports = [RangeReport(*one) for reports in built.together for one in reports]
+    self.range_reports = [RangeReport(*one) for reports in built.of_batches for one in reports]
     self.grads_and_vars, self.loss, self.batch_size = (
       built.grads_and_vars, built.loss, built.batch_size)
 
@@ -52,7 +52,7 @@ class Step:
     if self._accumulated is None:
       return replica
     taken = replica.taken if replica.round_result is None else replica.round_result.taken
-    return replica._replace(rest=self._accumulated.rest(
+    return replica._replace(rest=self._accumulated.remainder(
       replica.train_op, dict(loss=replica.loss, taken=taken, counted=replica.counted)))
 
 

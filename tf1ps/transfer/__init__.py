@@ -1,4 +1,10 @@
-"""Decides what travels between workers and ps: packed, narrow, overlapped, or only rows in use."""
+"""Decides what travels between workers and ps: packed, narrow, overlapped, or only the rows in use.
+
+A step fetches variables (fetch.py) and pushes gradients (buckets.py), small ones concatenated in
+flat buffers and float32 ones in a wire type. Embedding lookups send bags or rows. A run can hold
+several steps or batches. `report_traffic` and `sent_messages` count the bytes and messages of a
+step.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +13,17 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "accumulating": ["Accumulated", "AccumulatedRemainder"],
-  "choices": ["WIRE_DTYPES"],
-  "constants": ["keep_constants_local"],
+  "buckets": ["Bucket", "make_buckets", "pack_gradients"],
+  "choices": ["DEFAULT_PACK_BYTES", "WIRE_DTYPES"],
   "embedding": ["embedding_lookup", "embedding_lookup_sparse"],
-  "groups": ["DEFAULT_PACK_BYTES", "check_pack_bytes"],
+  "fetch": ["fetch_variables"],
+  "flat_buffers": ["check_pack_bytes"],
   "lazy_adam": ["LazyAdamOptimizer"],
-  "packed_optimizer": ["PackedOptimizer"],
-  "packing": ["Bucket", "make_buckets", "pack_gradients"],
-  "placed": ["LOCAL_CPU", "OpDevices", "needed_ops", "task_of_device"],
+  "local_copies": ["keep_constants_local"],
+  "packed_optimizer": ["PackedOptimizer", "WrappingOptimizer"],
   "prefetch": ["Prefetch"],
-  "pulls": ["fetch_variables"],
   "step_trace": ["TimeShares", "read_trace", "sent_messages", "time_shares"],
   "traffic": ["StepTraffic", "merge_trace", "report_traffic", "traffic_table"],
-  "unrolling": ["Unrolled"],
+  "unrolling": ["EndOfDataError", "Unrolled"],
   "wire": ["check_wire_dtype", "use_wire_dtype"],
-  "wrapping_optimizer": ["WrappingOptimizer"],
 })

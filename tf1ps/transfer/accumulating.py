@@ -1,17 +1,20 @@
-"""One gradient from several batches: a larger batch, whose values are pulled and pushed once.
+"""Computes one gradient from several batches: a larger batch, for one fetch and one push of values.
 
-The part of the graph that computes a batch's gradients is there k times. In a run, in this order:
+The part of the graph that computes the gradients of a batch is there k times. In a run, in this
+order:
 
-1. The values of the variables arrive on the worker, once. (Rows that are gathered for a batch, as
-   of an embedding, are fetched for each batch.)
-2. The batches are drawn one after the other: the next one when the gradients of the one before it
-   have been added up. The sums are in variables on the worker that no checkpoint has: of dense
-   gradients weighted by the sizes of the batches, of sparse ones all rows, weighted likewise.
-3. The sums over the sum of the sizes are the gradients that are clipped, pushed and applied: where
-   the loss is a mean, that is the gradient of one batch k times as large. The loss is the mean too.
+1. The values of the variables arrive on the worker once. (Rows that are gathered for a batch, as of
+   an embedding, are fetched for each batch.)
+2. The batches are drawn one after the other: each when the gradients of the one before it have been
+   added up. The sums are in variables on the worker that no checkpoint has. Dense gradients are
+   weighted by the sizes of the batches. Of sparse gradients all rows are kept, with the same
+   weights.
+3. The sums divided by the sum of the sizes are the gradients that are clipped, pushed and applied.
+   If the loss is a mean, that is the gradient of one batch k times as large. The loss is the mean
+   too.
 
-Where the data end in between, what was added up is still there, and `Rest` pushes it. Operations in
-UPDATE_OPS see the first batch alone.
+If the data end in between, the sums are still there, and the train op of `AccumulatedRemainder`
+pushes them. Operations in UPDATE_OPS see only the first batch.
 """
 
 from __future__ import annotations
@@ -21,41 +24,54 @@ from typing import Any, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import graph_copies, placed, step_chain
+from tf1ps.graph import (
+  Subgraph,
+  SubgraphCopy,
+  consumers_of,
+  cpu_of,
+  descendants,
+  ops_of,
+  predecessors_in_order,
+  task_of_device,
+)
+from tf1ps.transfer.unrolling import StepChain
 
 
 class AccumulatedRemainder(NamedTuple):
-  """What pushes the batches that were added up when the data ended."""
+  """A step that pushes the sums of the batches before the end of the data."""
 
-  pending: tf.Tensor  # int64: how many batches that are; run the others only where there are some
+  pending: tf.Tensor  # int64: the number of these batches. If it is 0, do not run the others
   train_op: tf.Operation
-  loss: tf.Tensor  # the mean over their examples
+  loss: tf.Tensor  # the mean over the examples of the batches
   batch_size: tf.Tensor  # int64: the sum of their sizes
-  fetches: Any  # the copies of what was given to `rest`
+  fetches: Any  # the copies of the fetches that were given to `remainder`
 
 
 class Accumulated:
   """The gradients of several batches.
 
   Attributes:
-    grads_and_vars: the mean gradients, for `apply_gradients`; None where there was None.
+    grads_and_vars: the mean gradients for `apply_gradients`; None for a variable without a
+      gradient.
     loss: the mean loss, [].
     batch_size: the sum of the batches' sizes, an int64 scalar.
+    of_batches: for each tensor of the argument `of_batches` the tensors of all batches.
   """
 
   def __init__(self, grads_and_vars: list, loss: tf.Tensor, batch_size: tf.Tensor, batches: int,
-               together: Any = ()):
-    """Builds the copies, in the graph of the gradients, which are those of the first batch.
+               of_batches: Any = ()):
+    """Builds the copies in the graph of the gradients, which are those of the first batch.
 
     Args:
-      grads_and_vars: as `compute_gradients` returns them.
-      loss: of the batch, a scalar float tensor on the worker.
-      batch_size: an int scalar tensor, as `tf.shape(x)[0]`, or a number.
-      batches: how many make one gradient, 1 or more.
-      together: more tensors of a batch, in a list; see `together`.
+      grads_and_vars: the pairs that `compute_gradients` returns.
+      loss: the loss of the batch, a scalar float tensor on the worker.
+      batch_size: the examples of the batch, an int scalar tensor such as `tf.shape(x)[0]`, or a
+        number.
+      batches: the number of batches per gradient, 1 or more.
+      of_batches: a list of further tensors of the batch, whose copies are wanted.
 
     Raises:
-      ValueError: a number below 1.
+      ValueError: if `batches` is below 1.
     """
     if isinstance(batches, bool) or int(batches) != batches or batches < 1:
       raise ValueError("batches must be a number, 1 or more, got %r" % (batches,))
@@ -64,10 +80,10 @@ class Accumulated:
       batch_size = tf.convert_to_tensor(batch_size)
     grads_and_vars = list(grads_and_vars)  # it may be a zip
     one = dict(gradients=[gradient for gradient, _ in grads_and_vars], loss=loss, size=batch_size,
-               together=list(together))
+               of_batches=list(of_batches))
     with loss.graph.as_default(), tf.control_dependencies(None), tf.name_scope("accumulated"), \
         tf.device(None), tf.device(self._worker):
-      with tf.device(placed.cpu_of(placed.task_of_device(self._worker))):
+      with tf.device(cpu_of(task_of_device(self._worker))):
         self._count = tf.raw_ops.MutableHashTableV2(
           key_dtype=tf.int64, value_dtype=tf.int64,
           shared_name="tf1ps.batches_of_step:" + uuid.uuid4().hex)
@@ -76,58 +92,56 @@ class Accumulated:
       loss_sum = _Sum(loss.dtype, [])
       size_sum = _Sum(tf.int64, [])
       steps = self._add_up(one, int(batches), sums + [loss_sum, size_sum])
-      #: For each tensor of `together`, those of all batches.
-      self.together = [list(tensors) for tensors in zip(*[step["together"] for step in steps])]
+      self.of_batches = [list(each) for each in zip(*[step["of_batches"] for step in steps])]
       with tf.control_dependencies([self._end]):
         size = size_sum.read()
         loss_total = loss_sum.read()
         means = [None if each is None else each.mean(size) for each in sums]
-      read = graph_copies.ops_of([means, size, loss_total])
+      read = ops_of([means, size, loss_total])
       with tf.control_dependencies(read):
-        emptied = self._put(0)
-      with tf.control_dependencies([emptied]):  # whatever is fetched has it emptied too
+        cleared = self._put(0)
+      with tf.control_dependencies([cleared]):  # each of the results waits for it
         self.loss = loss_total / tf.cast(size, loss.dtype)
         self.batch_size = tf.identity(size)
         means = [_same(mean) for mean in means]
     self.grads_and_vars = [(mean, variable) for mean, (_, variable) in zip(means, grads_and_vars)]
 
-  def rest(self, train_op: tf.Operation, fetches: Any = None) -> AccumulatedRemainder:
-    """Builds what pushes a part of the batches; when all of the step is built.
+  def remainder(self, train_op: tf.Operation, fetches: Any = None) -> AccumulatedRemainder:
+    """Builds the step that pushes the sums of fewer batches. Call it when the step is finished.
 
     Args:
-      train_op: made of `grads_and_vars`.
-      fetches: more of the step that is to be fetched with it.
+      train_op: the update that was built of `grads_and_vars`.
+      fetches: further fetches of the step.
 
     Raises:
-      ValueError: what comes behind the gradients computes with a tensor of the first batch.
+      ValueError: if an operation after the sums needs a tensor of the first batch.
     """
     wanted = dict(op=train_op, loss=self.loss, size=self.batch_size, fetches=fetches)
     with train_op.graph.as_default(), tf.control_dependencies(None), tf.device(None):
-      # What the step does before its gradients are there was done, or belongs to no batch.
-      before = graph_copies.Part(wanted).before(self._drawn, self._end.op)
+      # Operations before the sums have run already, or belong to no batch.
+      before = _ops_before(Subgraph(wanted).ops, self._drawn, self._end.op)
       with tf.device(self._worker):
         nothing = tf.constant(0, name="nothing_before")
         pending = tf.raw_ops.LookupTableFindV2(
           table_handle=self._count, keys=self._key, default_value=self._key)
-      copy = graph_copies.Part(wanted, without=before).copy(
-        "rest", replace=graph_copies.Copy({op.name: nothing.op for op in before}, {}))
+      copy = Subgraph(wanted, without=before).copy(
+        "remainder", replace=SubgraphCopy({op.name: nothing.op for op in before}, {}))
     found = copy.of(wanted)
     return AccumulatedRemainder(
-      pending, found["op"], found["loss"], found["size"], found["fetches"]
-    )
+      pending, found["op"], found["loss"], found["size"], found["fetches"])
 
   def _add_up(self, one, batches, sums) -> List[dict]:
     """Builds the copies; returns the tensors of each batch."""
-    chain = step_chain.Chain(one, self._worker, note=None)
+    chain = StepChain(one, self._worker)
     drawing, below = chain.drawn()
-    part = graph_copies.Part(one, without=[op for op in chain.ops if op.name not in below])
+    subgraph = Subgraph(one, without=[op for op in chain.ops if op not in below])
     self._drawn = drawing
     steps = []
     for number in range(batches):
-      step = one if number == 0 else part.copy("batch_%d" % number, number, waits={
+      step = one if number == 0 else subgraph.copy("batch_%d" % number, number, waits={
         op.name: [self._end] for op in drawing}).of(one)
       steps.append(step)
-      with tf.control_dependencies([step["loss"]]):  # a constant size counts with its batch too
+      with tf.control_dependencies([step["loss"]]):  # a constant size counts when its batch does
         size = tf.identity(tf.cast(step["size"], tf.int64))
       values = zip(sums, step["gradients"] + [step["loss"]])
       with tf.control_dependencies([self._end] if number else []):
@@ -144,6 +158,46 @@ class Accumulated:
       table_handle=self._count, keys=self._key, values=tf.constant(batches, tf.int64))
 
 
+def _ops_before(ops: List[tf.Operation], begins: List[tf.Operation],
+                end: tf.Operation) -> List[tf.Operation]:
+  """Finds the operations that need some operations and come before an end.
+
+  An operation that only waits for them, and is needed after the end, is not among them: a constant
+  that was created in `tf.control_dependencies`.
+
+  Args:
+    ops: all operations.
+    begins: operations among them.
+    end: an operation that needs them.
+
+  Returns:
+    The operations that need `begins` and not `end`, in the order of `ops`, and `end`.
+
+  Raises:
+    ValueError: if an operation after the end needs a value that was computed from `begins`.
+  """
+  after = descendants([end], consumers_of(ops, predecessors_in_order))
+  found = descendants(begins, consumers_of(ops, predecessors_in_order)) - after
+  computed = descendants(begins, consumers_of(ops, _inputs_in_order)) - after
+  waiting = [op for op in ops if op not in found and op is not end]
+  while waiting:
+    op = waiting.pop()
+    for needed in [tensor.op for tensor in op.inputs]:
+      if needed in found and needed in computed:
+        raise ValueError(
+          "%s needs %s of the first batch, which is not available if the data end within a step. "
+          "Compute it of the gradients of all batches" % (op.name, needed.name))
+      if needed in found:
+        found.remove(needed)
+        waiting.append(needed)
+  return [op for op in ops if op is end or op in found]
+
+
+def _inputs_in_order(op):
+  inputs = {tensor.op for tensor in op.inputs}
+  return [one for one in predecessors_in_order(op) if one in inputs]
+
+
 def _make_sum(gradient):
   if gradient is None:
     return None
@@ -153,7 +207,7 @@ def _make_sum(gradient):
 
 
 class _Sum:
-  """A sum of tensors of one shape, each times a weight."""
+  """A weighted sum of tensors of one shape."""
 
   def __init__(self, dtype, shape):
     self._dtype, self._shape = dtype, shape
@@ -174,7 +228,7 @@ class _Sum:
 
 
 class _SparseSum:
-  """The rows of sparse gradients, one behind the other."""
+  """The concatenated rows of sparse gradients."""
 
   def __init__(self, gradient):
     self._shape = gradient.dense_shape
@@ -197,7 +251,7 @@ def _times(value, weight):
 
 
 def _same(gradient):
-  """The gradient, behind what is waited for around."""
+  """Returns the gradient after the current control dependencies."""
   if isinstance(gradient, tf.IndexedSlices):
     return tf.IndexedSlices(tf.identity(gradient.values), gradient.indices, gradient.dense_shape)
   return None if gradient is None else tf.identity(gradient)

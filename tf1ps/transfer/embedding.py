@@ -1,22 +1,29 @@
-"""Lookups in a table on the ps, of which little travels.
+"""Looks up rows of a table on the ps with little traffic.
 
-The table is a variable [rows, width] on one ps, or a partitioned one with its rows on several:
+The table is a variable [rows, width] on one ps, or a partitioned variable with its rows on several:
 `tf.get_variable` with a partitioner along axis 0 (placement/partitioning.py).
 
-`embedding_lookup` is TensorFlow's: each ps gathers the rows that it holds, and they travel, [ids,
-width]; their gradients go up likewise. With unique=True an id that is there many times travels
-once: the worker finds the different ids, and adds up the gradients of equal ones. Where rows travel
-as a narrower type, a lookup is one of bags with an id each.
+`embedding_lookup` is TensorFlow's: each ps gathers its rows, and [ids, width] travels; the
+gradients travel back likewise. With unique=True a row travels once for all equal ids: the worker
+finds the different ids, and sums the gradients of equal ones. If rows travel as a narrower type,
+the lookup is one of bags of one id each.
 
-`embedding_lookup_sparse` looks up bags, as TensorFlow's does: each example has some ids, and the
-sum or mean of their rows is wanted. What happens to a batch:
+`embedding_lookup_sparse` looks up bags like TensorFlow's: each example has some ids, and gets the
+sum or mean of their rows. For each batch, in this order:
 
-1. The worker says to each ps which of its rows go into which bag.
-2. Each ps sums its part of each bag: [batch, width] travels, whatever the number of ids.
-3. The worker adds up what came from the ps, and divides by the number of ids or by the weights.
-4. The gradient, [batch, width], goes up to each ps, which expands it to its rows.
+1. The worker sends to each ps which of its rows belong to which bag.
+2. Each ps sums its part of each bag (`sum_rows`): [batch, width] travels, whatever the number of
+   ids.
+3. The worker adds the sums of all ps, and divides by the number of ids or by the weights.
+4. The gradient, [batch, width], travels to each ps, which expands it there to the rows of the ids,
+   as `tf.IndexedSlices` of the variable.
 
-TensorFlow's own embedding_lookup_sparse has the different rows of all ids travel to the worker.
+TensorFlow's own embedding_lookup_sparse sends the different rows of all ids to the worker. It
+builds gradients where `compute_gradients` is called, on the worker: expanded rows, [ids, width],
+would travel. `colocate_gradients_with_ops=True` prevents that, but for all operations of a model.
+So the few operations here have gradient functions that build their gradients beside them.
+
+Sums and gradients may travel as a narrower type (wire.py).
 """
 
 from __future__ import annotations
@@ -26,10 +33,20 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.placement import TablePart, parts_of_table
-from tf1ps.transfer import bag_sums, wire
+from tf1ps.transfer import wire
 
 COMBINERS = ("mean", "sum", "sqrtn")
-_ROWS = 2 ** 31  # from so many on an index is no int32
+_ROWS = 2 ** 31  # an index of a larger table is no int32
+_GRADIENTS = {
+  "GatherV2": "Tf1psGatherHere",
+  "ResourceGather": "Tf1psResourceGatherHere",
+  "Mul": "Tf1psScaleHere",
+  "SparseSegmentSumWithNumSegments": "Tf1psSumHere",
+  "AddN": "Tf1psAddHere",
+  "Cast": "Tf1psCastHere",
+}
+_NARROW = "Tf1psNarrow"
+_SPREAD = "Tf1psAddEqual"
 
 
 def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = None,
@@ -39,21 +56,22 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
   Args:
     params: the table.
     ids: a tensor of int32 or int64, of any shape.
-    unique: whether a row travels once for all equal ids. It pays where many ids of a batch are
-      equal; where few are, finding that out costs more.
-    name: of the operations.
-    wire_dtype: "float32", "bfloat16" or "float16": what the rows of a float32 table, and their
-      gradients, travel as. None: as the flag --wire_dtype says, or float32.
+    unique: whether a row travels once for all equal ids. It pays if many ids of a batch are equal.
+      If few are, finding them costs more than it saves.
+    name: the name scope of the operations.
+    wire_dtype: the type that the rows of a float32 table and their gradients travel as, one of
+      `WIRE_DTYPES`. None: the value of --wire_dtype, or "float32".
 
   Returns:
     A tensor [shape of ids] + [width].
 
   Raises:
-    TypeError, ValueError: see `parts_of_table`; an unknown `wire_dtype`, or a narrower one
-      for a table of 2 ** 31 rows or more; ids of another type.
+    TypeError: if `params` is no table (see `parts_of_table`) or `ids` are not int32 or int64.
+    ValueError: see `parts_of_table`; if `wire_dtype` is unknown, or narrows a table of 2 ** 31 rows
+      or more.
   """
   parts = parts_of_table(params)
-  wire_dtype = _wire_dtype(wire_dtype)
+  wire_dtype = wire.lookup_wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup"):
     ids = _checked(tf.convert_to_tensor(ids), "ids")
     if not unique:
@@ -68,26 +86,26 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
 def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = "mean",
                             padding_id: Optional[int] = None, wire_dtype: Optional[str] = None,
                             name: Optional[str] = None) -> tf.Tensor:
-  """Looks up the combined rows of each bag of ids; they are summed where they are.
+  """Looks up the combined rows of each bag of ids. Each ps sums its own rows.
 
   Args:
     params: the table, [rows, width].
     sp_ids: int32 or int64, as a `tf.SparseTensor` [batch, any] in the order of its rows, or as a
       dense tensor [batch, ids].
-    sp_weights: None: 1 each; else of the same kind as `sp_ids`, in the same places.
-    combiner: "sum": the sum of the rows times weights; "mean": that divided by the sum of the
-      weights; "sqrtn": by the square root of the sum of their squares.
-    padding_id: in a dense `sp_ids`, the id that stands for none.
-    wire_dtype: "float32", "bfloat16" or "float16": what the bags of a float32 table, and their
-      gradients, travel as. None: as the flag --wire_dtype says, or float32.
-    name: of the operations.
+    sp_weights: the weight of each id, a tensor of the kind and shape of `sp_ids`; None: 1 each.
+    combiner: "sum": the sum of the rows times weights; "mean": the sum divided by the sum of the
+      weights; "sqrtn": the sum divided by the square root of the sum of the squared weights.
+    padding_id: the id in a dense `sp_ids` that marks an empty place.
+    wire_dtype: the type that the bags of a float32 table and their gradients travel as, one of
+      `WIRE_DTYPES`. None: the value of --wire_dtype, or "float32".
+    name: the name scope of the operations.
 
   Returns:
-    A tensor [batch, width], also where the last bags are empty; an empty bag is 0.
+    A tensor [batch, width], also if the last bags are empty. An empty bag is 0.
 
   Raises:
-    TypeError, ValueError: see `parts_of_table`; a table that is no matrix, or arguments that
-      do not fit each other.
+    TypeError: if `params` is no table (see `parts_of_table`), or ids or weights have a wrong type.
+    ValueError: see `parts_of_table`; if the table is no matrix, or arguments do not match.
   """
   if combiner not in COMBINERS:
     raise ValueError("combiner must be one of %s, got %r" % (", ".join(COMBINERS), combiner))
@@ -101,42 +119,36 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
     raise TypeError("sp_weights must be of the same kind as sp_ids, a SparseTensor or a dense "
                     "tensor, got %r for %r" % (sp_weights, sp_ids))
   if padding_id is not None and isinstance(sp_ids, tf.SparseTensor):
-    raise ValueError("padding_id=%r is for dense ids: a SparseTensor has none that stand for "
-                     "nothing" % (padding_id,))
-  wire_dtype = _wire_dtype(wire_dtype)
+    raise ValueError("padding_id=%r is for dense ids. Do not give it with a SparseTensor" % (
+      padding_id,))
+  wire_dtype = wire.lookup_wire_dtype(wire_dtype)
   with tf.name_scope(name, "embedding_lookup_sparse"):
-    devices, shape = bag_sums.devices_of(parts), shape.as_list()
+    devices, shape = _devices_of(parts), shape.as_list()
     if isinstance(sp_ids, tf.SparseTensor):
       _checked(sp_ids.values, "sp_ids")
       return _lookup_sparse(devices, shape, sp_ids, sp_weights, combiner, wire_dtype)
     return _lookup_dense(devices, shape, sp_ids, sp_weights, combiner, padding_id, wire_dtype)
 
 
-def _wire_dtype(given: Optional[str]) -> str:
-  wire_dtype = wire.in_use() if given is None else given
-  wire.check_wire_dtype(wire_dtype)
-  return wire_dtype
-
-
 def _rows(params, parts: List[TablePart], ids: tf.Tensor, wire_dtype: str) -> tf.Tensor:
-  """The rows of ids of any shape, and on the way of the type that was asked for."""
+  """Returns the rows of ids of any shape, which travel as the wire type."""
   count = params.get_shape().as_list()[0]
   if not wire.is_narrowed(params.dtype.base_dtype, wire_dtype):
     return tf.nn.embedding_lookup(params, ids, partition_strategy="div")
   if count >= _ROWS:
     raise ValueError(
-      "rows can travel as %s from a table of less than 2 ** 31 rows, and %s has %d: say "
+      "rows travel as %s only from a table of less than 2 ** 31 rows, and %s has %d. Give "
       'wire_dtype="float32"' % (wire_dtype, params.name, count))
   indices = tf.reshape(_as_int32(ids, count), [-1])
   places = tf.range(tf.size(indices))
   own_places, rows = [], []
-  devices = bag_sums.devices_of(parts)
-  for own, (own_indices, own_place) in zip(devices, bag_sums.by_device(devices, indices, [
+  devices = _devices_of(parts)
+  for own, (own_indices, own_place) in zip(devices, _by_device(devices, indices, [
       indices, places])):
     with tf.get_default_graph().colocate_with(own[0].variable.op):
       size = tf.size(own_indices)
       bags = tf.range(size)
-    rows.append(bag_sums.sum_rows(own, own_indices, bags, size, None, wire_dtype, "rows"))
+    rows.append(_sum_rows(own, own_indices, bags, size, None, wire_dtype, "rows"))
     own_places.append(own_place)
   found = rows[0] if len(rows) == 1 else tf.dynamic_stitch(own_places, rows)
   return _shaped(found, ids, params)
@@ -151,7 +163,7 @@ def _shaped(rows: tf.Tensor, ids: tf.Tensor, params) -> tf.Tensor:
 
 def _lookup_dense(devices: List[list], shape, ids, weights, combiner, padding_id,
                   wire_dtype) -> tf.Tensor:
-  """Looks up bags of ids [batch, ids]; `devices` has the parts of the table on each device."""
+  """Looks up bags of ids [batch, ids]. `devices` has the parts of the table on each device."""
   ids = _checked(tf.convert_to_tensor(ids), "sp_ids")
   if ids.shape.rank != 2:
     raise ValueError("dense sp_ids must have the shape [batch, ids], got %s" % ids.shape)
@@ -169,7 +181,7 @@ def _lookup_dense(devices: List[list], shape, ids, weights, combiner, padding_id
     batch, size = tf.unstack(tf.shape(ids))
     numbers = tf.range(batch * size) // size
     ids_in_order = tf.reshape(ids, [-1])
-  sums = bag_sums.sum_rows(parts, ids_in_order, numbers, batch, None, wire_dtype)
+  sums = _sum_rows(parts, ids_in_order, numbers, batch, None, wire_dtype)
   sums.set_shape([ids.shape[0], shape[1]])
   if combiner == "sum":
     return sums
@@ -178,20 +190,20 @@ def _lookup_dense(devices: List[list], shape, ids, weights, combiner, padding_id
 
 
 def _lookup_sparse(devices: List[list], shape, ids, weights, combiner, wire_dtype) -> tf.Tensor:
-  """Looks up bags of a SparseTensor's ids."""
+  """Looks up the bags of a SparseTensor."""
   count = tf.cast(ids.dense_shape[0], tf.int32)
   numbers = tf.cast(ids.indices[:, 0], tf.int32)
   indices = _as_int32(ids.values, shape[0])
   weights = None if weights is None else tf.cast(
     weights.values, devices[0][0].variable.dtype.base_dtype)
   sums = []
-  for parts, own in zip(devices, bag_sums.by_device(devices, indices, [indices, numbers, weights])):
+  for parts, own in zip(devices, _by_device(devices, indices, [indices, numbers, weights])):
     own_indices, own_numbers, own_weights = own
     message = tf.concat([own_indices, own_numbers, [count]], 0)  # three would be three messages
     with tf.get_default_graph().colocate_with(parts[0].variable.op):
       own_indices, own_numbers = tf.split(message[:-1], 2)
       own_count = message[-1]
-    sums.append(bag_sums.sum_rows(
+    sums.append(_sum_rows(
       parts, own_indices, own_numbers, own_count, own_weights, wire_dtype))
   total = tf.add_n(sums) if len(sums) > 1 else sums[0]
   total.set_shape([tf.get_static_value(count), shape[1]])
@@ -205,14 +217,14 @@ def _lookup_sparse(devices: List[list], shape, ids, weights, combiner, wire_dtyp
 
 
 def _checked(ids: tf.Tensor, name: str) -> tf.Tensor:
-  """The ids; a float would silently become the row below it."""
+  """Returns the ids. A float id would silently be rounded down."""
   if ids.dtype not in (tf.int32, tf.int64):
     raise TypeError("%s must be int32 or int64, got %s" % (name, ids.dtype.name))
   return ids
 
 
 def _as_sparse(values, ids, padding_id) -> tf.SparseTensor:
-  """The values [batch, ids] where the ids are not the padding."""
+  """Returns the values [batch, ids] of ids that are not the padding."""
   places = (tf.ones(tf.shape(ids), tf.bool) if padding_id is None else
             tf.not_equal(ids, tf.cast(padding_id, ids.dtype)))
   return tf.SparseTensor(
@@ -220,18 +232,157 @@ def _as_sparse(values, ids, padding_id) -> tf.SparseTensor:
 
 
 def _as_int32(ids, rows: int) -> tf.Tensor:
-  """The ids in half the bytes; what is no row of the table stays none, and is refused there."""
+  """Casts ids, which halves their bytes. An id outside of the table stays outside of it."""
   if ids.dtype == tf.int64:
     ids = tf.clip_by_value(ids, tf.constant(-1, tf.int64), tf.constant(rows, tf.int64))
   return tf.cast(ids, tf.int32)
 
 
-_SPREAD = "Tf1psAddEqual"
+def _sum_rows(parts: List[TablePart], ids: tf.Tensor, bags: tf.Tensor, count,
+             weights: Optional[tf.Tensor] = None, wire_dtype: str = "float32",
+             noun: str = "bags") -> tf.Tensor:
+  """Sums the rows of each bag, on the device of the parts, and sends the sums.
+
+  Args:
+    parts: parts of a table [rows, width], all on one device, in order.
+    ids: rows of these parts, int32 [ids].
+    bags: the bag of each id, int32 [ids], in ascending order.
+    count: the number of bags, a scalar int32.
+    weights: the weight of each id, of the type of the table, [ids]; None: 1 each.
+    wire_dtype: the type that float32 sums and their gradient travel as.
+    noun: the word for the sums in an error.
+
+  Returns:
+    A tensor [bags, width] of the type of the table. A bag without ids is 0.
+  """
+  graph = tf.get_default_graph()
+  with graph.colocate_with(parts[0].variable.op), graph.gradient_override_map(_GRADIENTS):
+    divided, sums = [[ids, bags, weights]], []
+    if len(parts) > 1:
+      divided = _divide(divided[0], _part_of(ids, [part.first for part in parts]), len(parts))
+    for part, (own_ids, own_bags, own_weights) in zip(parts, divided):
+      with graph.colocate_with(part.variable.op):
+        rows = tf.gather(part.variable, own_ids - part.first)
+        if own_weights is not None:
+          rows = tf.multiply(rows, own_weights[:, tf.newaxis])
+        sums.append(tf.sparse.segment_sum(
+          rows, tf.range(tf.size(own_bags)), own_bags, num_segments=count))
+    total = tf.add_n(sums) if len(sums) > 1 else sums[0]
+    sent = wire.narrow(total, wire_dtype, ["%s of %s" % (noun, parts[0].variable.op.name)])
+  with graph.gradient_override_map({"Cast": _NARROW}):
+    return wire.widen(sent, total.dtype, wire_dtype)
+
+
+def _part_of(ids: tf.Tensor, firsts: List[int]) -> tf.Tensor:
+  """Returns the index of the part that has the row of each id, int32 [ids].
+
+  Args:
+    ids: int32 [ids]. An id below all rows belongs to the first part and an id above all rows to the
+      last part. The gather there refuses both.
+    firsts: the first row of each part, ascending.
+  """
+  return tf.searchsorted(tf.constant(firsts[1:], ids.dtype), ids, side="right")
+
+
+def _divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) -> List[list]:
+  """Divides tensors by place. The elements of a place keep their order.
+
+  Args:
+    tensors: tensors [n], or None.
+    place: the place of each element, int32 [n].
+    count: the number of places.
+
+  Returns:
+    For each place a list with a tensor, or None, for each of `tensors`.
+  """
+  divided = [[None] * count if each is None else tf.dynamic_partition(each, place, count)
+             for each in tensors]
+  return [list(each) for each in zip(*divided)]
+
+
+def _devices_of(parts: List[TablePart]) -> List[List[TablePart]]:
+  """Returns a list for each device with its parts, in order."""
+  _by_device = {}
+  for part in parts:
+    _by_device.setdefault(part.variable.device, []).append(part)
+  return list(_by_device.values())
+
+
+def _by_device(devices: List[list], indices: tf.Tensor,
+              tensors: List[Optional[tf.Tensor]]) -> List[list]:
+  """Divides tensors by the device that has the row of each index.
+
+  Args:
+    devices: the result of `_devices_of`.
+    indices: int32 [ids].
+    tensors: tensors [ids], or None.
+
+  Returns:
+    The lists of `_divide`, one for each device.
+  """
+  if len(devices) == 1:
+    return [tensors]
+  firsts = sorted((part.first, place) for place, parts in enumerate(devices) for part in parts)
+  part = _part_of(indices, [first for first, _ in firsts])
+  place = tf.gather([place for _, place in firsts], part)
+  return _divide(tensors, place, len(devices))
+
+
+@tf.RegisterGradient(_GRADIENTS["Cast"])
+def _cast_gradient(op, gradient):
+  """Widens the arrived gradient of sums that were narrowed."""
+  with tf.get_default_graph().colocate_with(op):
+    return tf.cast(gradient, op.inputs[0].dtype)
+
+
+@tf.RegisterGradient(_NARROW)
+def _widen_gradient(op, gradient):
+  """Narrows the gradient of arrived sums before it travels to the ps."""
+  with tf.get_default_graph().colocate_with(op):
+    return wire.narrow(gradient, op.inputs[0].dtype.name, ["the gradient of " + op.name])[0]
+
+
+@tf.RegisterGradient(_GRADIENTS["GatherV2"])
+def _gather_gradient(op, gradient):
+  """Makes slices of the variable. The inputs are its value, the indices and an axis."""
+  with tf.get_default_graph().colocate_with(op):
+    shape = tf.shape(op.inputs[0], out_type=tf.int64)
+    return tf.IndexedSlices(gradient, op.inputs[1], shape), None, None
+
+
+@tf.RegisterGradient(_GRADIENTS["ResourceGather"])
+def _resource_gather_gradient(op, gradient):
+  """Makes slices of the variable. The inputs are its handle and the indices."""
+  with tf.get_default_graph().colocate_with(op):
+    shape = tf.raw_ops.VariableShape(input=op.inputs[0], out_type=tf.int64)
+    return tf.IndexedSlices(gradient, op.inputs[1], shape), None
+
+
+@tf.RegisterGradient(_GRADIENTS["Mul"])
+def _scale_gradient(op, gradient):
+  """Computes the gradients of rows [ids, width] and of weights [ids, 1]."""
+  rows, weights = op.inputs
+  with tf.get_default_graph().colocate_with(op):
+    return gradient * weights, tf.reduce_sum(gradient * rows, 1, keepdims=True)
+
+
+@tf.RegisterGradient(_GRADIENTS["SparseSegmentSumWithNumSegments"])
+def _sum_gradient(op, gradient):
+  """Gives each row of a bag the gradient of the bag."""
+  with tf.get_default_graph().colocate_with(op):
+    return tf.gather(gradient, op.inputs[2]), None, None, None
+
+
+@tf.RegisterGradient(_GRADIENTS["AddN"])
+def _add_gradient(op, gradient):
+  """Brings the gradient of the sum over several parts here once, not once per part."""
+  with tf.get_default_graph().colocate_with(op):
+    return [tf.identity(gradient)] * len(op.inputs)
 
 
 @tf.RegisterGradient(_SPREAD)
 def _spread_gradient(op, gradient):
-  """Of rows that were given to several ids: the sum of the gradients of these, made here."""
+  """Sums the gradients of equal ids here, on the worker."""
   with tf.get_default_graph().colocate_with(op):
     return tf.math.unsorted_segment_sum(
       gradient, op.inputs[1], tf.shape(op.inputs[0])[0]), None, None

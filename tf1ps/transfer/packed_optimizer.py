@@ -1,54 +1,91 @@
-"""An optimizer whose values and gradients travel together: packing for a hand-written loop.
+"""Optimizers around other optimizers: a base class, and one that sends few messages.
 
-    optimizer = packed_optimizer.PackedOptimizer(tf.train.AdamOptimizer(0.01))
+    optimizer = PackedOptimizer(tf.train.AdamOptimizer(0.01))
     train_op = optimizer.minimize(loss, global_step)
 
-`apply_gradients` has the gradients put together (packing.py) and then the reads of the model, which
-is complete by then (pulls.py); the optimizer's constants stay on the ps (constants.py). Variables,
-slots and checkpoints are those of the optimizer inside. For synchronous updates
-`tf1ps.SyncReplicasOptimizer` takes the same two keywords.
+`PackedOptimizer.apply_gradients` packs the gradients (buckets.py) and then the reads of the model,
+which is complete at that point (fetch.py). It also keeps the optimizer's constants on the ps
+(local_copies.py). Variables, slots and checkpoints are those of the inner optimizer. For
+synchronous updates `tf1ps.SyncReplicasOptimizer` takes the same two keywords.
 """
 
 from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import constants, groups, packing, pulls, wire, wrapping_optimizer
+from tf1ps.transfer import buckets, fetch, flat_buffers, local_copies, wire
+from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
 
 
-class PackedOptimizer(wrapping_optimizer.WrappingOptimizer):
-  """Another optimizer's updates, by fewer messages.
+class WrappingOptimizer(tf.train.Optimizer):
+  """Passes calls on to an inner optimizer, which computes gradients and has the slots."""
+
+  def __init__(self, opt: tf.train.Optimizer, use_locking: bool, name: str):
+    """Creates the optimizer.
+
+    Args:
+      opt: the inner optimizer.
+      use_locking: passed to TensorFlow's base class.
+      name: the name of the optimizer.
+
+    Raises:
+      TypeError: if `opt` is not an optimizer.
+    """
+    if not hasattr(opt, "compute_gradients") or not hasattr(opt, "apply_gradients"):
+      raise TypeError("opt must be a tf.train.Optimizer, got %r" % (opt,))
+    super().__init__(use_locking, name)
+    self._opt = opt
+
+  def compute_gradients(self, loss, *args, **kwargs):
+    """Computes gradients like the inner optimizer."""
+    return self._opt.compute_gradients(loss, *args, **kwargs)
+
+  def get_slot(self, *args, **kwargs):
+    """Returns a slot of the inner optimizer."""
+    return self._opt.get_slot(*args, **kwargs)
+
+  def get_slot_names(self, *args, **kwargs):
+    """Returns the names of the inner optimizer's slots."""
+    return self._opt.get_slot_names(*args, **kwargs)
+
+  def variables(self):
+    """Returns the inner optimizer's variables."""
+    return self._opt.variables()
+
+
+class PackedOptimizer(WrappingOptimizer):
+  """Makes the updates of another optimizer with fewer messages.
 
   Attributes:
-    arrivals: what comes from the ps otherwise than before, once apply_gradients was called.
+    arrivals: the `Arrival`s of `fetch_variables`, after `apply_gradients` was called.
   """
 
-  def __init__(self, opt: tf.train.Optimizer, pack_bytes: int = groups.DEFAULT_PACK_BYTES,
+  def __init__(self, opt: tf.train.Optimizer, pack_bytes: int = DEFAULT_PACK_BYTES,
                wire_dtype: str = "float32", name: str = "Packed"):
     """Creates the optimizer.
 
     Args:
-      opt: makes the updates.
-      pack_bytes: variables of so many bytes or more travel alone; 0: all do.
-      wire_dtype: what float32 values and gradients are sent as: "float32", "bfloat16", "float16".
-      name: of the optimizer.
+      opt: the optimizer that updates the variables.
+      pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
+      wire_dtype: the type that float32 values and gradients are sent as, one of `WIRE_DTYPES`.
+      name: the name of the optimizer.
 
     Raises:
-      ValueError: arguments out of their range.
+      ValueError: if an argument is out of its range.
     """
     super().__init__(opt, False, name)
-    groups.check_pack_bytes(pack_bytes)
+    flat_buffers.check_pack_bytes(pack_bytes)
     wire.check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
     self.arrivals = []
 
   def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-    """Applies gradients like the inner optimizer, after they have travelled.
+    """Sends gradients to the ps and applies them there like the inner optimizer.
 
-    To be called once, when the whole graph is built and no session has run it.
+    Call it once, when the whole model is built and before a session runs the graph.
     """
-    pairs = packing.pack_gradients(grads_and_vars, self._pack_bytes, self._wire_dtype)
+    pairs = buckets.pack_gradients(grads_and_vars, self._pack_bytes, self._wire_dtype)
     train_op = self._opt.apply_gradients(pairs, global_step, name)
-    self.arrivals = pulls.fetch_variables(self._pack_bytes, self._wire_dtype)
-    constants.keep_constants_local()
+    self.arrivals = fetch.fetch_variables(self._pack_bytes, self._wire_dtype)
+    local_copies.keep_constants_local()
     return train_op

@@ -1,15 +1,16 @@
-"""Parameter prefetch: step n computes on values that were fetched during step n-1.
+"""Parameter prefetch: step n computes with values that were fetched during step n-1.
 
-What arrives from the ps goes into a staging area on the worker, from which the model takes its
-values a step later, so that the way of the next values hides behind the computing of this step. In
-order:
+The values that arrive from the ps go into a staging area on the worker. The model takes them from
+there one step later, so that the transfer of the next values overlaps with the computation of this
+step. In this order:
 
-1. When a session begins, what an earlier one left is thrown away, and the first values are fetched
-   (`PrefetchHook`, or `start` in a loop without hooks).
-2. Each step takes the values that are there, and fetches the next ones (`train_op` of `with_put`).
+1. When a session begins, the values of an earlier session are discarded, and the first values are
+   fetched: by `PrefetchHook`, or by `start` in a loop without hooks.
+2. Each step takes the staged values and fetches the next ones (the train op of `with_put`).
 
-A gradient is one update older than without it. Whoever measures its age stages what it began with
-too (`hold`). The staged graph is for training alone: evaluation has a graph of its own.
+Each gradient is one update older than without prefetch. Code that measures the age of gradients
+stages the global step of their values too (`hold`). The staged graph can only train: evaluate in a
+graph of its own.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Iterable, List
 
 import tensorflow.compat.v1 as tf
 
-_NAME = "tf1ps_prefetch_"  # what the names of all staging areas begin with
+_NAME = "tf1ps_prefetch_"  # the beginning of the names of all staging areas
 
 
 def is_in(operations: Iterable[tf.Operation]) -> bool:
-  """Whether some of these fetch values for a later step."""
+  """Returns whether some of the operations fetch values for a later step."""
   return any(op.type in ("Stage", "Unstage") and
              op.get_attr("shared_name").decode("utf-8").startswith(_NAME) for op in operations)
 
@@ -32,19 +33,19 @@ class Prefetch:
   """The staging areas of one worker's step."""
 
   def __init__(self):
-    """Creates it; nothing is staged yet."""
+    """Creates it without staging areas."""
     self._name = _NAME + uuid.uuid4().hex
     self._puts: List[tf.Operation] = []
     self._clears: List[tf.Operation] = []
 
   def hold(self, tensors: List[tf.Tensor]) -> List[tf.Tensor]:
-    """Stages tensors where the first of them is; returns those of a step before.
+    """Stages tensors on the device of the first one.
 
     Args:
-      tensors: of known shapes; what `pulls.fetch_variables` passes to its `hold`.
+      tensors: tensors of known shapes, such as `fetch_variables` passes to its `hold`.
 
     Returns:
-      As many tensors, of the same types and shapes.
+      The tensors of the step before, as many, of the same types and shapes.
     """
     device = tensors[0].op.device
     names = dict(container="", shared_name="%s_%d" % (self._name, len(self._puts)))
@@ -58,11 +59,11 @@ class Prefetch:
     return list(held)
 
   def with_put(self, train_op: tf.Operation) -> tf.Operation:
-    """The training step together with the fetching of the next values."""
+    """Returns the training step together with the fetch of the next values."""
     return tf.group(train_op, *self._puts, name="train_and_prefetch")
 
   def start(self, session: tf.Session) -> None:
-    """Fetches the first values of a session; to be called once in each, before its first step."""
+    """Fetches the first values. Call it once per session, before the first step."""
     session.run(self._clears)
     session.run(self._puts)
 

@@ -1,4 +1,4 @@
-"""What one traced run really sent, and what its time went to.
+"""Reads from one traced run the messages that it sent, and the shares of its time.
 
 `session.run(..., tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)` notes when each
 operation ran, on every task, and each tensor that one task got from another, with its bytes.
@@ -6,17 +6,19 @@ operation ran, on every task, and each tensor that one task got from another, wi
 belongs to the first of these that is true:
 
 computing  an operation runs on a worker
-pulling    a tensor of a ps is on its way to a worker, or a ps runs what needs nothing of a worker:
-           the reads of variables, the concat of a packed message
-pushing    a tensor of a worker is on its way to a ps, or a ps runs what needs one: the update
-waiting    none of them: for a queue, for data, for other workers; for the messages that begin a
-           run on each ps and tell that it has ended
+pulling    a tensor of a ps travels to a worker, or a ps runs an operation that needs nothing of a
+           worker: a read of a variable, the concat of a bucket
+pushing    a tensor of a worker travels to a ps, or a ps runs an operation that needs one: the
+update waiting    none of these: for a queue, for data, for other workers, for the messages that
+begin and end
+           a run on each ps
 
 An operation that blocks (a dequeue, an iterator's next batch, a barrier) waits and does not
-compute. A transfer that hides behind computing counts as computing. TensorFlow notes a transfer by
-the clock of who received it, who was told when it was sent. The operations of a ps are
-by the clock of the ps, which is another one only on another machine: where it says that a tensor
-came before it was made, it is set so that the shortest ways there and back take the same time.
+compute. A transfer during computation counts as computing. TensorFlow notes both ends of a transfer
+by the clock of the receiver. The operations of a ps are noted by the clock of the ps, which is the
+worker's clock on one machine and another clock on another machine. If a tensor arrived before it
+was made by these clocks, the ps's clock is corrected so that the fastest transfers in both
+directions take the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from typing import Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed, traffic
+from tf1ps.graph import task_of_device
+from tf1ps.transfer import traffic
+from tf1ps.transfer.traffic import PS
 
 _TRANSFER = "RecvTensor"
 # "[256B] [2.79Mb/s] edge_9_b/read from /job:ps/... to /job:worker/..."
@@ -38,16 +42,16 @@ _BLOCKS = re.compile(r"Dequeue|Enqueue|GetNext|Barrier|TakeGradient|TakeMany|Uns
 
 
 class TimeShares(NamedTuple):
-  """What the time of a run went to, as parts of it; together 1."""
+  """The shares of the time of a run; their sum is 1."""
 
   pulling: float
   computing: float
   pushing: float
   waiting: float
-  seconds: float  # of the run
+  seconds: float  # the time of the run
 
   def named(self):
-    """[("pulling", its part), ...]."""
+    """Returns [("pulling", its share), ...]."""
     return list(zip(self._fields[:4], self[:4]))
 
   def __str__(self):
@@ -55,22 +59,22 @@ class TimeShares(NamedTuple):
 
 
 class Transfer(NamedTuple):
-  """A tensor that a traced run brought from one task to another; times in microseconds."""
+  """A tensor that one task got from another in a traced run; times in microseconds."""
 
-  name: str  # of the operation that made it
+  name: str  # the operation that made it
   bytes: int
-  source: str  # a task
-  destination: str
-  sent_messages: float
+  source: str  # the task that sent it
+  destination: str  # the task that needed it
+  sent: float
   arrived: float
 
 
 class Ran(NamedTuple):
-  """An operation of a traced run; times in microseconds, by its task's clock."""
+  """An operation of a traced run; times in microseconds by its task's clock."""
 
   name: str
   type: str
-  needs: List[str]  # the names of the operations of its inputs, "_S9" behind those of other tasks
+  needs: List[str]  # the operations of its inputs; those of other tasks end with "_S9"
   task: str
   start: float
   end: float
@@ -84,12 +88,12 @@ class Trace(NamedTuple):
 
 
 def read_trace(metadata: tf.RunMetadata) -> Trace:
-  """Reads what a run with `trace_level=FULL_TRACE` noted."""
+  """Reads the metadata of a run with `trace_level=FULL_TRACE`."""
   transfers, ops = [], []
   for device in metadata.step_stats.dev_stats:
     if not device.device.startswith("/job:"):
-      continue  # a second account of the same operations
-    task = placed.task_of_device(device.device)
+      continue  # the same operations again
+    task = task_of_device(device.device)
     for node in device.node_stats:
       start = node.all_start_micros
       if node.node_name == _TRANSFER:
@@ -98,7 +102,7 @@ def read_trace(metadata: tf.RunMetadata) -> Trace:
           allocation = node.output[0].tensor_description.allocation_description
           transfers.append(Transfer(
             label.group(1), allocation.requested_bytes,
-            placed.task_of_device(label.group(2)), placed.task_of_device(label.group(3)),
+            task_of_device(label.group(2)), task_of_device(label.group(3)),
             start, start + node.all_end_rel_micros))
       elif node.node_name != "_SOURCE":
         ops.append(Ran(node.node_name, *_call(node.timeline_label), task,
@@ -107,15 +111,15 @@ def read_trace(metadata: tf.RunMetadata) -> Trace:
 
 
 def sent_messages(trace: Trace, steps: int = 1) -> traffic.StepTraffic:
-  """What a traced run sent between tasks, with the sizes that the tensors had.
+  """Returns the messages of a traced run, with the actual sizes of the tensors.
 
   Args:
-    trace: of the run. What comes to a ps in its first moments is not always noted there.
-    steps: the training steps that it made.
+    trace: the trace of the run. It may lack tensors that arrived on a ps in its first moments.
+    steps: the training steps of the run.
 
   Returns:
-    A report. A message of 0 bytes is a signal, an empty tensor, or one of a branch that was not
-    taken. What was fetched from a ps is not in it.
+    The messages. A message of 0 bytes is a signal, an empty tensor, or a tensor of a branch that
+    was not taken. Tensors that were fetched from a ps are not among them.
   """
   return traffic.StepTraffic([
     traffic.Message(one.name if one.bytes else "^" + one.name, one.source, one.destination,
@@ -126,28 +130,25 @@ def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
   """Divides the time of a traced run.
 
   Args:
-    trace: of the run.
-    seconds: how long a run takes that is not traced, if known: what the traced operations and
-      transfers leave of it is waiting, too. None: from the first operation to the last.
-
-  Returns:
-    The shares.
+    trace: the trace of the run.
+    seconds: the time of a run without a trace, if known: time without traced operations and
+      transfers is waiting. None: the time from the first operation to the last.
 
   Raises:
-    ValueError: the trace is empty: no FULL_TRACE, or nothing that ran.
+    ValueError: if the trace is empty.
   """
   if not trace.ops:
-    raise ValueError("no operation was traced: run with trace_level=tf.RunOptions.FULL_TRACE")
+    raise ValueError("no operation was traced. Run with trace_level=tf.RunOptions.FULL_TRACE")
   trace = _on_one_clock(trace)
   computing, pulling, pushing = [], [], []
   of_workers = _needing_workers(trace)
   for op in trace.ops:
     if not _BLOCKS.search(op.type):
-      spans = (computing if not op.task.startswith(placed.PS) else
+      spans = (computing if not op.task.startswith(PS) else
                pushing if (op.task, op.name) in of_workers else pulling)
       spans.append((op.start, op.end))
   for one in trace.transfers:
-    is_pull = one.source.startswith(placed.PS) and not one.destination.startswith(placed.PS)
+    is_pull = one.source.startswith(PS) and not one.destination.startswith(PS)
     (pulling if is_pull else pushing).append((one.sent, one.arrived))
   taken, parts = [], []
   for spans in (computing, pulling, pushing):
@@ -163,7 +164,7 @@ def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
 
 
 def _call(label):
-  """(type, names of inputs) of "name = Type(input:1, ^other)"."""
+  """Returns (type, names of inputs) of "name = Type(input:1, ^other)"."""
   found = _CALL.search(label)
   if found is None:
     return "", []
@@ -172,14 +173,14 @@ def _call(label):
 
 
 def _needing_workers(trace) -> set:
-  """{(task, name)} of the operations of ps that need something of a worker."""
+  """Returns {(task, name)} of the operations on ps that need something from a worker."""
   from_workers = {(one.destination, one.name) for one in trace.transfers
-                  if not one.source.startswith(placed.PS)}
+                  if not one.source.startswith(PS)}
   places: Dict[str, list] = {}
   for op in trace.ops:
     places.setdefault(op.name, []).append(op.task)
   found: set = set()
-  for op in sorted(trace.ops, key=lambda op: op.start):  # what is needed ran before
+  for op in sorted(trace.ops, key=lambda op: op.start):  # needed operations ran before
     for name in op.needs:
       here = (op.task, name)
       made = _RECEIVED.sub("", name)
@@ -190,14 +191,14 @@ def _needing_workers(trace) -> set:
 
 
 def _union(spans):
-  """The spans in order, with those that overlap made one."""
-  joined = []
+  """Returns the spans in order, with overlapping ones merged."""
+  merged = []
   for start, end in sorted(span for span in spans if span[1] > span[0]):
-    if joined and start <= joined[-1][1]:
-      joined[-1] = joined[-1][0], max(end, joined[-1][1])
+    if merged and start <= merged[-1][1]:
+      merged[-1] = merged[-1][0], max(end, merged[-1][1])
     else:
-      joined.append((start, end))
-  return joined
+      merged.append((start, end))
+  return merged
 
 
 def _length(spans):
@@ -205,9 +206,9 @@ def _length(spans):
 
 
 def _on_one_clock(trace) -> Trace:
-  """The trace with the times of each ps set to a worker's clock, where they cannot be right."""
+  """Corrects the clock of each ps by a worker's clock, if its times are impossible."""
   ends = {(op.task, op.name): op.end for op in trace.ops}
-  ways: Dict[tuple, float] = {}  # what the shortest takes, by (source, destination)
+  ways: Dict[tuple, float] = {}  # the shortest transfer by (source, destination)
   for one in trace.transfers:
     if (one.source, one.name) in ends:
       way, took = (one.source, one.destination), one.arrived - ends[one.source, one.name]
@@ -215,7 +216,7 @@ def _on_one_clock(trace) -> Trace:
   ahead: Dict[str, float] = {}
   for (source, destination), down in ways.items():
     up = ways.get((destination, source))
-    if source.startswith(placed.PS) and not destination.startswith(placed.PS):
+    if source.startswith(PS) and not destination.startswith(PS):
       if up is None:
         ahead[source] = min(0.0, down)
       elif min(down, up) < 0:

@@ -1,20 +1,21 @@
-"""What a training step sends: bytes and messages, down (ps to worker) and up, for each ps.
+"""Computes the bytes and messages that a training step sends to and from each ps.
 
-`report` reads it off the finished graph, as TensorFlow cuts that into a part for each task:
+Down is from a ps to a worker, and up is from a worker to a ps. `report_traffic` finds the messages
+in the finished graph, as TensorFlow divides it by tasks:
 
-1. The operations that the fetches need, and the task of each (placed.py).
-2. A tensor that an operation of another task needs is one message to that task, however many need
-   it there. So is the news that operations are done, where another task waits for them by a
-   control dependency: a signal, a message without bytes (signals.py).
-3. A fetched tensor of a ps comes down with the ps's answer to the run, and one that is fed there
-   goes up with the question: bytes, but no message.
+1. It finds the operations that the fetches need, and the task of each.
+2. A tensor that operations of another task need is one message to that task, however many
+   operations need it there. So is a signal: a message without bytes, which says that operations are
+   done that an operation of another task waits for by a control dependency.
+3. A fetched tensor of a ps travels down with the ps's answer to the run, and a tensor that is fed
+   on a ps travels up with the request: they cost bytes, but no message.
 
-The size of a tensor is that of its shape. An unknown first dimension is `batch` where that is
-given. Of what is still not known, a traced run tells (step_trace.py), as it tells what was really
-sent: a tensor inside of a condition travels only where its branch is taken, what stands in a loop
-once an iteration, and TensorFlow's optimizer adds a signal or spares one.
+The size of a tensor is that of its shape. An unknown first dimension is `batch` if that is given.
+Other unknown sizes come from a traced run (step_trace.py). So do differences between the graph and
+a run: a tensor in a branch travels only if the branch is taken, a tensor in a loop travels once per
+iteration, and TensorFlow's optimizer adds or removes signals.
 
-  print(traffic.table(traffic.report([train_op, loss])))
+  print(traffic_table(report_traffic([train_op, loss])))
 
   a step                  down: bytes  messages      up: bytes  messages
   /job:ps/task:0               31,400         2         31,404         3
@@ -24,48 +25,49 @@ once an iteration, and TensorFlow's optimizer adds a signal or spares one.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed, signals
+from tf1ps.graph import LOCAL_CPU, OpDevices, needed_ops, task_of_device
 
+PS = "/job:ps/"  # the beginning of the names of ps tasks
 SHAPE, BATCH, RUN, UNKNOWN = "shape", "batch", "run", ""
 
 
 class Message(NamedTuple):
-  """What travels from one task to another in a run."""
+  """A tensor or signal that travels from one task to another in a run."""
 
-  tensor: str  # its name, "w/read:0"; of a signal the operation that is done, "^update"
+  tensor: str  # the tensor's name, "w/read:0"; for a signal the operation that is done, "^update"
   source: str  # the task that sends it, "/job:ps/task:0"
   destination: str  # the task that needs it
-  bytes: Optional[int]  # of the tensor; 0 of a signal; None: not known
-  known_by: str  # whence the bytes are known: "shape", "batch", "run" (was measured), or ""
-  messages: int = 1  # 0: comes with the answer to the run
+  bytes: Optional[int]  # the bytes of the tensor; 0 for a signal; None: not known
+  known_by: str  # the source of the bytes: "shape", "batch", "run" (measured), or ""
+  messages: int = 1  # 0: travels with the request or answer of the run
 
 
 class Total(NamedTuple):
-  """The sum of some messages, a step."""
+  """The sum of some messages, per step."""
 
-  bytes: float  # of those whose size is known
-  messages: float  # the signals among them too
-  signals: float  # messages that bear no value
-  unknown: int  # messages, a run, whose size is not known
+  bytes: float  # of the messages of known size
+  messages: float  # all messages, signals included
+  signals: float  # messages without a value
+  unknown: int  # messages of unknown size, per run
 
   def __str__(self):
     return self.say(" message" if self.messages == 1 else " messages")
 
   def say(self, noun: str = "") -> str:
-    """"1.7 MB and 3", with a noun behind."""
+    """Returns "1.7 MB and 3", followed by a noun."""
     return "%s%s and %s%s" % ("at least " if self.unknown else "", format_bytes(self.bytes),
                               _count(self.messages), noun)
 
 
 class StepTraffic(NamedTuple):
-  """What a run sends between tasks."""
+  """The messages of a run between tasks."""
 
   messages: List[Message]  # of one run
-  steps: int  # training steps in a run, by which the totals are divided
+  steps: int  # training steps per run; totals are divided by it
 
   @property
   def down(self) -> Total:
@@ -84,14 +86,14 @@ class StepTraffic(NamedTuple):
 
   @property
   def by_ps(self) -> Dict[str, tuple]:
-    """{"/job:ps/task:0": (down, up)}, in order; without what one ps sends to another."""
-    names = {name for m in self.messages for name in m[1:3] if name.startswith(placed.PS)}
+    """{"/job:ps/task:0": (down, up)}, in order, without messages from ps to ps."""
+    names = {name for m in self.messages for name in m[1:3] if name.startswith(PS)}
     return {name: tuple(
       self.total([m for m in self.messages if _way(m) == way and name in m[1:3]])
       for way in ("down", "up")) for name in sorted(names, key=lambda name: (len(name), name))}
 
   def total(self, messages: Sequence[Message]) -> Total:
-    """The sum of some of its messages."""
+    """Returns the sum of some of its messages."""
     return Total(sum(m.bytes or 0 for m in messages) / self.steps,
                  sum(m.messages for m in messages) / self.steps,
                  sum(m.messages for m in messages if m.bytes == 0) / self.steps,
@@ -108,36 +110,35 @@ def report_traffic(
   steps: int = 1,
   feeds: Sequence[tf.Tensor] = (),
 ) -> StepTraffic:
-  """Computes what running these sends.
+  """Computes the messages of a run.
 
   Args:
-    fetches: what `session.run` is given: tensors, operations, or names, in lists or dicts.
-    worker: the task of the session's target, "/job:worker/task:0", where an operation without a
-      device runs; None: the one task that is no ps in the devices of the graph.
-    batch: the examples of a batch, for unknown first dimensions.
-    steps: the training steps that one run makes.
-    feeds: the tensors that are fed, beside placeholders.
+    fetches: fetches as for `tf.Session.run`: tensors, operations or names, in lists or dicts.
+    worker: the task of the session's target, such as "/job:worker/task:0". Operations without a
+      device run there. None: the one task in the devices of the graph that is no ps.
+    batch: the examples per batch, for unknown first dimensions.
+    steps: the training steps per run.
+    feeds: the tensors that are fed, besides placeholders.
 
   Returns:
-    A `Report`.
+    The messages.
 
   Raises:
-    ValueError: no steps; a batch below 1; the worker is not given and the graph names several.
+    ValueError: if `steps` or `batch` is below 1, or `worker` is None and the graph names several
+      workers.
   """
   if steps < 1:
-    raise ValueError("steps must be the training steps of a run, 1 or more, got %r" % (steps,))
+    raise ValueError("steps must be the training steps per run, 1 or more, got %r" % (steps,))
   if batch is not None and batch < 1:
-    raise ValueError("batch must be the examples of a batch, 1 or more, got %r" % (batch,))
+    raise ValueError("batch must be the examples per batch, 1 or more, got %r" % (batch,))
   graph = tf.get_default_graph()
   roots = [graph.as_graph_element(getattr(one, "_as_graph_element", lambda one=one: one)())
            for one in tf.nest.flatten(fetches) if one is not None]
-  ops = placed.needed_ops(
-    [one if isinstance(one, tf.Operation) else one.op for one in roots], feeds
-  )
-  worker = placed.task_of_device(worker or placed.worker_of(ops))
-  devices = placed.OpDevices(worker)
-  tasks = {op: placed.task_of_device(devices.of(op)) for op in ops}
-  copied = placed.copied_constants(ops, tasks)
+  ops = needed_ops([one if isinstance(one, tf.Operation) else one.op for one in roots], feeds)
+  worker = task_of_device(worker or _worker_of(ops))
+  devices = OpDevices(worker)
+  tasks = {op: task_of_device(devices.of(op)) for op in ops}
+  copied = _copied_constants(ops, tasks)
   fed = {tensor.name for tensor in feeds}
   found: Dict[tuple, Message] = {}
 
@@ -149,7 +150,7 @@ def report_traffic(
   for op in ops:
     for tensor in op.inputs:
       if tensor.dtype not in (tf.resource, tf.variant) and tensor.op not in copied:
-        source = placed.task_of_device(devices.of(tensor.op))
+        source = task_of_device(devices.of(tensor.op))
         if tensor.name in fed or tensor.op.type.startswith("Placeholder"):
           send(tensor, worker, source, with_run=True)
         send(tensor, source, tasks[op])
@@ -158,15 +159,15 @@ def report_traffic(
       send(one, tasks[one.op], worker, with_run=True)
   return StepTraffic(list(found.values()) + [
     Message("^" + signal.name, signal.source, signal.destination, 0, SHAPE)
-    for signal in signals.signals(ops, roots, tasks)], steps)
+    for signal in find_signals(ops, roots, tasks)], steps)
 
 
 def merge_trace(graph: StepTraffic, trace: StepTraffic) -> StepTraffic:
-  """What a step sends, by its graph and by a traced run together.
+  """Combines the messages that the graph and a traced run show.
 
-  A trace knows all sizes, and what was optimized; but on a ps TensorFlow sometimes begins too late
-  to note what comes there. From each task to each other one the trace tells, unless there is less
-  in it than tensors in the graph: then the graph does.
+  A trace has all sizes, and shows the optimized graph. But on a ps TensorFlow sometimes begins too
+  late to note the first tensors that arrive. So for each pair of tasks the messages of the trace
+  count, unless they have fewer tensors than the messages of the graph.
   """
   messages = []
   for way in dict.fromkeys((m.source, m.destination) for m in graph.messages + trace.messages):
@@ -180,7 +181,7 @@ def merge_trace(graph: StepTraffic, trace: StepTraffic) -> StepTraffic:
 
 
 def traffic_table(of: StepTraffic, largest: int = 5) -> str:
-  """A report as lines, with so many of its largest messages."""
+  """Returns the traffic as the lines of a table, with its `largest` messages."""
   rows = [("a step", "down: bytes", "messages", "up: bytes", "messages")]
   rows += [(name, *_cells(down), *_cells(up))
            for name, (down, up) in list(of.by_ps.items()) + [("all", (of.down, of.up))]]
@@ -199,7 +200,7 @@ def traffic_table(of: StepTraffic, largest: int = 5) -> str:
 
 
 def format_bytes(count: float) -> str:
-  """1.7 MB, in powers of 1,000 as networks are measured."""
+  """Returns a text such as "1.7 MB", in powers of 1,000 as is usual for networks."""
   for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
     if count >= 0.9995 * size:
       return "%.3g %s" % (count / size, unit)
@@ -216,12 +217,12 @@ def _count(number):
 
 
 def _way(message):
-  from_ps, to_ps = message.source.startswith(placed.PS), message.destination.startswith(placed.PS)
+  from_ps, to_ps = message.source.startswith(PS), message.destination.startswith(PS)
   return "across" if from_ps == to_ps else "down" if from_ps else "up"
 
 
 def _size(tensor, batch):
-  """(bytes or None, whence they are known)."""
+  """Returns the bytes, or None, and their source."""
   size, shape = tensor.dtype.base_dtype.size, tensor.shape
   if tensor.dtype.base_dtype in (tf.string, tf.resource, tf.variant) or not shape.rank:
     is_scalar = shape.rank == 0 and tensor.dtype.base_dtype not in (
@@ -233,3 +234,98 @@ def _size(tensor, batch):
   if batch is not None and None not in dims[1:]:
     return size * tf.TensorShape([batch] + dims[1:]).num_elements(), BATCH
   return None, UNKNOWN
+
+class Signal(NamedTuple):
+  """A message from one task to another without a value: operations are done."""
+
+  name: str  # the name of the operation that is done, or of the operation that waits for several
+  source: str  # the task that sends it
+  destination: str  # the task that waits
+
+
+def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.Operation, str]
+                 ) -> List[Signal]:
+  """Finds the signals of a run, as TensorFlow's graph optimizer leaves them.
+
+  1. A NoOp that only combines control dependencies is removed if that does not add dependencies,
+     nor dependencies from task to task.
+  2. All operations on one task that an operation of another task waits for send one signal.
+  3. Operations on one task that wait for the same single operation share its signal.
+
+  Args:
+    ops: all operations of the run, each after the operations that it needs.
+    fetches: the fetched tensors and operations, which are never removed.
+    tasks: the task of each operation.
+
+  Returns:
+    The signals in the order of the waiting operations.
+  """
+  waits = {op: dict.fromkeys(op.control_inputs) for op in ops}  # sets that keep their order
+  followers: Dict[tf.Operation, dict] = {op: {} for op in ops}
+  for op in ops:
+    for other in op.control_inputs:
+      followers[other][op] = None
+  for op in ops:
+    if op.type == "NoOp" and op not in fetches and _is_removed(
+        tasks[op], [tasks[one] for one in waits[op]], [tasks[one] for one in followers[op]]):
+      for other in waits[op]:
+        del followers[other][op]
+        followers[other].update(followers[op])
+      for follower in followers[op]:
+        del waits[follower][op]
+        waits[follower].update(waits[op])
+      waits[op] = {}
+  found = {}
+  for op in ops:
+    by_task: Dict[str, list] = {}
+    for other in waits[op]:
+      by_task.setdefault(tasks[other], []).append(other)
+    for task, others in by_task.items():
+      if task != tasks[op]:
+        name = others[0].name if len(others) == 1 else op.name
+        found[name, task, tasks[op]] = Signal(name, task, tasks[op])
+  return list(found.values())
+
+
+def _is_removed(here: str, before: List[str], after: List[str]) -> bool:
+  """Whether TensorFlow's dependency optimizer removes a NoOp.
+
+  Args:
+    here: the task of the NoOp.
+    before: the task of each operation that it waits for.
+    after: the task of each operation that waits for it.
+  """
+  if not before or not after or len(before) * len(after) > len(before) + len(after):
+    return False
+  if len(before) == 1 and len(after) > 1 and before[0] != here:
+    return False
+  if len(before) > 1 and len(after) == 1 and after[0] != here:
+    return False
+  with_it = sum(task != here for task in before + after)
+  return sum(one != other for one in before for other in after) <= with_it
+
+
+def _worker_of(ops: Sequence[tf.Operation]) -> str:
+  """Returns the one task in the operations' devices that is no ps, else that of `LOCAL_CPU`."""
+  named = {task_of_device(device) for device in {op.device for op in ops}} - {""}
+  workers = sorted(name for name in named if not name.startswith(PS))
+  if len(workers) > 1:
+    raise ValueError("the graph has operations on %s. Give the task of the session's target as "
+                     "worker=" % ", ".join(workers))
+  return workers[0] if workers else task_of_device(LOCAL_CPU)
+
+
+def _copied_constants(ops: Sequence[tf.Operation], tasks: Dict[tf.Operation, str]
+                      ) -> Set[tf.Operation]:
+  """Returns the constants that TensorFlow 2 creates on each task and does not send.
+
+  These are constants of at most 16 elements that several tasks need. A constant that one other task
+  needs is sent, however small.
+  """
+  places: Dict[tf.Operation, set] = {}
+  for op in ops:
+    for tensor in op.inputs:
+      if tensor.op.type == "Const" and (tensor.shape.num_elements() or 0) <= 16:
+        places.setdefault(tensor.op, set()).add(tasks[op])
+  is_new = not tf.version.VERSION.startswith("1.")
+  return {op for op, tasks_of in places.items() if len(tasks_of) > 1} if is_new else set()

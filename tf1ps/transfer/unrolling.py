@@ -1,78 +1,276 @@
-"""Several steps of training in one run: the step is there several times, one after the other.
+"""Runs several training steps in one session run: copies of the step, one after the other.
 
 A run of a small model takes as long as its messages. With k copies of the finished step in the
-graph the client asks once for k steps, each with a batch of its own, on what the one before it left
-behind. In this order, for each copy after the first one:
+graph, the client asks once for k steps. Each step draws its own batch and reads the variables that
+the step before it has updated. For each copy after the first, in this order:
 
-1. On each task, what touches a variable or another handle there waits for all that the step before
-   does on that task, by a no-op of that task: no message travels for the order. The task of the
-   global step has the step's increment among it, which waits for the updates everywhere.
-2. One value a task arrives on the worker. The step before is done then, and the worker notes it:
-   how many steps of this run, and how many examples.
-3. The batch is drawn. Where the data end in the middle of a run, what was noted is what was trained
-   on: all updates before are made, and none is begun. (What waits for no gradient may be made, as
-   in a step alone: stock Adam's decay of the slots of a sparse gradient.)
+1. On each task, the operations of the copy that touch a variable or another handle wait for all
+   operations of the step before on that task, by a no-op on that task: the order needs no message.
+   The task of the global step has the increment of the step, which waits for the updates
+   everywhere.
+2. One value from each task arrives on the worker. The step before is done then, and the worker
+   notes the number of steps of this run and of their examples.
+3. The copy draws its batch. If the data end during a run, the note says on which examples the run
+   has trained: all updates before are made, and no later one has begun. (An update that waits for
+   no gradient may be made, as in a single step: stock Adam's decay of the slots of a sparse
+   gradient.)
 
-`Unrolled.run` runs the steps, and tells an end of the data in the middle of them (`done` of the
-error).
+`StepChain` finds which operations wait for which. `Unrolled` has the steps, their losses and the
+notes; its method `run` runs the steps and raises `EndOfDataError` if the data end.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import uuid
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed, prefetch, step_chain
+from tf1ps.compat import Error
+from tf1ps.graph import (
+  Subgraph,
+  SubgraphCopy,
+  consumers_of,
+  cpu_of,
+  depths,
+  descendants,
+  in_order,
+  is_enter,
+  is_handle,
+  is_handle_type,
+  needed_ops,
+  predecessors_in_order,
+  task_of_device,
+)
+from tf1ps.transfer import prefetch
 
 
 class Done(NamedTuple):
-  """What was done in a run that has ended in the middle."""
+  """The work of a run during which the data ended."""
 
   steps: int
-  examples: int  # of those steps; 0 where no batch size was given
-  late: int  # examples of gradients that were not taken for an update
+  examples: int  # of these steps; 0 if no batch size was given
+  late: int  # examples of gradients that were too late for an update
+
+
+class EndOfDataError(Error, tf.errors.OutOfRangeError):
+  """The data ended during a run of several steps.
+
+  Attributes:
+    done: the `Done` of the run.
+  """
+
+  def __init__(self, error: tf.errors.OutOfRangeError, done: Done):
+    super().__init__(error.node_def, error.op, error.message)
+    self.done = done
+
+
+class StepChain:
+  """A step, and the order between its copies.
+
+  These operations of the step matter, by task:
+
+  - gated: operations with a handle as an input, such as reads, gathers and updates of variables,
+    tables and queues. If a handle enters a branch or a loop, the operation that leads it in. On the
+    worker also operations with a state whose order is visible: they draw the batch, use variables,
+    call Python, or draw random numbers. A copy's gated operations wait for the step before.
+  - last: operations that no operation of the step on this task waits for. An operation in a branch
+    may not run, so the operations outside of the branch that need it take its place.
+  - arriving: on each task but the worker a value that travels to the worker and does not depend on
+    the batch. On a task without one, the no-op of the task sends a signal.
+  """
+
+  def __init__(self, step: dict, worker: str,
+               note: Optional[Callable[[List[dict]], tf.Operation]] = None):
+    """Analyzes the step.
+
+    Args:
+      step: all tensors and operations of the step by name; some may be None.
+      worker: the device of the worker.
+      note: called with the steps before a copy; builds an operation on the worker that notes that
+        they are done. Only `build` calls it.
+    """
+    self._step, self._note = step, note
+    self._place, self._worker = worker, task_of_device(worker)
+    self._subgraph = Subgraph(step)
+    ordered = in_order(self._subgraph.ops)
+    self._tasks = _tasks_of(ordered)
+    self._depths = depths(ordered)
+    self._consumers = consumers_of(self._subgraph.ops, predecessors_in_order)
+    self._gated = self._find_gated()
+    self._last = self._find_last()
+    self._arriving = self._find_arriving()
+    # Copied before the remainder of the step, which waits for it.
+    self._first = self._remainder = None
+    if self._arriving:
+      self._first = Subgraph(list(self._arriving.values()))
+      self._remainder = Subgraph(step, without=self._first.ops)
+
+  def build(self, steps: int) -> List[dict]:
+    """Builds the copies in the default graph; returns the tensors of all steps."""
+    built, before = [self._step], None
+    for number in range(1, steps):
+      before = self._copy(number, before, built)
+      built.append(before.of(self._step))
+    return built
+
+  @property
+  def ops(self) -> List[tf.Operation]:
+    """The operations that a copy of the step has."""
+    return self._subgraph.ops
+
+  def drawn(self) -> Tuple[List[tf.Operation], Set[tf.Operation]]:
+    """Returns the operations that draw a batch, and these with all operations that need them."""
+    drawing = self._gated.get(self._worker, [])
+    return drawing, descendants(drawing, self._consumers)
+
+  def _copy(self, number, before, built) -> SubgraphCopy:
+    """Makes a copy that waits for the copy `before`; None is the step itself."""
+    def of(op):
+      return op if before is None else before.ops[op.name]
+
+    gates = {}
+    for task in self._gated:
+      if task != self._worker:
+        with tf.device(task), tf.control_dependencies([of(op) for op in self._last[task]]):
+          gates[task] = tf.constant(0, name="before_%d" % number)
+    name = "step_%d" % number
+    waits = {op.name: [gates[task]] for task in gates for op in self._gated[task]}
+    first = None
+    if self._first is not None:
+      first = self._first.copy(name, number, waits=waits)
+    with tf.device(self._place):
+      arrived = [tf.identity(gates[task] if first is None or task not in self._arriving
+                             else first.of(self._arriving[task]), name="arrived")
+                 for task in sorted(gates)]
+      with tf.control_dependencies(arrived + [of(op) for op in self._last[self._worker]]):
+        noted = self._note(built)
+        with tf.control_dependencies([noted]):
+          begun = tf.constant(0, name="begun_%d" % number)
+    waits.update({op.name: [begun] for op in self._gated.get(self._worker, ())})
+    return (self._remainder or self._subgraph).copy(name, number, replace=first, waits=waits)
+
+  def _find_gated(self) -> Dict[str, List[tf.Operation]]:
+    """By task, the operations that wait for the step before."""
+    found = collections.defaultdict(list)
+    loops_have_state = any(
+      self._depths[op.name].loops and op.op_def.is_stateful and self._is_of_worker(op)
+      for op in self._subgraph.ops)
+    for op in self._subgraph.ops:
+      is_touching = any(is_handle(tensor.op) for tensor in op.inputs)
+      is_drawing = self._is_of_worker(op) and (
+        op.op_def.is_stateful or loops_have_state and is_enter(op))
+      # A control edge may lead to the Enter of a loop, which `depths` counts as inside.
+      loops = self._depths[op.name].loops - (1 if is_enter(op) else 0)
+      if (is_touching or is_drawing) and loops == 0:
+        found[self._tasks[op.name]].append(op)
+    return dict(found)
+
+  def _is_of_worker(self, op):
+    return self._tasks[op.name] == self._worker
+
+  def _find_last(self) -> Dict[str, List[tf.Operation]]:
+    """By task, the operations after which the step is over there."""
+    found = collections.defaultdict(dict)
+    for op in self._subgraph.ops:
+      task = self._tasks[op.name]
+      if self._depths[op.name].branches:
+        for other in self._behind_branch(op):
+          found[task][other.name] = other
+      elif not any(self._tasks[one.name] == task and not self._depths[one.name].branches
+                   for one in self._consumers[op]):
+        found[task][op.name] = op
+    return collections.defaultdict(
+      list, {task: list(ops.values()) for task, ops in found.items()})
+
+  def _behind_branch(self, op) -> List[tf.Operation]:
+    """The operations outside of a branch that need an operation in it, if it is the last there."""
+    task = self._tasks[op.name]
+    if any(self._tasks[one.name] == task for one in self._consumers[op]):
+      return []
+    found, seen, waiting = [], set(), [op]
+    while waiting:
+      for one in self._consumers[waiting.pop()]:
+        if one.name in seen:
+          continue
+        seen.add(one.name)
+        if self._depths[one.name].branches:
+          waiting.append(one)
+        else:
+          found.append(one)
+    return found
+
+  def _find_arriving(self) -> Dict[str, tf.Tensor]:
+    """By task, a value that travels to the worker and does not depend on the batch."""
+    below = collections.defaultdict(set, {
+      task: descendants(ops, self._consumers) for task, ops in self._gated.items()})
+    found = {}
+    for op in self._subgraph.ops:
+      if op in below[self._worker] or self._is_of_worker(op) or self._depths[op.name].branches:
+        continue
+      task = self._tasks[op.name]
+      if task in found or op not in below[task]:
+        continue
+      for one in self._consumers[op]:
+        if self._is_of_worker(one):
+          tensor = next((t for t in one.inputs if t.op.name == op.name), None)
+          if tensor is not None:
+            found[task] = tensor
+            break
+    return found
+
+
+def _tasks_of(ops) -> Dict[str, str]:
+  """The task of each operation by its name: an operation on a handle runs on the handle's task."""
+  found = {}
+  for op in ops:
+    handles = [tensor.op for tensor in op.inputs if is_handle_type(tensor)]
+    found[op.name] = task_of_device(op.device)
+    if handles:  # whatever the operation's own device is, such as that of a read of a variable
+      found[op.name] = found.get(handles[0].name, task_of_device(handles[0].device))
+  return found
 
 
 class Unrolled:
-  """Steps of training, one after the other in one run.
+  """Several training steps, one after the other in one run.
 
   Attributes:
-    steps: how many.
-    train_ops: of each step.
-    losses: [steps], or None.
-    batch_sizes: int64 [steps], or None.
-    fetches: whatever else was given, a structure for each step.
+    steps: the number of steps.
+    train_ops: the training operation of each step.
+    losses: the losses [steps], or None.
+    batch_sizes: the numbers of examples, int64 [steps], or None.
+    taken: whether each update was made, bool [steps], or None.
+    fetches: the structure of further fetches of each step.
   """
 
   def __init__(self, train_op: tf.Operation, steps: int, loss: Optional[tf.Tensor] = None,
                batch_size: Optional[tf.Tensor] = None, taken: Optional[tf.Tensor] = None,
                fetches: Any = None, worker: Optional[str] = None):
-    """Builds the copies, in the graph of the step; the step itself is the first of them.
+    """Builds the copies in the graph of the step. The step itself is the first one.
 
     Args:
-      train_op: the finished training step, the global step's increment included.
-      steps: how many steps a run makes, 1 or more.
-      loss: the loss of its batch, a scalar.
-      batch_size: the size of its batch, an int scalar tensor, as `tf.shape(x)[0]`, or a number;
-        None: examples are not counted.
-      taken: a bool scalar: whether the update was made; None: always.
-      fetches: more tensors and operations of the step, in a structure of lists and dicts.
-      worker: the device of the worker, such as "/job:worker/task:0"; None: that of the loss.
+      train_op: the finished training step, with the increment of the global step.
+      steps: the number of steps per run, 1 or more.
+      loss: the loss of the batch, a scalar.
+      batch_size: the examples of the batch, an int scalar tensor such as `tf.shape(x)[0]`, or a
+        number; None: examples are not counted.
+      taken: whether the update was made, a bool scalar; None: it is always made.
+      fetches: further tensors and operations of the step, in a structure of lists and dicts.
+      worker: the device of the worker, such as "/job:worker/task:0"; None: the device of the loss.
 
     Raises:
-      ValueError: less than one step, neither a loss nor a worker, or a step that prefetches.
+      ValueError: if `steps` is below 1, there is neither a loss nor a worker, or the step
+        prefetches.
     """
     if isinstance(steps, bool) or int(steps) != steps or steps < 1:
       raise ValueError("steps must be a number, 1 or more, got %r" % (steps,))
     if worker is None and loss is None:
       raise ValueError("give the loss or the worker's device: batches are drawn on the worker")
-    if steps > 1 and prefetch.is_in(placed.needed_ops([train_op])):
-      raise ValueError("this step computes on values that were fetched before it, by "
-                       "prefetch.Prefetch: all steps of a run would compute on those of before the "
-                       "run. Use one of the two")
+    if steps > 1 and prefetch.is_in(needed_ops([train_op])):
+      raise ValueError("this step computes with values that Prefetch fetched before it, so all "
+                       "steps of a run would use the values of before the run. Use one of the two")
     self.steps = int(steps)
     self._worker = loss.device if worker is None else worker
     self._run_numbers = itertools.count(1)
@@ -83,7 +281,7 @@ class Unrolled:
         with tf.device(self._worker):
           batch_size = tf.convert_to_tensor(batch_size)
       one = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
-      each = step_chain.Chain(one, self._worker, self._note).build(self.steps)
+      each = StepChain(one, self._worker, self._note).build(self.steps)
       self.train_ops: List[tf.Operation] = [step["train_op"] for step in each]
       self.fetches = [step["fetches"] for step in each]
       with tf.device(self._worker):
@@ -92,22 +290,20 @@ class Unrolled:
           [tf.cast(step["size"], tf.int64) for step in each])
         self.taken = None if taken is None else tf.stack([step["taken"] for step in each])
 
-  # What is noted on the worker.
-
   def feed(self, slot: int = 0) -> Dict[tf.Tensor, Any]:
-    """What a run has to be fed with, so that `done` knows of it; a new one for each run.
+    """Returns the feeds of one run, which `done` needs to find the run's notes.
 
     Args:
-      slot: a number of one's own for each of the threads that make runs at the same time.
+      slot: the number of the thread that makes the run, if several make runs at the same time.
     """
     return {self._slot: slot, self._number: next(self._run_numbers)}
 
   def done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]) -> Done:
-    """What a run has done that the end of the data has ended.
+    """Returns the work of a run during which the data ended.
 
     Args:
-      session: that of the run.
-      feed: what the run was fed with.
+      session: the session of the run.
+      feed: the feeds of the run.
     """
     number, steps, examples, late = session.run(self._read, {self._slot: feed[self._slot]})
     if number != feed[self._number]:
@@ -115,32 +311,30 @@ class Unrolled:
     return Done(int(steps), int(examples), int(late))
 
   def run(self, session: tf.Session, fetches: Any = None) -> Any:
-    """Makes the steps in one run; for a loop of one's own.
+    """Makes the steps in one run, for a hand-written loop.
 
     Args:
-      session: a session.
-      fetches: what to fetch, such as `losses`; None: nothing.
+      session: the session.
+      fetches: fetches such as `losses`; None: nothing.
 
     Returns:
-      What was fetched.
+      The values of the fetches.
 
     Raises:
-      tf.errors.OutOfRangeError: the data have ended; its attribute `done` is a `Done`: what was
-        trained on before, in this run.
+      EndOfDataError: if the data end. Its attribute `done` has the steps that the run has made.
     """
     feed = self.feed()
     try:
       return session.run([self.train_ops, fetches if fetches is not None else []], feed)[1]
     except tf.errors.OutOfRangeError as error:
-      error.done = self.done(session, feed)
-      raise
+      raise EndOfDataError(error, self.done(session, feed)) from None
 
   def _build_notes(self):
     with tf.device(self._worker):
       self._slot = tf.placeholder_with_default(tf.constant(0, tf.int64), [], "slot")
       self._number = tf.placeholder_with_default(tf.constant(0, tf.int64), [], "run")
-      # A table needs no initialisation. By a name that nobody else on this worker has.
-      with tf.device(placed.cpu_of(placed.task_of_device(self._worker))):
+      # A table needs no initialization. Its name is unique on this worker.
+      with tf.device(cpu_of(task_of_device(self._worker))):
         self._notes = tf.raw_ops.MutableHashTableOfTensorsV2(
           key_dtype=tf.int64, value_dtype=tf.int64, value_shape=[4],
           shared_name="tf1ps.steps_of_run:" + uuid.uuid4().hex)
@@ -148,7 +342,7 @@ class Unrolled:
         table_handle=self._notes, keys=self._slot, default_value=tf.zeros([4], tf.int64))
 
   def _note(self, before: List[dict]) -> tf.Operation:
-    """Notes that these steps are done."""
+    """Builds the operation that notes that some steps are done."""
     zero = tf.zeros([], tf.int64)
     examples = late = zero
     for step in before:

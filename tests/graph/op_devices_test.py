@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import placed
+from tf1ps.graph import op_devices
 
 CPU = "/job:%s/replica:0/task:%d/device:CPU:0"
 
@@ -14,26 +14,8 @@ def graph():
     yield graph
 
 
-def test_needed_is_what_leads_there_in_the_order_of_the_graph():
-  a, b = tf.constant(1.0, name="a"), tf.constant(2.0, name="b")
-  tf.add(a, b, name="unused")
-  with tf.control_dependencies([tf.no_op("before")]):
-    c = tf.identity(b, name="c")
-  assert [op.name for op in placed.needed_ops([c.op])] == ["b", "before", "c"]
-  assert [op.name for op in placed.needed_ops([c.op, a.op])] == ["a", "b", "before", "c"]
-  assert placed.needed_ops([]) == []
-
-
-def test_what_a_fed_tensor_is_made_of_is_not_needed():
-  a = tf.constant(1.0, name="a")
-  b = tf.identity(a, name="b")
-  c = tf.identity(b, name="c")
-  assert [op.name for op in placed.needed_ops([c.op], [b])] == ["c"]
-  assert [op.name for op in placed.needed_ops([c.op], [a])] == ["b", "c"]
-
-
 def test_what_a_device_leaves_open_is_as_the_default():
-  devices = placed.OpDevices("/job:worker/task:1")
+  devices = op_devices.OpDevices("/job:worker/task:1")
   with tf.device("/job:ps"):
     on_ps = tf.constant(1.0)
   assert devices.of(tf.constant(1.0).op) == CPU % ("worker", 1)
@@ -46,7 +28,7 @@ def test_what_a_device_leaves_open_is_as_the_default():
 def test_a_variable_takes_what_reads_and_changes_it(use_resource):
   with tf.device("/job:ps/task:2"):
     variable = tf.get_variable("v", [2], use_resource=use_resource)
-  devices = placed.OpDevices("/job:worker/task:0")
+  devices = op_devices.OpDevices("/job:worker/task:0")
   with tf.device("/job:worker/task:0"):
     if use_resource:
       change = tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=[1.0, 1.0])
@@ -68,7 +50,7 @@ def test_what_is_colocated_with_a_variables_value_is_with_it(use_resource):
     with tf.colocate_with(value.op, ignore_existing=True):
       beside = tf.negative(value)
     alone = tf.negative(value)
-  devices = placed.OpDevices("/job:worker/task:0")
+  devices = op_devices.OpDevices("/job:worker/task:0")
   assert devices.of(beside.op) == devices.of(value.op) == CPU % ("ps", 2)
   assert devices.of(alone.op) == CPU % ("worker", 0)
 
@@ -77,7 +59,7 @@ def test_a_resource_without_a_device_decides_nothing():
   handle = tf.get_variable("v", [2], use_resource=True).handle
   with tf.device("/job:ps/task:2"):
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
-  assert placed.OpDevices("/job:worker/task:0").of(value.op) == CPU % ("ps", 2)
+  assert op_devices.OpDevices("/job:worker/task:0").of(value.op) == CPU % ("ps", 2)
 
 
 def test_a_function_of_several_resources_runs_where_its_device_says():
@@ -87,11 +69,11 @@ def test_a_function_of_several_resources_runs_where_its_device_says():
       handles.append(tf.get_variable("v%d" % task, [2], use_resource=True).handle)
   with tf.device("/job:worker/task:0"):
     both = tf.raw_ops.IdentityN(input=handles)[0].op
-  assert placed.OpDevices("/job:worker/task:0").of(both) == CPU % ("worker", 0)
+  assert op_devices.OpDevices("/job:worker/task:0").of(both) == CPU % ("worker", 0)
 
 
 @pytest.mark.parametrize("device, task", [
   ("/job:ps/replica:0/task:3/device:CPU:0", "/job:ps/task:3"),
-  ("/job:worker", "/job:worker/task:0"), (placed.LOCAL_CPU, "/job:localhost/task:0")])
+  ("/job:worker", "/job:worker/task:0"), (op_devices.LOCAL_CPU, "/job:localhost/task:0")])
 def test_tasks_of_devices(device, task):
-  assert placed.task_of_device(device) == task
+  assert op_devices.task_of_device(device) == task

@@ -6,7 +6,8 @@ import tensorflow.compat.v1 as tf
 
 from tests.transfer import graphs
 from tests.transfer.graphs import PS, WORKER
-from tf1ps.transfer import constants, packing, placed
+from tf1ps.graph import task_of_op
+from tf1ps.transfer import buckets, local_copies
 
 KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 
@@ -46,15 +47,15 @@ def name(shape, dtype="float32"):
 def test_gradients_arrive_by_fewer_messages(cluster, use_resource, wire_dtype):
   with cluster.graph(), tf.device(graphs.setter()):
     optimizer, pairs = model(use_resource)
-    pairs = packing.pack_gradients(pairs, 800, wire_dtype)
+    pairs = buckets.pack_gradients(pairs, 800, wire_dtype)
     assert [variable.op.name for _, variable in pairs] == [
       "w", "b", "c", "unused", "large", "table"]
     assert pairs[3][0] is None
     gradient = pairs[5][0]
     assert isinstance(gradient, tf.IndexedSlices) and gradient.values.dtype == tf.float32
-    assert {placed.place_of(one.op) for one, _ in pairs[:3]} == {PS[0]}
+    assert {task_of_op(one.op) for one, _ in pairs[:3]} == {PS[0]}
     train = optimizer.apply_gradients(pairs)
-    constants.keep_constants_local()  # the learning rate
+    local_copies.keep_constants_local()  # the learning rate
     ups = way_up()
     assert name([9], wire_dtype) in ups and name([200], wire_dtype) in ups
     assert name([3, 2], wire_dtype) in ups  # the rows of the table
@@ -77,7 +78,7 @@ def test_gradients_arrive_by_fewer_messages(cluster, use_resource, wire_dtype):
 def test_without_a_threshold_nothing_changes(use_resource):
   with tf.device(graphs.setter()):
     _, pairs = model(use_resource)
-    packed = packing.pack_gradients(pairs, 0)
+    packed = buckets.pack_gradients(pairs, 0)
   for (gradient, variable), (before, variable_before) in zip(packed, pairs):
     assert variable is variable_before
     if not isinstance(before, tf.IndexedSlices):
@@ -88,7 +89,7 @@ def test_each_ps_has_its_own_parcel():
   with tf.device(graphs.setter(2)):
     variables = [graphs.variable("v%d" % i, [3], True) for i in range(6)]
     gradients = [tf.fill([3], float(i)) for i in range(6)]
-  parcels = packing.make_buckets(list(zip(gradients, variables)))
+  parcels = buckets.make_buckets(list(zip(gradients, variables)))
   assert [[one.op.name for one in parcel.variables] for parcel in parcels] == [
     ["v0", "v2", "v4"], ["v1", "v3", "v5"]]
   assert [parcel.device for parcel in parcels] == PS
@@ -99,8 +100,8 @@ def test_a_parcel_has_one_shape_and_a_name_of_its_variables():
     variables = [graphs.variable("v%d" % i, [4, 2], True) for i in range(40)]
     variables += [graphs.variable("c%d" % i, [], True) for i in range(2)]
     pairs = [(tf.zeros(variable.shape), variable) for variable in variables]
-    together, flat = packing.make_buckets(pairs)
-    fewer, _ = packing.make_buckets(pairs[1:])
+    together, flat = buckets.make_buckets(pairs)
+    fewer, _ = buckets.make_buckets(pairs[1:])
   assert together.shape.as_list() == [160, 2] and flat.shape.as_list() == [2]
   assert together.send().shape.as_list() == [160, 2]
   assert fewer.name != together.name and flat.name.startswith("c0+1:")
@@ -111,14 +112,14 @@ def test_a_gradient_beside_its_variable_is_left_there():
     variables = [graphs.variable(each, [3], True) for each in "ab"]
     with tf.device(PS[0]):
       pairs = [(tf.ones([3]), variable) for variable in variables]
-    assert packing.pack_gradients(pairs, wire_dtype="float16") == pairs
+    assert buckets.pack_gradients(pairs, wire_dtype="float16") == pairs
 
 
 def test_overflow_names_the_gradient(cluster):
   with cluster.graph(), tf.device(graphs.setter()):
     a, b = graphs.variable("a", [2], True), graphs.variable("b", [3], True)
     pairs = [(tf.ones([2]), a), (tf.constant([1.0, 2.0, 1e6]), b)]
-    packed = packing.pack_gradients(pairs, wire_dtype="float16")
+    packed = buckets.pack_gradients(pairs, wire_dtype="float16")
     with cluster.session() as session:
       with pytest.raises(tf.errors.InvalidArgumentError,
                          match="float16 overflow: 1 values of the gradient of b and what"):
@@ -129,7 +130,7 @@ def test_bad_arguments_are_refused():
   for kwargs, text in ((dict(pack_bytes=-1), "pack_bytes must be"),
                        (dict(wire_dtype="half"), "wire_dtype must be")):
     with pytest.raises(ValueError, match=text):
-      packing.make_buckets([], **kwargs)
+      buckets.make_buckets([], **kwargs)
 
 
 def test_replicas_divide_alike_wherever_their_gradients_are():
@@ -141,7 +142,7 @@ def test_replicas_divide_alike_wherever_their_gradients_are():
         variables = [graphs.variable(name, [3], True) for name in "abc"]
       with tf.device(worker):
         pairs = [(tf.ones([3]), variable) for variable in variables]
-      parcel, = packing.make_buckets(pairs, from_anywhere=True)
+      parcel, = buckets.make_buckets(pairs, from_anywhere=True)
       found.append((parcel.name, parcel.shape.as_list(), parcel.send().shape.as_list()))
-      assert len(packing.make_buckets(pairs)) == (3 if worker == WORKER else 1)
+      assert len(buckets.make_buckets(pairs)) == (3 if worker == WORKER else 1)
   assert found[0] == found[1] and found[0][1:] == ([9], [9])

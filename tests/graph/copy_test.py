@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import frames, graph_copies
+from tf1ps.graph import copy as copy_lib
 
 DEVICE = "/job:ps/task:1"
 
@@ -24,7 +24,7 @@ def test_what_outlives_a_run_is_shared_and_all_else_is_copied(graph):
   total = tf.add_n([ref.read_value(), resource.read_value(), queue.dequeue(), fed], name="total")
   with tf.control_dependencies([tf.assert_positive(total)]):
     result = tf.identity(total, name="result")
-  part = graph_copies.Part([result, ref.assign_add(1.0).op])
+  part = copy_lib.Subgraph([result, ref.assign_add(1.0).op])
   copy = part.copy("again")
   assert copy.of(result).name == "again/result:0" and copy.of(fed) is fed
   assert copy.of([None, {"a": total}])[1]["a"].op.type == "AddN"
@@ -39,7 +39,7 @@ def test_a_copy_has_the_shapes_that_were_set():
   read = tf.numpy_function(lambda: np.zeros([4, 3], np.float32), [], tf.float32)
   read.set_shape([None, 3])
   product = tf.matmul(read, read, transpose_a=True)
-  copy = graph_copies.Part([product]).copy("again")
+  copy = copy_lib.Subgraph([product]).copy("again")
   assert copy.of(read).shape.as_list() == [None, 3]
   assert copy.of(product).shape.as_list() == [3, 3]
 
@@ -48,7 +48,7 @@ def test_a_handle_that_waits_for_something_is_copied_and_stands_for_the_same():
   with tf.control_dependencies([tf.no_op()]):
     queue = tf.FIFOQueue(4, tf.int32, [[]], shared_name="shared")
   taken = queue.dequeue()
-  copy = graph_copies.Part(taken).copy("copy").of(taken)
+  copy = copy_lib.Subgraph(taken).copy("copy").of(taken)
   put = queue.enqueue_many([[1, 2]])
   with tf.Session() as session:
     session.run(put)
@@ -60,15 +60,15 @@ def test_a_copy_waits_uses_another_copy_and_takes_other_inputs():
   square = tf.square(x)
   with tf.control_dependencies([tf.no_op("nothing")]):
     total = tf.add(square, 1.0, name="total")
-  first = graph_copies.Part(square)
-  rest = graph_copies.Part(total, without=first.ops)
+  first = copy_lib.Subgraph(square)
+  rest = copy_lib.Subgraph(total, without=first.ops)
   assert "nothing" not in {op.name for op in first.ops}
   gate = tf.constant(0, name="gate")
   once = first.copy("once", waits={square.op.name: [gate]})
   assert [op.name for op in once.of(square).op.control_inputs] == ["gate"]
   both = rest.copy("both", replace=once)
   assert both.of(total).op.inputs[0] is once.of(square) and both.of(square) is once.of(square)
-  other = graph_copies.Part(total, without=[square.op]).copy(
+  other = copy_lib.Subgraph(total, without=[square.op]).copy(
     "other", inputs={square.name: tf.constant(5.0)})
   with tf.Session() as session:
     assert session.run([total, both.of(total), other.of(total)]) == [10.0, 10.0, 6.0]
@@ -77,7 +77,7 @@ def test_a_copy_waits_uses_another_copy_and_takes_other_inputs():
 def test_random_numbers_of_a_seed_differ_from_copy_to_copy():
   tf.set_random_seed(1)
   drawn = tf.random.uniform([3])
-  part = graph_copies.Part(drawn)
+  part = copy_lib.Subgraph(drawn)
   copies = [part.copy("copy", number).of(drawn) for number in (0, 1, 2)]
   with tf.Session() as session:
     values = session.run([drawn, *copies])
@@ -89,7 +89,7 @@ def test_a_sparse_gradient_stays_one():
   table = tf.get_variable("table", initializer=np.ones([4, 2], np.float32))
   loss = tf.reduce_sum(tf.gather(table, [1, 1, 3]))
   gradient, = tf.gradients(loss, [table])
-  copy = graph_copies.Part([gradient]).copy("copy").of(gradient)
+  copy = copy_lib.Subgraph([gradient]).copy("copy").of(gradient)
   assert isinstance(copy, tf.IndexedSlices)
   assert copy.values.name != gradient.values.name
 
@@ -103,7 +103,7 @@ def test_branches_loops_and_their_gradients(v2):
     _, power = tf.while_loop(lambda i, _: i < 3, lambda i, p: (i + 1, p * w), [0, 1.0])
     either = tf.cond(power > 1.0, lambda: power * 2.0, lambda: power)
     gradient, = tf.gradients(either, w)
-    part = graph_copies.Part([either, gradient])
+    part = copy_lib.Subgraph([either, gradient])
     copies = [part.copy("copy").of([either, gradient]) for _ in range(2)]
     with tf.Session() as session:
       session.run(tf.global_variables_initializer())
@@ -112,28 +112,6 @@ def test_branches_loops_and_their_gradients(v2):
     (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
 
 
-def test_depths():
-  was = tf.control_flow_v2_enabled()
-  tf.disable_control_flow_v2()
-  try:
-    x = tf.placeholder(tf.float32, [])
-    inside = []
-
-    def note(tensor):
-      inside.append(tensor.op.name)
-      return tensor
-
-    either = tf.cond(x > 0, lambda: tf.cond(x > 1, lambda: note(x * 2), lambda: x) + 1, lambda: x)
-    _, total = tf.while_loop(
-      lambda i, _: i < 3, lambda i, t: (i + 1, note(t + x)), [0, 0.0])
-    after = either + total
-    depths = frames.depths(frames.in_order(tf.get_default_graph().get_operations()))
-    assert [depths[name] for name in inside] == [(2, 0), (1, 1)]
-    assert depths[after.op.name] == depths[either.op.name] == depths[total.op.name] == (0, 0)
-  finally:
-    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
-
-
 def test_nothing_to_copy_is_refused():
   with pytest.raises(ValueError, match="fetches must be tensors or operations, got \\[\\]"):
-    graph_copies.Part([])
+    copy_lib.Subgraph([])

@@ -6,7 +6,8 @@ import tensorflow.compat.v1 as tf
 
 from tests.transfer import graphs
 from tests.transfer.graphs import PS, WORKER
-from tf1ps.transfer import placed, pulls
+from tf1ps.graph import task_of_op
+from tf1ps.transfer import fetch
 
 KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 
@@ -38,7 +39,7 @@ def test_the_values_are_the_same_by_fewer_messages(cluster, use_resource, num_ps
     y = model(use_resource)
     gradients = tf.gradients(y, tf.trainable_variables())
     classic = tf.gradients(tf.square(y), tf.trainable_variables())
-    arrivals = pulls.fetch_variables()
+    arrivals = fetch.fetch_variables()
     init = tf.global_variables_initializer()
     with cluster.session() as session:
       session.run(init)
@@ -60,7 +61,7 @@ def test_narrow_values_are_cast_on_the_ps_and_back_on_the_worker(cluster, use_re
     y = model(use_resource)
     large = graphs.variable("large", [20000], use_resource)
     total = tf.reduce_sum(large)
-    pulls.fetch_variables(wire_dtype=wire_dtype)
+    fetch.fetch_variables(wire_dtype=wire_dtype)
     assert way_down() == [([9], wire_dtype), ([20000], wire_dtype)]
     init = tf.global_variables_initializer()
     with cluster.session() as session:
@@ -82,7 +83,7 @@ def test_large_ones_and_integers_stay_alone(use_resource):
     tf.reduce_sum(graphs.variable("large", [200], use_resource))
     tf.reduce_sum(graphs.variable("count", [2], use_resource, tf.int32))
     tf.reduce_sum(graphs.variable("n", [2], use_resource, tf.int32))
-  pulls.fetch_variables(pack_bytes=800)
+  fetch.fetch_variables(pack_bytes=800)
   assert way_down() == [([200], "float32"), ([2], "int32"), ([2], "int32"), ([9], "float32")]
 
 
@@ -93,7 +94,7 @@ def test_types_travel_apart(use_resource):
       with tf.variable_scope(dtype.name):
         for name in "ab":
           tf.reduce_sum(graphs.variable(name, [2], use_resource, dtype))
-  pulls.fetch_variables()
+  fetch.fetch_variables()
   assert way_down() == [([4], "float32"), ([4], "float64")]
 
 
@@ -102,7 +103,7 @@ def test_nothing_is_packed_without_a_threshold(use_resource):
   with tf.device(graphs.setter()):
     model(use_resource)
   before = way_down()
-  assert pulls.fetch_variables(pack_bytes=0) == []
+  assert fetch.fetch_variables(pack_bytes=0) == []
   assert way_down() == before and len(before) == 3
 
 
@@ -111,7 +112,7 @@ def test_what_is_read_twice_travels_once():
     w = graphs.variable("w", [500], use_resource=True)
     tf.reduce_sum(w + w.read_value())
   assert len(way_down()) > 1
-  pulls.fetch_variables(pack_bytes=16)
+  fetch.fetch_variables(pack_bytes=16)
   assert way_down() == [([500], "float32")]
 
 
@@ -125,7 +126,7 @@ def test_a_read_that_waits_keeps_its_place(cluster):
       update = w.assign_add([1.0, 1.0])
     with tf.control_dependencies([update]):
       after = tf.reduce_sum(w.read_value() + 0.0)
-    pulls.fetch_variables()
+    fetch.fetch_variables()
     init = tf.global_variables_initializer()
     with cluster.session() as session:
       session.run(init)
@@ -146,7 +147,7 @@ def test_what_stays_on_the_ps_is_not_touched(use_resource):
     gathers = [op for op in tf.get_default_graph().get_operations() if "Gather" in op.type]
     inputs = [list(op.inputs) for op in gathers]
   arrived = [
-    read.variable for one in pulls.fetch_variables(wire_dtype="bfloat16") for read in one.reads
+    read.variable for one in fetch.fetch_variables(wire_dtype="bfloat16") for read in one.reads
   ]
   assert arrived == (["b"] if use_resource else ["w", "b"])
   assert list(beside.op.inputs) == before
@@ -163,7 +164,7 @@ def test_each_task_gets_its_own(use_resource):
     for worker in (WORKER, other):
       with tf.device(worker):
         tf.reduce_sum(tf.identity(w)), tf.reduce_sum(b + 1.0)
-  arrivals = pulls.fetch_variables()
+  arrivals = fetch.fetch_variables()
   assert [(arrival.target, len(arrival.reads)) for arrival in arrivals] == [(WORKER, 2), (other, 2)]
   assert [target for _, target in graphs.crossings(source=PS[0])] == [WORKER, other]
 
@@ -171,7 +172,7 @@ def test_each_task_gets_its_own(use_resource):
 @KINDS
 def test_without_tasks_nothing_travels(use_resource):
   model(use_resource)
-  assert pulls.fetch_variables(wire_dtype="float16") == []
+  assert fetch.fetch_variables(wire_dtype="float16") == []
 
 
 def test_operations_without_a_device_are_the_workers_where_it_is_named():
@@ -181,9 +182,9 @@ def test_operations_without_a_device_are_the_workers_where_it_is_named():
   with tf.device(None):
     y = tf.reduce_sum(w.read_value()) + tf.reduce_sum(b.read_value())
   assert y.device == ""
-  assert pulls.fetch_variables() == []
-  arrival, = pulls.fetch_variables(worker=WORKER)
-  assert arrival.target == WORKER and placed.place_of(arrival.tensor.op) == WORKER
+  assert fetch.fetch_variables() == []
+  arrival, = fetch.fetch_variables(worker=WORKER)
+  assert arrival.target == WORKER and task_of_op(arrival.tensors[0].op) == WORKER
 
 
 def test_what_arrives_may_be_held(cluster):
@@ -197,7 +198,7 @@ def test_what_arrives_may_be_held(cluster):
       held.extend(tensors)
       return [10.0 * tensor for tensor in tensors]
 
-    pulls.fetch_variables(pack_bytes=800, hold=hold)
+    fetch.fetch_variables(pack_bytes=800, hold=hold)
     init = tf.global_variables_initializer()
     with cluster.session() as session:
       session.run(init)
@@ -209,7 +210,7 @@ def test_what_arrives_may_be_held(cluster):
   (dict(pack_bytes=-1), "pack_bytes must be"), (dict(wire_dtype="half"), "wire_dtype must be")])
 def test_bad_arguments_are_refused(kwargs, text):
   with pytest.raises(ValueError, match=text):
-    pulls.fetch_variables(**kwargs)
+    fetch.fetch_variables(**kwargs)
 
 
 @KINDS
@@ -222,7 +223,7 @@ def test_what_the_model_assigns_to_is_not_rounded(cluster, use_resource, wire_dt
     w = tf.get_variable("w", [], **kwargs)
     y = w + 0.001
     step = [one.assign(one + 1.001).op for one in (counter, clipped)]
-    arrivals = pulls.fetch_variables(wire_dtype=wire_dtype)
+    arrivals = fetch.fetch_variables(wire_dtype=wire_dtype)
     assert sorted((arrival.tensor.dtype.name, len(arrival.reads)) for arrival in arrivals) == [
       (wire_dtype, 1), ("float32", 2)]
     init = tf.global_variables_initializer()
@@ -238,7 +239,7 @@ def test_a_saver_that_was_there_before_is_no_reason():
   with tf.device(graphs.setter()):
     tf.reduce_sum(graphs.variable("w", [3], True) + 1.0)
     tf.train.Saver()
-    arrival, = pulls.fetch_variables(wire_dtype="bfloat16")
+    arrival, = fetch.fetch_variables(wire_dtype="bfloat16")
   assert arrival.tensor.dtype == tf.bfloat16
 
 
@@ -251,7 +252,7 @@ def test_an_optimizers_own_numbers_stay_exact_between_ps(cluster, use_resource, 
     loss = tf.reduce_sum(a) + tf.reduce_sum(b)
     held = []
     train = tf.train.AdamOptimizer(0.05).minimize(loss)
-    pulls.fetch_variables(
+    fetch.fetch_variables(
       wire_dtype=wire_dtype, hold=lambda tensors: held.append(tensors) or tensors
     )
     init = tf.global_variables_initializer()
@@ -261,4 +262,4 @@ def test_an_optimizers_own_numbers_stay_exact_between_ps(cluster, use_resource, 
       session.run(train)
       after = session.run([a, b])
   np.testing.assert_allclose(np.subtract(before, after), np.full([2, 2], 0.05), rtol=1e-4)
-  assert {placed.place_of(tensor.op) for tensors in held for tensor in tensors} == {WORKER}
+  assert {task_of_op(tensor.op) for tensors in held for tensor in tensors} == {WORKER}

@@ -6,13 +6,48 @@ import tensorflow.compat.v1 as tf
 
 from tests.transfer import graphs
 from tests.transfer.graphs import PS, WORKER
-from tf1ps.transfer import constants, packing, pulls
+from tf1ps.transfer import buckets, fetch, local_copies
 
 
 @pytest.fixture(autouse=True)
 def graph():
   with tf.Graph().as_default() as graph:
     yield graph
+
+
+@pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+def test_an_optimizers_numbers_do_not_travel(cluster, use_resource):
+  with cluster.graph(), tf.device(graphs.setter(2)):
+    a, b = graphs.variable("a", [2], use_resource), graphs.variable("b", [2], use_resource)
+    optimizer = tf.train.AdamOptimizer(0.5)
+    loss = tf.reduce_sum(a) + tf.reduce_sum(tf.square(b))
+    train = optimizer.minimize(loss)
+    before = graphs.crossings(source=WORKER)
+    assert local_copies.keep_constants_local() == 8  # four numbers for each ps
+    after = graphs.crossings(source=WORKER)
+    assert len(before) - len(after) == 8
+    assert not [tensor for tensor, _ in after if tensor.op.type == "Const"]
+    init = tf.global_variables_initializer()
+    with cluster.session() as session:
+      session.run(init)
+      session.run(train)
+      assert session.run(a).tolist() == pytest.approx([-0.5, -0.49], abs=1e-5)
+
+
+def test_large_ones_and_others_than_constants_are_left():
+  with tf.device(WORKER):
+    large, small, computed = tf.zeros([100]) + 0.0, tf.constant([1.0]), tf.random.uniform([])
+    large = tf.constant([1.0] * 100)
+  with tf.device(PS[0]):
+    total = tf.reduce_sum(large) + tf.reduce_sum(small) + computed
+  assert local_copies.keep_constants_local() == 1
+  assert {tensor.op for tensor, _ in graphs.crossings(WORKER)} == {large.op, computed.op}
+  assert total.device
+
+
+def test_without_tasks_nothing_is_copied():
+  tf.reduce_sum(tf.constant([1.0]))
+  assert local_copies.keep_constants_local() == 0
 
 
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
@@ -30,11 +65,11 @@ def test_regularizers_send_nothing(cluster, use_resource):
       optimizer = tf.train.GradientDescentOptimizer(0.1)
       pairs = optimizer.compute_gradients(loss)
       if packs:
-        pairs = packing.pack_gradients(pairs)
+        pairs = buckets.pack_gradients(pairs)
       train = optimizer.apply_gradients(pairs)
       if packs:
-        pulls.fetch_variables()
-        constants.keep_constants_local()
+        fetch.fetch_variables()
+        local_copies.keep_constants_local()
         assert len(graphs.crossings(PS[0], WORKER)) == 1
       init = tf.global_variables_initializer()
       with cluster.session() as session:
@@ -59,5 +94,5 @@ def test_what_needs_another_variable_or_waits_stays_there():
         sums.append(tf.reduce_sum(a.read_value() + 0.0))
       large = tf.tile(a, [50])
     results = [one + 1.0 for one in sums + [large]]
-  pulls.fetch_variables()
+  fetch.fetch_variables()
   assert [one.op.inputs[0] is each for one, each in zip(results, sums + [large])] == [True] * 4

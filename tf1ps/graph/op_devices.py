@@ -1,0 +1,81 @@
+"""Finds where operations run, from a finished graph.
+
+TensorFlow's placer completes a device in this order, and so does `OpDevices`:
+
+1. An operation on a resource runs on the device of the resource if that has one. An operation that
+   is colocated with another runs there too: the switches of `tf.cond` are colocated with their
+   inputs. (An operation on a reference to a variable has the variable's device from its creation.)
+2. The device of the operation itself counts.
+3. Each part that is still open comes from the task of the session: the client's worker.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Dict
+
+import tensorflow.compat.v1 as tf
+
+VARIABLE_OPS = frozenset(["VarHandleOp", "VariableV2", "Variable"])  # types of operations
+LOCAL_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"  # of a session without a server
+
+
+@functools.lru_cache(maxsize=1024)
+def task_of_device(device: str) -> str:
+  """Returns the task of a device, such as "/job:ps/task:0"; "" if the device names none."""
+  spec = tf.DeviceSpec.from_string(device or "")
+  return "" if spec.job is None else "/job:%s/task:%d" % (spec.job, spec.task or 0)
+
+
+def cpu_of(task: str) -> str:
+  """Returns the device of a task's CPU."""
+  return task + "/device:CPU:0"
+
+
+def task_of_op(op: tf.Operation) -> str:
+  """Returns the task that an operation names by its variable or its device; "" if it names none."""
+  for tensor in op.inputs:
+    if tensor.op.type in VARIABLE_OPS:
+      return task_of_device(tensor.op.device)
+  return task_of_device(op.device)
+
+
+class OpDevices:
+  """The devices of operations, as far as the graph tells them."""
+
+  def __init__(self, default: str):
+    """Creates the table.
+
+    Args:
+      default: the device of operations without one: "/job:worker/task:0", or `LOCAL_CPU`.
+    """
+    self._default = tf.DeviceSpec.from_string(LOCAL_CPU).make_merged_spec(
+      tf.DeviceSpec.from_string(default))
+    self._complete: Dict[str, str] = {}  # by the device that an operation names
+    self._named: Dict[tf.Operation, str] = {}
+
+  def of(self, op: tf.Operation) -> str:
+    """Returns the complete device of an operation."""
+    device = self._find(op)
+    if device not in self._complete:
+      self._complete[device] = self._default.make_merged_spec(
+        tf.DeviceSpec.from_string(device)).to_string()
+    return self._complete[device]
+
+  def _find(self, op) -> str:
+    """Returns the device that the graph names for an operation, or ""."""
+    if op not in self._named:
+      self._named[op] = op.device or ""  # ends the recursion in a loop that carries a resource
+      owners = {self._find(tensor.op) for tensor in op.inputs if tensor.dtype == tf.resource}
+      owners.update(self._find(other) for other in _colocated(op))
+      owners.discard("")
+      # A function may take resources of several devices. Its own device decides then.
+      if len(owners) == 1:
+        self._named[op] = owners.pop()
+    return self._named[op]
+
+
+def _colocated(op):
+  """Returns the operations that an operation must run beside."""
+  names = [tf.compat.as_str(group)[len("loc:@"):] for group in op.colocation_groups()]
+  return [op.graph.get_operation_by_name(name) for name in names if name != op.name]

@@ -1,0 +1,111 @@
+"""Walks along the edges of a graph, up to what operations need and down to what needs them.
+
+An edge is an input or a control input. A walk up the graph starts at operations such as a training
+step and can stop early, at variables for example. A walk down the graph stays among operations that
+the caller gives, because an operation does not know which operations wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Container, Dict, Iterable, Iterator, List, Optional, Set
+
+import tensorflow.compat.v1 as tf
+
+
+def predecessors(op: tf.Operation) -> List[tf.Operation]:
+  """Returns the operations that an operation waits for: of its inputs and control inputs."""
+  return [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+
+
+def needed_ops(roots: Iterable[tf.Operation], fed: Iterable[tf.Tensor] = (),
+               stop: Optional[Callable[[tf.Operation], bool]] = None) -> List[tf.Operation]:
+  """Finds the operations that some operations need, themselves included.
+
+  Args:
+    roots: operations of one graph.
+    fed: tensors whose values the client gives. The walk does not pass them.
+    stop: returns whether the walk ends at an operation, which is then not in the result.
+
+  Returns:
+    The operations in the order in which they were created.
+  """
+  fed = {tensor.name for tensor in fed}
+  waiting = [op for op in roots if stop is None or not stop(op)]
+  found = set(waiting)
+  if not waiting:
+    return []
+  graph = waiting[0].graph
+  while waiting:
+    op = waiting.pop()
+    above = predecessors(op) if not fed else [
+      tensor.op for tensor in op.inputs if tensor.name not in fed] + list(op.control_inputs)
+    for one in above:
+      if one not in found and (stop is None or not stop(one)):
+        found.add(one)
+        waiting.append(one)
+  return [op for op in graph.get_operations() if op in found]
+
+
+def consumers_of(ops: Iterable[tf.Operation],
+                 above: Callable[[tf.Operation], List[tf.Operation]] = predecessors
+                 ) -> Dict[tf.Operation, List[tf.Operation]]:
+  """Finds which of some operations wait for which others of them.
+
+  Args:
+    ops: the operations.
+    above: returns the operations that an operation waits for.
+
+  Returns:
+    For each operation its consumers among `ops`, in the order of `ops`.
+  """
+  found: Dict[tf.Operation, Dict[tf.Operation, None]] = {op: {} for op in ops}
+  for op in list(found):
+    for one in above(op):
+      if one in found:
+        found[one][op] = None
+  return {op: list(consumers) for op, consumers in found.items()}
+
+
+def descendants(roots: Iterable[tf.Operation],
+                consumers: Dict[tf.Operation, List[tf.Operation]]) -> Set[tf.Operation]:
+  """Finds the operations that need some operations, themselves included.
+
+  Args:
+    roots: the operations.
+    consumers: the result of `consumers_of`.
+  """
+  waiting = list(roots)
+  found = set(waiting)
+  while waiting:
+    for op in consumers.get(waiting.pop(), ()):
+      if op not in found:
+        found.add(op)
+        waiting.append(op)
+  return found
+
+
+def source_op(tensor: tf.Tensor, through: Container[str]) -> tf.Operation:
+  """Follows first inputs up to the operation that computes a value.
+
+  Args:
+    tensor: the value.
+    through: types of operations that pass a value on, such as "Identity".
+  """
+  while tensor.op.type in through:
+    tensor = tensor.op.inputs[0]
+  return tensor.op
+
+
+def uses(tensors: Iterable[tf.Tensor], through: Container[str]) -> Iterator[tf.Operation]:
+  """Yields the operations that take some values, directly or passed on.
+
+  Args:
+    tensors: the values.
+    through: types of operations that pass a value on, such as "Identity"; they are not yielded.
+  """
+  for tensor in tensors:
+    for consumer in tensor.consumers():
+      if consumer.type in through:
+        yield from uses(consumer.outputs, through)
+      else:
+        yield consumer

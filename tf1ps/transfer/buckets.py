@@ -1,0 +1,185 @@
+"""Sends gradients to the ps: small ones concatenated in buckets, float32 ones narrowed.
+
+A bucket travels as one: the dense gradients of several small variables of one ps, or the gradient
+of one variable alone, dense or sparse. In this order:
+
+1. `make_buckets` divides the gradients (flat_buffers.py has the rules).
+2. `Bucket.send` concatenates its gradients on the worker, narrows them (wire.py), sends them, and
+   widens them on the ps.
+3. `Bucket.unpack` splits the buffer there, beside the variables.
+
+`pack_gradients` does all of it for a loop that updates at once. Synchronous updates keep the
+arrived tensor of each bucket on the ps, and unpack it later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import List, Sequence, Tuple, Union
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.graph import cpu_of, task_of_device, task_of_op
+from tf1ps.transfer import flat_buffers, wire
+from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
+
+Gradient = Union[tf.Tensor, tf.IndexedSlices]
+GradsAndVars = List[Tuple[Gradient, tf.Variable]]
+
+
+class Bucket:
+  """Gradients that travel as one.
+
+  Attributes:
+    variables: the variables of the gradients.
+    op: the operation of the first variable. State of the bucket belongs beside it.
+    device: the device of that operation.
+    dtype: the type of the gradients.
+    shape: the shape of the arrived tensor; of a sparse gradient the shape of the variable.
+    name: the name of the bucket. Buckets of other variables have other names.
+  """
+
+  def __init__(self, grads_and_vars: GradsAndVars, is_flat: bool, wire_dtype: str):
+    self._gradients = [gradient for gradient, _ in grads_and_vars]
+    self.variables = [variable for _, variable in grads_and_vars]
+    self._is_flat = is_flat
+    self._wire_dtype = wire_dtype
+    self._shapes = [variable.shape for variable in self.variables]
+    first = self.variables[0]
+    self.op, self.device, self.dtype = first.op, first.device, self._gradients[0].dtype
+    self.shape = first.shape
+    if len(self.variables) > 1:
+      self.shape = tf.TensorShape([sum(flat_buffers.lengths(self._shapes, is_flat))] + (
+        [] if is_flat else first.shape.as_list()[1:]))
+    names = [variable.op.name for variable in self.variables]
+    self.name = names[0] if len(names) == 1 else "%s+%d:%s" % (
+      names[0], len(names) - 1, _digest(names))
+
+  @property
+  def gradient(self) -> Gradient:
+    """The first gradient, dense or sparse like the arrived one, with the same types."""
+    return self._gradients[0]
+
+  @property
+  def parts(self) -> List[tf.Tensor]:
+    """The tensors of the gradients as they were computed."""
+    return [part for gradient in self._gradients for part in (
+      [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices)
+      else [gradient])]
+
+  def send(self) -> Gradient:
+    """Sends the gradients to the ps, once per call.
+
+    It may be called in a branch of `tf.cond`. It creates no constant on the ps, because in a branch
+    a constant waits for the condition on the worker, and so costs a message.
+
+    Returns:
+      The arrived tensor, on the ps.
+    """
+    gradient = self._gradients[0]
+    if isinstance(gradient, tf.IndexedSlices):
+      values = self._send(gradient.values)
+      return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    if len(self._gradients) == 1:
+      return self._send(gradient)
+    with _on(task_of_op(gradient.op)):
+      gradient = flat_buffers.concat(self._gradients, self._shapes, self._is_flat)
+    return self._send(gradient)
+
+  def unpack(self, arrived: Gradient) -> GradsAndVars:
+    """Splits the arrived tensor, or a tensor like it such as a mean of several, by variable."""
+    if len(self.variables) == 1:
+      return [(arrived, self.variables[0])]
+    with _on(task_of_device(self.device)):
+      return list(zip(flat_buffers.split(arrived, self._shapes, self._is_flat), self.variables))
+
+  def _send(self, tensor):
+    source, target = task_of_op(tensor.op), task_of_device(self.device)
+    if source == target:
+      return tensor
+    is_sparse = isinstance(self._gradients[0], tf.IndexedSlices)
+    with _on(source):
+      sent = wire.narrow(
+        tensor, self._wire_dtype, ["the gradient of " + one.op.name for one in self.variables],
+        () if is_sparse else [shape.num_elements() for shape in self._shapes])
+    if sent[0] is tensor and len(self._gradients) == 1:
+      return tensor
+    with _on(target):
+      return wire.widen([tf.identity(one) for one in sent], tensor.dtype, self._wire_dtype)
+
+
+def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BYTES,
+                 wire_dtype: str = "float32", from_anywhere: bool = False) -> List[Bucket]:
+  """Divides gradients into buckets.
+
+  Args:
+    grads_and_vars: pairs of a gradient and its variable; pairs without a gradient are skipped.
+    pack_bytes: gradients of variables of this number of bytes or more travel alone; 0: all do.
+    wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
+    from_anywhere: whether the buckets do not depend on the tasks of the gradients, also where a
+      gradient is on its variable's task. Replicas that wait for each other need the same buckets.
+
+  Returns:
+    The buckets; each gradient is in one of them.
+
+  Raises:
+    ValueError: if an argument is out of its range.
+  """
+  flat_buffers.check_pack_bytes(pack_bytes)
+  wire.check_wire_dtype(wire_dtype)
+  pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
+  by_route = {}
+  for index, (gradient, variable) in enumerate(pairs):
+    if _may_be_packed(gradient, variable, from_anywhere):
+      source = "" if from_anywhere else task_of_op(gradient.op)
+      route = source, task_of_device(variable.device), gradient.dtype.name
+      by_route.setdefault(route, []).append(index)
+  buckets = []
+  for members in by_route.values():
+    shapes = [pairs[index][1].shape.as_list() for index in members]
+    for group in flat_buffers.make_groups(shapes, pairs[members[0]][0].dtype.size, pack_bytes):
+      own = [members[index] for index in group.members]
+      buckets.append((own[0], Bucket([pairs[index] for index in own], group.is_flat, wire_dtype)))
+  packed = {variable.op.name for _, bucket in buckets for variable in bucket.variables}
+  buckets += [(index, Bucket([pair], False, wire_dtype)) for index, pair in enumerate(pairs)
+              if pair[1].op.name not in packed]
+  return [bucket for _, bucket in sorted(buckets, key=lambda one: one[0])]
+
+
+def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BYTES,
+                   wire_dtype: str = "float32") -> GradsAndVars:
+  """Sends gradients to the ps. `apply_gradients` of the result updates the variables there.
+
+  Args:
+    grads_and_vars: as for `make_buckets`, and so are the other arguments and the errors.
+    pack_bytes: gradients of variables of this number of bytes or more travel alone; 0: all do.
+    wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
+
+  Returns:
+    The same pairs in the same order; pairs without a gradient are unchanged.
+  """
+  grads_and_vars = list(grads_and_vars)  # it may be a zip
+  buckets = make_buckets(grads_and_vars, pack_bytes, wire_dtype)
+  with tf.name_scope("push"):
+    arrived = {variable.op.name: gradient for bucket in buckets
+               for gradient, variable in bucket.unpack(bucket.send())}
+  return [(None if gradient is None else arrived[variable.op.name], variable)
+          for gradient, variable in grads_and_vars]
+
+
+def _may_be_packed(gradient, variable, from_anywhere) -> bool:
+  """Whether a gradient is dense, of a known shape, and travels to its variable, if that matters."""
+  if isinstance(gradient, tf.IndexedSlices) or not variable.shape.is_fully_defined():
+    return False
+  target = task_of_device(variable.device)
+  return bool(target) and gradient.dtype.is_floating and (
+    from_anywhere or task_of_op(gradient.op) not in ("", target))
+
+
+def _digest(names: Sequence[str]) -> str:
+  return hashlib.sha256(",".join(names).encode("utf-8")).hexdigest()[:12]
+
+
+def _on(task):
+  """On the CPU of a task; if the task is "", on the current device."""
+  return tf.device(cpu_of(task) if task else "")

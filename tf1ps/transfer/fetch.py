@@ -1,0 +1,182 @@
+"""Fetches the values of variables from the ps to a worker in few messages.
+
+A model that was built under a device setter reads each variable separately, by one message each.
+`fetch_variables` changes that in the finished graph, in this order:
+
+1. It finds the reads whose values travel: a read of the variable on its ps, and operations on
+   another task that take the value.
+2. For each ps, receiving task and dtype, the values are concatenated on the ps (flat_buffers.py),
+   narrowed (wire.py), sent, widened and split.
+3. The operations that took the value of a read take its part of the arrived buffer. Small results
+   that the ps computed of the values are computed on the worker (local_copies.py).
+
+Variables, their names, slots and checkpoints do not change, nor do the results or the gradients
+with respect to the variables.
+
+These reads are left alone: reads that wait for something (a control input shows that the order
+matters), reads in loops and branches, gathers, values that are not floating point numbers, and
+values that travel to a task that has variables itself, such as Adam's powers from one ps to the
+next. Only variables that nothing but an optimizer updates are narrowed: a variable that the model
+assigns to, such as a moving average, would be rounded again in each step. A variable with several
+reads in a step travels once. Call it before a session runs the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import replace_input
+from tf1ps.graph import VARIABLE_OPS, cpu_of, source_op, task_of_device, task_of_op
+from tf1ps.transfer import flat_buffers, local_copies, wire
+from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
+
+_READS = frozenset(["ReadVariableOp", "Identity"])
+_ASSIGNS = frozenset(["Assign", "AssignVariableOp"])
+_RESHAPES = frozenset(["Identity", "Reshape"])
+
+
+class Read(NamedTuple):
+  """A variable's value that a task takes."""
+
+  variable: str  # the name of the variable's operation
+  value: tf.Tensor  # on the ps
+  aliases: Tuple[tf.Tensor, ...]  # all reads of the variable that the task takes
+  consumers: Tuple[tf.Operation, ...]  # the operations on the task that take them
+
+
+class Arrival(NamedTuple):
+  """Values of variables that travel as one."""
+
+  source: str  # the task that has the variables
+  target: str  # the task that takes their values
+  tensors: Tuple[tf.Tensor, ...]  # on the target: the buffer, and what `wire.widen` needs beside it
+  reads: Tuple[Read, ...]  # the reads whose values are in the buffer
+  is_flat: bool  # whether each value was flattened before the concatenation
+  wire_dtype: str  # the type that float32 values travel as
+
+
+def fetch_variables(
+    pack_bytes: int = DEFAULT_PACK_BYTES, wire_dtype: str = "float32", worker: str = "",
+    hold: Optional[Callable[[List[tf.Tensor]], List[tf.Tensor]]] = None) -> List[Arrival]:
+  """Has small variables of the default graph travel together.
+
+  Args:
+    pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
+    wire_dtype: the type that float32 values are sent as, one of `WIRE_DTYPES`.
+    worker: the task of operations without a device; "": such operations are left alone.
+    hold: called with the tensors that arrive on a task; returns the tensors that replace them. With
+      it, variables that travel alone and unchanged pass through it too.
+
+  Returns:
+    The arrivals that this call has created.
+
+  Raises:
+    ValueError: if an argument is out of its range.
+  """
+  flat_buffers.check_pack_bytes(pack_bytes)
+  wire.check_wire_dtype(wire_dtype)
+  arrivals = []
+  for (source, target, dtype, may_narrow), reads in sorted(
+      _reads_by_route(worker).items(), key=lambda item: str(item[0])):
+    own_wire = wire_dtype if may_narrow else "float32"
+    shapes = [read.value.shape.as_list() for read in reads]
+    groups = flat_buffers.make_groups(shapes, dtype.size, pack_bytes)
+    packed = {index for group in groups for index in group.members}
+    groups += [
+      flat_buffers.Group((index,), False) for index in range(len(reads)) if index not in packed
+      and (hold or wire.is_narrowed(dtype, own_wire) or len(reads[index].aliases) > 1)]
+    for group in groups:
+      own = tuple(reads[index] for index in group.members)
+      tensors = _send(own, group.is_flat, source, target, own_wire)
+      arrivals.append(Arrival(source, target, tensors, own, group.is_flat, own_wire))
+  used = {tensor.name: tensor for arrival in arrivals for tensor in arrival.tensors}
+  for target in sorted({arrival.target for arrival in arrivals} if hold is not None else ()):
+    own = [tensor for arrival in arrivals if arrival.target == target
+           for tensor in arrival.tensors]
+    used.update({before.name: now for before, now in zip(own, hold(own))})
+  values: Dict[str, Dict[str, Optional[tf.Tensor]]] = {}
+  for arrival in arrivals:
+    arrived = values.setdefault(arrival.target, {})
+    arrived.update(_hand_out(arrival, [used[tensor.name] for tensor in arrival.tensors]))
+    for tensor in arrival.tensors:  # the buffer is computed on the ps
+      arrived[tensor.op.inputs[0].name] = None
+  for target, arrived in values.items():
+    local_copies.compute_on(target, arrived)
+  return arrivals
+
+
+def _send(reads: Sequence[Read], is_flat: bool, source: str, target: str,
+          wire_dtype: str) -> Tuple[tf.Tensor, ...]:
+  """Concatenates values on their ps and sends them to the target; returns the arrived tensors."""
+  values, shapes = [read.value for read in reads], [read.value.shape for read in reads]
+  with tf.control_dependencies(None), tf.name_scope("fetch"):
+    with _on(source):
+      one = flat_buffers.concat(values, shapes, is_flat) if len(values) > 1 else values[0]
+      sent = wire.narrow(one, wire_dtype, [read.variable for read in reads],
+                         [shape.num_elements() for shape in shapes])
+    with _on(target):
+      return tuple(tf.identity(tensor, name="arrived") for tensor in sent)
+
+
+def _hand_out(arrival: Arrival, tensors: Sequence[tf.Tensor]) -> Dict[str, tf.Tensor]:
+  """Gives the parts of the arrived buffer to the consumers; returns the parts by read."""
+  reads = arrival.reads
+  with tf.control_dependencies(None), tf.name_scope("fetch"), _on(arrival.target):
+    values = [wire.widen(tensors, reads[0].value.dtype, arrival.wire_dtype)]
+    if len(reads) > 1:
+      values = flat_buffers.split(
+        values[0], [read.value.shape for read in reads], arrival.is_flat)
+  parts = {}
+  for read, value in zip(reads, values):
+    value.set_shape(read.value.shape)
+    for alias in read.aliases:
+      replace_input(alias, value, read.consumers)
+      parts[alias.name] = value
+  return parts
+
+
+def _reads_by_route(worker: str) -> dict:
+  """Finds the reads by (ps, receiving task, dtype, whether they may be narrowed), in order."""
+  keepers = {task_of_device(variable.device) for variable in tf.global_variables()}
+  narrow = {variable.op.name for variable in tf.trainable_variables() if not _is_assigned(variable)}
+  found = {}
+  for op in tf.get_default_graph().get_operations():
+    if op.type not in VARIABLE_OPS:
+      continue
+    source = task_of_device(op.device)
+    if not source:
+      continue
+    reads = [one.outputs[0] for one in op.outputs[0].consumers() if _is_free_read(one)]
+    targets = {}
+    for value in reads:
+      for consumer in value.consumers():
+        target = task_of_op(consumer) or worker
+        if target and target != source and target not in keepers:
+          targets.setdefault(target, []).append(consumer)
+    for target, consumers in sorted(targets.items()):
+      consumers = tuple(dict.fromkeys(consumers))
+      # Colocated gradients or summaries may take another read than the model does.
+      used = tuple(value for value in reads if set(value.consumers()) & set(consumers))
+      found.setdefault((source, target, used[0].dtype, op.name in narrow), []).append(
+        Read(op.name, used[0], used, consumers))
+  return found
+
+
+def _is_assigned(variable) -> bool:
+  """Whether anything but its initializer or the restoring of a checkpoint assigns to a variable."""
+  return any(
+    op.type in _ASSIGNS and op is not variable.initializer
+    and not source_op(op.inputs[1], _RESHAPES).type.startswith("Restore")
+    for op in variable.op.outputs[0].consumers())
+
+
+def _is_free_read(op) -> bool:
+  """Whether an operation is a read of a known float shape that waits for nothing."""
+  return (op.type in _READS and not op.control_inputs and op.outputs[0].dtype.is_floating
+          and op.outputs[0].shape.is_fully_defined())
+
+
+def _on(task):
+  return tf.device(cpu_of(task))

@@ -1,0 +1,98 @@
+"""Copies small computations and constants to the tasks that use them.
+
+Two kinds of messages are not needed:
+
+- A regularizer of `tf.get_variable` stands beside its variable, on the ps. Its loss is one number
+  per variable that travels to the worker, and its gradient may need another number. The values of
+  the variables are on the worker already (fetch.py). `compute_on` has the worker compute there all
+  small results that depend on nothing but such values and constants.
+- A learning rate and Adam's betas are constants on the worker that the updates on each ps take.
+  `keep_constants_local` gives each task constants of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.compat import replace_input
+from tf1ps.graph import Subgraph, cpu_of, is_control_flow, needed_ops, task_of_op
+
+_SMALL = 64  # elements
+
+
+def keep_constants_local() -> int:
+  """Copies small constants of the default graph to the tasks that take them.
+
+  Call it before a session runs the graph.
+
+  Returns:
+    The number of copies.
+  """
+  found = {}
+  for op in tf.get_default_graph().get_operations():
+    home = task_of_op(op)
+    if op.type == "Const" and home and _is_small(op.outputs[0]):
+      for consumer in op.outputs[0].consumers():
+        task = task_of_op(consumer)
+        if task not in ("", home):
+          found.setdefault(task, {}).setdefault(op, []).append(consumer)
+  for task, consumers in sorted(found.items()):
+    copy = _copy_to(task, list(consumers), {}, with_control_inputs=False)
+    for op, own in consumers.items():
+      replace_input(op.outputs[0], copy.of(op.outputs[0]), own)
+  return sum(len(consumers) for consumers in found.values())
+
+
+def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]]) -> int:
+  """Copies computations of variables' values in the default graph to a task that has the values.
+
+  Args:
+    task: the task, such as "/job:worker/task:0".
+    values: the values on the task, by the names of the reads that they replace; None for a tensor
+      that must be computed where it is.
+
+  Returns:
+    The number of results that do not travel any more.
+  """
+  graph = tf.get_default_graph()
+  sources = {task_of_op(graph.get_tensor_by_name(name).op) for name in values}
+  can_move: Dict[tf.Operation, bool] = {}
+  results = []
+  for op in graph.get_operations():
+    if op.type == "Const" or task_of_op(op) not in sources:
+      continue
+    for tensor in op.outputs:
+      consumers = [one for one in tensor.consumers() if task_of_op(one) == task]
+      if (consumers and tensor.name not in values and _is_small(tensor)
+          and _can_move(op, values, can_move)):
+        results.append((tensor, consumers))
+  if results:
+    needed = needed_ops([tensor.op for tensor, _ in results],
+                        [graph.get_tensor_by_name(name) for name in values])
+    copy = _copy_to(task, needed, values)
+    for tensor, consumers in results:
+      replace_input(tensor, copy.of(tensor), consumers)
+  return len(results)
+
+
+def _can_move(op, values, known) -> bool:
+  """Whether an operation depends on nothing but the values and constants, and waits for nothing."""
+  if op not in known:
+    known[op] = False
+    known[op] = (
+      not (op.op_def.is_stateful or op.control_inputs or is_control_flow(op))
+      and (len(op.inputs) > 0 or op.type == "Const")
+      and all(values[tensor.name] is not None if tensor.name in values else
+              _is_small(tensor) and _can_move(tensor.op, values, known) for tensor in op.inputs))
+  return known[op]
+
+
+def _copy_to(task, ops, inputs, with_control_inputs=True):
+  name = "of" + task.replace("/job:", "_").replace("/task:", "_")
+  return Subgraph.of_ops(ops, with_control_inputs).copy(name, inputs=inputs, device=cpu_of(task))
+
+
+def _is_small(tensor: tf.Tensor) -> bool:
+  return tensor.shape.is_fully_defined() and tensor.shape.num_elements() <= _SMALL
