@@ -1,7 +1,7 @@
 """The gradients of one round: a row per replica, beside the variable.
 
 Gradients that travel as one, such as those of several small variables (a `Bucket` of
-transfer/packing.py), have rows beside the first of these variables. A replica
+transfer/buckets.py), have rows beside the first of these variables. A replica
 
 1. makes the rows where they do not exist, when it joins;
 2. writes its gradients into its own rows, as often as it likes before it arrives: two equal writes
