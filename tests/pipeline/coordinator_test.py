@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import harness
 from tests.pipeline import classic
-from tf1ps.pipeline import runner_failures
+from tf1ps.pipeline import queue_runners
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +80,7 @@ def test_join_waits_for_a_thread_that_takes_what_there_is(tmp_path):
   with classic.initialised() as session:
     coord = tf1ps.Coordinator()
     threads = tf1ps.start_queue_runners(session, coord)
-    harness.wait_until(lambda: runner_failures.of(session).error is not None)
+    harness.wait_until(lambda: queue_runners.failures_of(session).error is not None)
 
     def take():
       with coord.stop_on_exception():
@@ -99,7 +99,7 @@ def test_an_error_of_the_users_own_comes_first(tmp_path):
   with classic.initialised() as session:
     coord = tf1ps.Coordinator()
     threads = tf1ps.start_queue_runners(session, coord)
-    harness.wait_until(lambda: runner_failures.of(session).error is not None)
+    harness.wait_until(lambda: queue_runners.failures_of(session).error is not None)
     with coord.stop_on_exception():
       raise KeyError("own")
     with pytest.raises(KeyError, match="own"):

@@ -13,7 +13,8 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests import harness
 from tests.pipeline import classic
-from tf1ps.pipeline import bad_records, graph_input, queue_runners, runner_failures
+from tf1ps.cluster.session import BoundedSession
+from tf1ps.pipeline import bad_records, graph_input, queue_runners
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def own_graph():
 
 
 def wait_for_failure(session):
-  harness.wait_until(lambda: runner_failures.of(session).error is not None, what="a failure")
+  harness.wait_until(lambda: queue_runners.failures_of(session).error is not None, what="a failure")
 
 
 def test_all_records_and_the_end(tmp_path):
@@ -338,3 +339,61 @@ def test_the_session_is_not_kept_alive(tmp_path):
   gc.collect()
   assert gone() is None
   assert not [thread for thread in threading.enumerate() if "queue runner" in thread.name]
+
+
+# Failures.
+
+
+END = tf.errors.OutOfRangeError(None, None, "queue is closed")
+
+
+def test_the_first_error_counts_and_explains_the_end_alone(caplog):
+  failures = queue_runners.Failures()
+  assert failures.explain(END) is END
+  first, second = ValueError("first"), ValueError("second")
+  failures.record(first, "one")
+  failures.record(second, "two")
+  assert failures.error is first
+  assert failures.explain(END) is first
+  other = KeyError("other")
+  assert failures.explain(other) is other
+  assert [record.getMessage() for record in caplog.records] == [
+    "the queue runner of one has failed; the elements that it enqueued before are still in "
+    "the queue: first"]
+
+
+def test_coordinators_stop_when_the_consumer_gets_the_error():
+  failures = queue_runners.Failures()
+  coords = [tf.train.Coordinator() for _ in range(2)]
+  for coord in coords:
+    failures.stop_at_error(coord)
+  coords[1].request_stop()
+  coords[1].join()  # and takes no errors any more
+  failures.record(ValueError("first"), "one")
+  assert not coords[0].should_stop()
+  failures.explain(END)
+  assert coords[0].should_stop()
+  with pytest.raises(ValueError, match="first"):
+    coords[0].join()
+
+
+@pytest.mark.parametrize("kind", [tf.Session, BoundedSession])
+def test_each_session_has_its_own_and_runs_are_explained(kind):
+  with tf.Graph().as_default():
+    queue = tf.FIFOQueue(1, tf.int32)
+    taken, close = queue.dequeue(), queue.close()
+    one, other = kind(), kind()
+    for session in (one, other):
+      queue_runners.explain_runs(session)
+      queue_runners.explain_runs(session)
+      session.run(close)
+    queue_runners.failures_of(one).record(ValueError("of one"), "queue")
+    for run in (lambda: one.run(taken), one.make_callable(taken)):
+      with pytest.raises(ValueError, match="of one") as error:
+        run()
+      assert isinstance(error.value.__cause__, tf.errors.OutOfRangeError)
+    for run in (lambda: other.run(taken), other.make_callable(taken)):
+      with pytest.raises(tf.errors.OutOfRangeError):
+        run()
+    one.close()
+    other.close()

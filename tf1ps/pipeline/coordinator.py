@@ -2,11 +2,11 @@
 
 The same arguments and methods, with these differences:
 
-1. What ended a queue runner is raised by `join`, not the OutOfRangeError that came of it.
-2. `join` does not wait for a queue runner's thread that is in Python or reads slowly: it returns in
-   less than a second after the stop, and none of these threads is "still running".
-3. `should_stop` raises where the loop would hang: the graph has queue runners, and nobody has
-   started one.
+1. `join` raises the error that ended a queue runner, not the OutOfRangeError that followed from it.
+2. `join` does not wait for a queue runner's thread that is in Python or in a slow read. It returns
+   within a second of the stop, and does not report these threads as "still running".
+3. `should_stop` raises where the loop would hang, because the graph has queue runners and none was
+   started.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import time
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING
-from tf1ps.pipeline import queue_runners, runner_threads
+from tf1ps.pipeline import queue_runners
 
 _STOCK_THREAD = "QueueRunnerThread-"  # how the names of TensorFlow's own threads begin
 
 
-class Coordinator(tf.train.Coordinator):
-  """A coordinator of threads that knows of queue runners."""
+class Coordinator(queue_runners.RunnerCoordinator):
+  """A coordinator of threads, with the differences that the module's docstring lists."""
 
   def __init__(self, clean_stop_exception_types=None, *, check_queue_runners: bool = True):
     """Creates the coordinator.
 
     Args:
       clean_stop_exception_types: as for `tf.train.Coordinator`.
-      check_queue_runners: whether `should_stop` raises where the queue runners of the graph that is
-        the default one now were never started. Its own thread alone is told.
+      check_queue_runners: whether `should_stop`, in the thread that creates the coordinator, raises
+        where the queue runners of the present default graph were never started.
     """
     super().__init__(clean_stop_exception_types)
     self._failures = []
@@ -40,21 +40,21 @@ class Coordinator(tf.train.Coordinator):
     self._graph = None
     if check_queue_runners and not tf.executing_eagerly():
       self._graph = tf.get_default_graph()
-      # Who starts them by TensorFlow's own function starts ours.
+      # So that TensorFlow's own start_queue_runners starts ours.
       queue_runners.adopt_queue_runners(self._graph, track=False)
 
   def add_failures(self, failures) -> None:
-    """Told by queue runners that start: raises at `join` what may have ended them.
+    """Called when queue runners start: `join` raises the error that ends them.
 
     Args:
-      failures: a `runner_failures.Failures`.
+      failures: a `queue_runners.Failures`.
     """
     self._graph = None
     self._failures.append(failures)
 
   def register_thread(self, thread):
     """Like `tf.train.Coordinator.register_thread`."""
-    if isinstance(thread, runner_threads.RunnerThread):
+    if isinstance(thread, queue_runners.RunnerThread):
       self._runner_threads.add(thread)
     else:
       self._other_threads.add(thread)
@@ -71,7 +71,7 @@ class Coordinator(tf.train.Coordinator):
     return super().should_stop()
 
   def request_stop(self, ex=None):
-    """Like `tf.train.Coordinator.request_stop`; what ended a queue runner comes first."""
+    """Like `tf.train.Coordinator.request_stop`; the error of a queue runner comes first."""
     error = ex[1] if isinstance(ex, tuple) else ex
     if error is None or isinstance(error, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
       for failures in self._failures:
@@ -84,10 +84,10 @@ class Coordinator(tf.train.Coordinator):
     """Like `tf.train.Coordinator.join`, without a wait for queue runners that do not stop."""
     threads = set(threads or ())
     runners = self._runner_threads | {
-      thread for thread in threads if isinstance(thread, runner_threads.RunnerThread)}
+      thread for thread in threads if isinstance(thread, queue_runners.RunnerThread)}
     while (any(thread.is_alive() for thread in runners)
            and not self.wait_for_stop(TIMING.local_poll_interval)):
-      if self._are_over(runners, (threads - runners) | self._other_threads):
+      if self._have_failed(runners, (threads - runners) | self._other_threads):
         self.request_stop()
     until = time.monotonic() + TIMING.runner_threads_end_limit
     for thread in runners:
@@ -95,8 +95,8 @@ class Coordinator(tf.train.Coordinator):
         thread.join(max(0.0, until - time.monotonic()))
     super().join(threads - runners, stop_grace_period_secs, ignore_live_threads)
 
-  def _are_over(self, runners, others):
-    """Whether a runner has failed, and no thread is left that enqueues, or takes what there is."""
+  def _have_failed(self, runners, others):
+    """Whether a runner has failed, and no thread enqueues or consumes elements any more."""
     return any(failures.error is not None for failures in self._failures) and not any(
       thread.is_alive() for thread in [one for one in runners if one.enqueues] + list(others))
 
@@ -105,10 +105,11 @@ class Coordinator(tf.train.Coordinator):
     runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
     if not runners or super().should_stop():
       return
-    if any(getattr(one, "was_started", False) for one in runners) or any(
+    if any(isinstance(one, queue_runners.StartableRunner) and one.was_started
+           for one in runners) or any(
         thread.name.startswith(_STOCK_THREAD) for thread in threading.enumerate()):
       return
     raise RuntimeError(
       "the graph has %d queue runners, such as that of %s, and none was started, so that the first "
-      "dequeue would wait for ever: call tf1ps.start_queue_runners(sess, coord) before the loop "
-      "(or give check_queue_runners=False to the Coordinator)" % (len(runners), runners[0].name))
+      "dequeue would wait forever. Call tf1ps.start_queue_runners(sess, coord) before the loop, or "
+      "give check_queue_runners=False to the Coordinator." % (len(runners), runners[0].name))

@@ -1,16 +1,16 @@
-"""Data that are loaded once, into variables on the worker, and then read from there in batches.
+"""Arrays that are loaded once into variables on the worker, and then read in batches.
 
-1. `variables` makes a variable for each array: not trainable and in no collection, so that nothing
-   saves, restores or trains it, and nobody waits for it on a ps. The graph does not hold the data:
-   it cannot be larger than 2 GB.
-2. Its initializer, which takes the array from this Python process, is in TABLE_INITIALIZERS: every
-   monitored session runs it without a word, also after a recovery, and so do the sessions of a
-   program. A session of one's own runs `tf.tables_initializer()`; for `batches` also
-   `tf.local_variables_initializer()`, and starts the queue runners.
-3. `batches` divides the rows. A queue has their numbers, all of them in each epoch, and a batch is
-   gathered by the numbers that it takes: `slice_input_producer` does that row by row.
+1. `preloaded_variables` makes a variable for each array. It is not trainable and in no collection:
+   nothing saves, restores or trains it, and no task waits for it on a ps. The graph does not
+   contain the data, because a graph cannot be larger than 2 GB.
+2. The variable's initialiser, which takes the array from this Python process, is in the collection
+   TABLE_INITIALIZERS. Every monitored session runs it, also after a recovery, and so do the
+   sessions of a program. In a session of your own run `tf.tables_initializer()`; for
+   `preloaded_batches` also run `tf.local_variables_initializer()` and start the queue runners.
+3. `preloaded_batches` divides the rows. A queue holds their numbers, all of them in each epoch, and
+   a batch is gathered by the numbers that it takes. `slice_input_producer` does this row by row.
 
-The arrays must stay in memory, since a recovery loads them again; do not change them.
+The arrays must stay in memory and must not change, because a recovery loads them again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def preloaded_variables(
   Args:
     arrays: a numpy array, or any structure of them, of numbers or strings.
     name: of the variables.
-    worker_device: see on_worker.py.
+    worker_device: as for `on_worker.scope`.
 
   Returns:
-    The same structure of tensors: the variables' values, whole. Gather from them, or give them to
-    `producers.slice_input_producer`.
+    The same structure of tensors: the values of the variables. Gather from them, or give them to
+    `slice_input_producer`.
 
   Raises:
-    TypeError: something that is no numpy array.
+    TypeError: an element is no numpy array.
   """
   leaves = [_checked(leaf) for leaf in tf.nest.flatten(arrays)]
   with on_worker.scope(worker_device), tf.name_scope(name):
@@ -48,29 +48,30 @@ def preloaded_variables(
 
 
 def preloaded_batches(shard: shard_lib.Shard, arrays: Any, shuffle: bool = True,
-            drop_remainder: bool = False, *, seed: Optional[int] = None,
-            worker_device: Optional[str] = None) -> Any:
-  """Batches of this worker's rows of preloaded arrays.
+                      drop_remainder: bool = False, *, seed: Optional[int] = None,
+                      worker_device: Optional[str] = None) -> Any:
+  """Makes batches of this worker's rows of preloaded arrays.
 
-  In training each epoch has the rows in another order, all of them, and a batch may have rows of
-  two epochs. In evaluation and prediction they come once and in order. The end of the data is an
+  In training each epoch has all rows, in another order, and a batch may have rows of two epochs. In
+  evaluation and prediction the rows come once and in order. After the last row a run raises
   OutOfRangeError. Several threads may run the batch at the same time.
 
   Args:
     shard: this worker's share. The rows are divided, unless the policy or the program has divided
       files; the worker loads only its own.
-    arrays: as for `variables`, all with the same first dimension, in the same order on all workers.
+    arrays: as for `preloaded_variables`, all with the same first dimension, in the same order
+      on all workers.
     shuffle: whether the rows are shuffled in training.
-    drop_remainder: whether a last batch of fewer rows than the others is left out.
+    drop_remainder: whether a last batch of fewer rows is dropped.
     seed: of the shuffling.
-    worker_device: see on_worker.py.
+    worker_device: as for `on_worker.scope`.
 
   Returns:
     The same structure of tensors, with up to `shard.batch_size` rows each.
 
   Raises:
-    TypeError: something that is no numpy array.
-    ValueError: arrays of different lengths, or without a row for this worker.
+    TypeError: an element is no numpy array.
+    ValueError: the arrays differ in length, or there is no row for this worker.
   """
   leaves = [_checked(leaf) for leaf in tf.nest.flatten(arrays)]
   lengths = sorted({len(leaf) if leaf.ndim else -1 for leaf in leaves})
@@ -106,8 +107,8 @@ def _checked(leaf):
 def _share(shard, leaves):
   """This worker's rows."""
   if shard.is_dynamic:
-    raise shard_lib.ShardError("--shard=dynamic hands out files and blocks of tf.data alone, and "
-                               "preloaded data are divided: use --shard=records, or shard.dataset")
+    raise shard_lib.ShardError("--shard=dynamic works only with tf.data, and this input is "
+                               "preloaded data. Use --shard=records, or shard.dataset.")
   whole = (shard.mode != "train" or shard.policy in (shard_lib.FILES, shard_lib.NONE)
            or shard.divided == shard_lib.FILES)
   if whole:

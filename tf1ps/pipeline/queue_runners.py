@@ -1,44 +1,207 @@
 """Queue runners whose failures reach the consumer, and whose threads end.
 
-`adopt` puts runners of ours in the place of TensorFlow's in a graph, so that whoever starts those
-of the graph starts ours. Their threads live as runner_threads.py tells; what ends one reaches the
-consumer as runner_failures.py tells, with the place of the record where record_copies.py can tell
-it; what is bad is skipped or fails as bad_records.py says.
+`adopt_queue_runners` replaces TensorFlow's queue runners in a graph by a `Runner` each, so that
+any code that starts the graph's queue runners starts these. In one session the threads of a runner
+are a `_Group`. Each thread runs an enqueue operation again and again:
+
+1. It enqueues until its input has ended, its queue is closed, or the coordinator stops.
+2. After an error the records of the run are tried again in parts (record_retry.py). Either all good
+   records are enqueued, and bad ones are skipped by the graph's policy, or the thread fails.
+3. A thread that fails records its error in the session's `Failures`. The runner's other threads
+   enqueue what they have read, which may be earlier records.
+4. It closes the queue and cancels nothing, so that all elements in the queue reach the consumer. If
+   no thread fails the last thread closes the queue.
+5. The consumer's next run, also after further queues, finds a closed and empty queue. In place of
+   that OutOfRangeError it gets the recorded error, and the coordinators stop with it.
+
+When the coordinator stops, the queue is closed and waiting enqueues are cancelled. A thread that is
+in Python or in a slow read does not notice, and is left behind.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
+import weakref
 from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import record_copies, runner_failures, runner_threads
+from tf1ps.cluster import BoundedSession
+from tf1ps.compat import TIMING, error_line, is_refused_run
+from tf1ps.pipeline import bad_records, record_copies, record_retry
+from tf1ps.pipeline.graph_input import input_of
+
+_log = logging.getLogger("tf1ps")
+_CONSEQUENCES = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
+_failures_of_session = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
 
 
-class Runner(tf.train.QueueRunner):
-  """A queue runner made of TensorFlow's, with the same queue and operations.
+class Failures:
+  """The error that ended the queue runners of one session; for any thread.
 
   Attributes:
-    copies: for each of the enqueue operations its `record_copies.Copy`, or None.
+    error: the first error, or None. Later errors are its consequences.
+  """
+
+  def __init__(self):
+    self.error: Optional[BaseException] = None
+    self._coordinators = weakref.WeakSet()
+    self._lock = threading.Lock()
+
+  def stop_at_error(self, coord: tf.train.Coordinator) -> None:
+    """Stops a coordinator with the error when the consumer gets it."""
+    with self._lock:
+      self._coordinators.add(coord)
+
+  def record(self, error: BaseException, queue: str) -> None:
+    """Records the error that ended a runner.
+
+    Args:
+      error: the error.
+      queue: the name of the runner's queue.
+    """
+    with self._lock:
+      if self.error is not None:
+        return
+      self.error = error
+    _log.warning("the queue runner of %s has failed; the elements that it enqueued before are "
+                 "still in the queue: %s", queue, error_line(error))
+
+  def explain(self, error: BaseException) -> BaseException:
+    """Returns the recorded error if a run's error is a consequence of it, else the run's error."""
+    if self.error is None or not isinstance(error, _CONSEQUENCES):
+      return error
+    with self._lock:
+      coordinators = list(self._coordinators)
+    for coord in coordinators:
+      if not coord.joined:
+        coord.request_stop((type(self.error), self.error, self.error.__traceback__))
+    return self.error
+
+
+class RunnerCoordinator(tf.train.Coordinator):
+  """A coordinator that accepts the failures and all threads of queue runners."""
+
+  def add_failures(self, failures: Failures) -> None:
+    """Called when queue runners start, with the failures of their session."""
+    raise NotImplementedError
+
+
+class RunnerThread(threading.Thread):
+  """A thread of a queue runner; a coordinator does not need to wait for it.
+
+  Attributes:
+    enqueues: False for a thread that only ends other threads when the coordinator stops.
+  """
+
+  def __init__(self, enqueues: bool, **kwargs):
+    """Creates the thread; further arguments are those of `threading.Thread`."""
+    super().__init__(**kwargs)
+    self.enqueues = enqueues
+
+
+class StartableRunner(tf.train.QueueRunner):
+  """A queue runner that knows whether it was started.
+
+  Attributes:
     was_started: whether threads were made for any session.
   """
 
-  def __init__(self, stock: tf.train.QueueRunner):
-    """Creates the runner.
+  was_started = False
 
-    Args:
-      stock: the runner to replace.
-    """
+
+def failures_of(session) -> Failures:
+  """Returns the failures of a session."""
+  with _lock:
+    if session not in _failures_of_session:
+      _failures_of_session[session] = Failures()
+    return _failures_of_session[session]
+
+
+def connect(session, coord: Optional[tf.train.Coordinator]) -> Failures:
+  """Passes the failures of a session to its consumer and to a coordinator.
+
+  Args:
+    session: the session.
+    coord: the coordinator, or None.
+
+  Returns:
+    The failures, in which the session's runners record their errors.
+  """
+  failures = failures_of(session)
+  explain_runs(session)
+  if coord is not None:
+    failures.stop_at_error(coord)
+    if isinstance(coord, RunnerCoordinator):
+      coord.add_failures(failures)
+  return failures
+
+
+def explain_runs(session) -> None:
+  """Replaces `run` and `make_callable` of a session object, so that they raise recorded errors.
+
+  The session is the caller's: `create_threads` gets it from TensorFlow, and cannot replace it.
+  """
+  if "run" in vars(session):
+    return
+  failures = failures_of(session)
+  reference = weakref.ref(session)  # a strong reference would keep the session alive
+
+  def run(*args, **kwargs):
+    own = reference()
+    return _explained(failures, type(own).run, own, *args, **kwargs)
+
+  def make_callable(*args, **kwargs):
+    own = reference()
+    function = type(own).make_callable(own, *args, **kwargs)
+    return lambda *values, **options: _explained(failures, function, *values, **options)
+
+  session.run, session.make_callable = run, make_callable
+
+
+def _explained(failures, function, *args, **kwargs):
+  try:
+    return function(*args, **kwargs)
+  except _CONSEQUENCES as error:
+    cause = failures.explain(error)
+    if cause is error:
+      raise
+    raise cause from error
+
+
+def class_of(session):
+  """Returns the class whose `run` is TensorFlow's; the object may have another, which explains."""
+  return tf.Session if isinstance(session, tf.Session) else type(session)
+
+
+def run_quietly(run, *args) -> None:
+  """Calls a function of a session that may be closed, or whose server may be gone."""
+  try:
+    run(*args)
+  except Exception:
+    pass
+
+
+class Runner(StartableRunner):
+  """A queue runner made of TensorFlow's, with the same queue and operations.
+
+  Attributes:
+    copies: for each enqueue operation its `record_copies.Copy`, or None.
+  """
+
+  def __init__(self, stock: tf.train.QueueRunner):
+    """Creates the runner in place of `stock`."""
     super().__init__(stock.queue, stock.enqueue_ops, stock.close_op, stock.cancel_op,
                      stock.queue_closed_exception_types)
     self.copies: List[Optional[record_copies.Copy]] = [None] * len(stock.enqueue_ops)
-    self.was_started = False
     self._is_tracked = False
     self._groups = []
 
   def track(self) -> None:
-    """Makes the copies, unless they are there or the graph is finalized."""
+    """Makes the copies, unless they exist or the graph is finalized."""
     graph = self.close_op.graph
     if not self._is_tracked and not graph.finalized:
       self._is_tracked = True
@@ -47,7 +210,7 @@ class Runner(tf.train.QueueRunner):
                        for number, op in enumerate(self.enqueue_ops)]
 
   def create_threads(self, sess, coord=None, daemon=False, start=False):
-    """Like TensorFlow's, and has the session's runs raise what ended a runner.
+    """Like TensorFlow's; the session's runs raise the error that ended a runner.
 
     Args:
       sess: the session.
@@ -63,17 +226,16 @@ class Runner(tf.train.QueueRunner):
       return []
     self.was_started = True
     self.track()
-    failures = runner_failures.connect(sess, coord)
-    group = runner_threads.Group(self, sess, coord, failures)
+    group = _Group(self, sess, coord, connect(sess, coord))
     self._groups.append(group)
     threads = group.make_threads(self.enqueue_ops, self.copies, daemon)
     if coord is not None:
       stopper = group.make_stopper(coord, daemon)
       threads.append(stopper)
-      if hasattr(coord, "add_failures"):
+      if isinstance(coord, RunnerCoordinator):
         for thread in group.threads:
           coord.register_thread(thread)
-      # TensorFlow's own waits for two minutes for a thread that does not end.
+      # TensorFlow's coordinator waits for two minutes for a thread that does not end.
       coord.register_thread(stopper)
     if start:
       for thread in threads:
@@ -81,18 +243,144 @@ class Runner(tf.train.QueueRunner):
     return threads
 
 
+class _Group:
+  """The threads of one runner in one session."""
+
+  def __init__(self, runner, session, coord, failures):
+    self.session = session
+    self.threads = []
+    self._runner = runner
+    self._coord = coord
+    self._failures = failures
+    # The threads that have not ended, and those of them that still enqueue.
+    self._running = self._busy = len(runner.enqueue_ops)
+    self._is_ending = threading.Event()  # a thread has failed, or the coordinator stops
+    self._is_stopping = False
+    self._changed = threading.Condition()
+
+  @property
+  def is_running(self) -> bool:
+    return self._running > 0
+
+  def make_threads(self, ops, copies, daemon: bool):
+    """Makes a thread for each enqueue operation and its copy, or None."""
+    self.threads = [
+      RunnerThread(True, target=self._work, args=pair, daemon=daemon or None,
+                   name="tf1ps: queue runner %s" % pair[0].name) for pair in zip(ops, copies)]
+    return list(self.threads)
+
+  def make_stopper(self, coord, daemon: bool):
+    """Makes the thread that ends the others when the coordinator stops."""
+    return RunnerThread(False, target=self._stop_with, args=(coord,), daemon=daemon or None,
+                        name="tf1ps: stop queue runner %s" % self._runner.name)
+
+  def _work(self, op, copy):
+    ended, failed = False, False
+    try:
+      ended = self._enqueue(op, copy)
+    except Exception as error:
+      failed = not self._is_stopping
+      if failed:
+        self._failures.record(error, self._runner.name)
+        self._is_ending.set()
+    with self._changed:
+      self._busy -= 1
+      self._changed.notify_all()
+    if failed:
+      self._wait_for_others()
+    with self._changed:
+      self._running -= 1
+      last = self._running == 0
+    if last and ended:
+      self._check_at_end()
+    if failed or last and not self._is_stopping:
+      self._run_quietly(self._runner.close_op)
+    if last:
+      self.session = None  # so that it can be deleted
+
+  def _enqueue(self, op, copy):
+    """Returns whether the input has ended; raises the error that ends the runner."""
+    session, coord = self.session, self._coord
+    kind = class_of(session)
+    run = kind.make_callable(session, op if copy is None else copy.enqueue)
+    ends = self._runner.queue_closed_exception_types + (tf.errors.CancelledError,)
+    is_ending = self._is_ending.is_set
+    while not (is_ending() or (coord is not None and coord.should_stop())):
+      try:
+        run()
+      except ends:
+        return True
+      except tf.errors.OpError as error:
+        if is_refused_run(error):
+          continue
+        if copy is None or self._is_stopping or not (
+            copy.is_in(error) or copy.may_be_in(error)):
+          raise _with_hint(error) from None
+        try:
+          record_retry.retry(kind, session, copy, error)
+        except ends:
+          return True
+    return False
+
+  def _wait_for_others(self):
+    until = time.monotonic() + TIMING.runner_others_limit
+    with self._changed:
+      while self._busy and not self._is_stopping and time.monotonic() < until:
+        self._changed.wait(until - time.monotonic())
+
+  def _check_at_end(self):
+    policy = input_of(self.session.graph).bad_records
+    try:
+      if policy.skipped and any(copy is not None and copy.counts for copy in self._runner.copies):
+        policy.check_at_end(record_retry.records_read(self.session, self._runner.copies))
+    except (bad_records.TooManyBadRecordsError, tf.errors.OpError) as error:
+      self._failures.record(error, self._runner.name)
+
+  def _stop_with(self, coord):
+    """Waits until the coordinator stops, then ends the threads or leaves them behind."""
+    coord.wait_for_stop()
+    self._is_stopping = True
+    self._is_ending.set()
+    until = time.monotonic() + TIMING.runner_end_limit
+    canceller = threading.Thread(target=self._run_quietly, args=(self._runner.cancel_op,),
+                                 daemon=True, name="tf1ps: cancel %s" % self._runner.name)
+    canceller.start()
+    for thread in [canceller] + [thread for thread in self.threads if thread.is_alive()]:
+      thread.join(max(0.0, until - time.monotonic()))
+    session = self.session  # None if all threads have ended
+    if isinstance(session, BoundedSession):
+      # Its close waits for the threads that were left behind.
+      session.close_limit = TIMING.generator_end_limit
+
+  def _run_quietly(self, op):
+    session = self.session
+    if session is not None:
+      run_quietly(class_of(session).run, session, op)
+
+
+def _with_hint(error: tf.errors.OpError) -> tf.errors.OpError:
+  """Adds to the error of an uninitialised counter of epochs what to do."""
+  # A resource variable that is not initialised is not found.
+  unset = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
+  if isinstance(error, unset) and "limit_epochs/epochs" in error.message:
+    return type(error)(error.node_def, error.op, "%s: run tf.local_variables_initializer() before "
+                       "queue runners start" % error_line(error))
+  return error
+
+
 def adopt_queue_runners(
   graph: Optional[tf.Graph] = None, collection: str = tf.GraphKeys.QUEUE_RUNNERS, track: bool = True
 ) -> List[tf.train.QueueRunner]:
-  """Puts runners of ours in the place of TensorFlow's in a graph.
+  """Replaces TensorFlow's queue runners in a graph by a `Runner` each.
 
   Args:
     graph: the graph, by default the default one.
-    collection: where the runners are.
-    track: whether to make the copies that remember records; not in a finalized graph.
+    collection: the graph collection of the runners.
+    track: whether to add the operations that keep the records of a run, so that an error names
+      them; the graph must not be finalized.
 
   Returns:
-    The runners; one of a class of the user's own stays as it is.
+    The runners. A runner of the user's own class stays as it is.
   """
   graph = graph or tf.get_default_graph()
   runners = graph.get_collection_ref(collection)
@@ -106,10 +394,10 @@ def adopt_queue_runners(
 
 def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
                         collection=tf.GraphKeys.QUEUE_RUNNERS) -> List[threading.Thread]:
-  """Like `tf.train.start_queue_runners`, with runners of ours.
+  """Like `tf.train.start_queue_runners`, with the runners of this module.
 
-  An error in a runner reaches whoever runs the session, in the place of the OutOfRangeError that
-  the queue's end would be: `sess.run` and `sess.make_callable` are replaced on this session.
+  A run of the session raises the error of a runner, in place of the OutOfRangeError of the closed
+  queue. For this, `sess.run` and `sess.make_callable` are replaced on this session.
 
   Args:
     sess: the session; by default the default one.
@@ -123,8 +411,8 @@ def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
 
   Raises:
     ValueError: there is no session.
-    TypeError: `sess` is none.
-    RuntimeError: with eager execution.
+    TypeError: `sess` is no session.
+    RuntimeError: eager execution is on.
   """
   if not tf.executing_eagerly():
     adopt_queue_runners(collection=collection, track=False)
