@@ -47,7 +47,7 @@ def take_all(session, batch, coord=None):
 
 
 class Stuck(object):
-  """A function in Python that a runner's thread calls and that returns when it is told to."""
+  """A function in Python that a runner's thread calls and that returns when the test lets it."""
 
   def __init__(self):
     self.entered, self.leave = threading.Event(), threading.Event()

@@ -31,7 +31,7 @@ def test_each_worker_starts_its_own_also_after_a_recovery(start, tmp_path):
     first = 1000 * index
     found = dataset_tasks.seen(worker)
     assert found[:2] == [[first, first + 1], [first + 2, first + 3]]
-    assert found[2] == [first, first + 1], "the recovered session begins anew"
+    assert found[2] == [first, first + 1], "the recovered session starts from the beginning"
 
 
 @pytest.mark.parametrize("flags", [[], ["--structured", "--update=sync"]])

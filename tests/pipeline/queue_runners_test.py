@@ -135,7 +135,7 @@ def test_a_bad_field_in_a_loop_over_the_records_of_a_read(tmp_path, loops_are_op
 
 
 def test_a_record_of_another_type_than_the_enqueued_one(tmp_path):
-  """An error in Python inside of the pipeline is told with the record's place too."""
+  """An error in Python inside of the pipeline names the record too."""
   def refuse(line):
     if line == b"3,3":
       raise TypeError("no number in %r" % line)

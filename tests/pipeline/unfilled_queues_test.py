@@ -56,8 +56,8 @@ def test_a_run_that_lasts_is_told_once(set_timing, caplog):
   with tf1ps.MonitoredTrainingSession(hooks=hooks) as session:
     thread = threading.Thread(target=lambda: found.append(session.run(taken)))
     thread.start()
-    harness.wait_until(lambda: "takes from the queue forgotten" in caplog.text)
+    harness.wait_until(lambda: "waits for the queue forgotten" in caplog.text)
     session.run(put)
     thread.join()
   assert found == [7]
-  assert caplog.text.count("takes from the queue") == 1
+  assert caplog.text.count("waits for the queue") == 1

@@ -1,4 +1,10 @@
-"""Brings records to a worker: shares of the data, readers, producers, datasets, feeding."""
+"""Input for a worker: its share of the data, and batches by tf.data, queues or Python.
+
+A program gets a `Shard`, asks it for files or records, and makes batches with tf.data, with the
+datasets, readers or producers of this room, with `feed` from a Python generator, or with preloaded
+arrays. Records that cannot be decoded are reported with file and line, or skipped. Sessions use
+this room to start iterators and queue runners and to explain their errors.
+"""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""Keeps an input pipeline on the worker that it feeds, whatever device setter is in force.
+"""Keeps an input pipeline on the worker that it feeds, under any device setter.
 
-TensorFlow's own device setter puts each variable on a ps, also the counter that ends the data after
-`num_epochs`. It has the same name in all workers, so all of them count with one: two workers that
-should read all of the data get a part of it each. What is built in `scope` stays on the worker:
+TensorFlow's device setter places each variable on a ps, also the counter that ends the data after
+`num_epochs`. The counter has the same name on all workers, so all of them count with one variable,
+and two workers that should both read all the data get a part of it each. Operations that are built
+in `scope` stay on the worker:
 
-1. An operation without work is made to see what device is in force for anything but variables; with
-   a device setter, TensorFlow's or ours, that is its worker. It is never run.
-2. Where that names no job, the worker is the one that a device setter of ours in this graph named;
-   where it names a job and no task ("/job:worker"), the task is that of this process's
-   `tf1ps.Server`, since TensorFlow 1.15 would take the job's first one.
-3. That device is named around everything in the scope, and an inner device beats a device setter.
+1. A no-op shows which device is in force for operations that are no variables. Under a device
+   setter, TensorFlow's or ours, this is the setter's worker. The no-op never runs.
+2. If the device has no job, the worker is the one that our device setter in this graph named. If it
+   has a job and no task ("/job:worker"), the task is that of this process's `tf1ps.Server`, because
+   TensorFlow 1.15 would use the first task of the job.
+3. This device is set for everything in the scope. An inner device wins over a device setter.
 
-A pipeline is private to its session, and in no job's container: clearing that must not meet an
-operation that waits in a queue.
+A pipeline belongs to its session and is in no job's container: clearing the container must not
+meet an operation that waits in a queue.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ def scope(worker_device: Optional[str] = None):
   """A context in which an input pipeline is built.
 
   Args:
-    worker_device: such as "/job:worker/task:0"; None: see the module's docstring; "": no device is
-      named.
+    worker_device: such as "/job:worker/task:0"; None: the worker, as the module's docstring
+      describes; "": no device.
 
   Raises:
-    ValueError: no device string.
-    TypeError: neither a string nor None.
+    ValueError: `worker_device` is no device string.
+    TypeError: `worker_device` is neither a string nor None.
   """
   if worker_device is not None and not isinstance(worker_device, str):
     raise TypeError("worker_device must be a device string such as \"/job:worker/task:0\", or None;"
@@ -48,13 +49,13 @@ def scope(worker_device: Optional[str] = None):
   except ValueError as error:
     raise ValueError("worker_device=%r is not a device string such as \"/job:worker/task:0\": %s"
                      % (device, error)) from None
-  # The container stands inside of the graph's: "" is the default one of the task.
+  # "" is the default container of the task.
   with graph.container(""), tf.device(device or None):
     yield
 
 
 def device_here(graph: tf.Graph) -> str:
-  """The device of the worker as the module's docstring tells it, "" where nothing is known."""
+  """Returns the worker's device as the module's docstring describes, or "" if it is unknown."""
   with graph.as_default(), tf.control_dependencies(None):
     anchor = tf.no_op(name="input_anchor")
   here = tf.DeviceSpec.from_string(anchor.device)

@@ -1,16 +1,17 @@
 """The producers and batchers of `tf.train`, with their counters and queues on the worker.
 
-Same names, same arguments, and TensorFlow's own functions inside: `string_input_producer`,
+They have the names and arguments of TensorFlow's functions, and call them: `string_input_producer`,
 `input_producer`, `range_input_producer`, `slice_input_producer`; `batch`, `batch_join`,
-`shuffle_batch`, `shuffle_batch_join` and their `maybe_` forms. What is different:
+`shuffle_batch`, `shuffle_batch_join` and their `maybe_` forms. The differences:
 
-1. Everything that a call builds is on the worker (see on_worker.py), also the counter of
-   `num_epochs`, which under `tf.train.replica_device_setter` is one for all workers.
-   `worker_device=` names the worker, before any device around the call.
-2. Arguments that would fail or hang when the graph runs are refused when it is built.
+1. Everything that a call builds is on the worker (on_worker.py), also the counter of `num_epochs`,
+   which under `tf.train.replica_device_setter` would be one variable for all workers.
+   `worker_device=` sets the worker; it wins over a device scope around the call.
+2. Arguments with which the graph would fail or hang when it runs are refused when it is built.
 
-The counter is a local variable: a session of one's own runs `tf.local_variables_initializer()`, and
-every queue needs its runner, `tf.train.start_queue_runners`. Monitored sessions do both.
+The counter is a local variable, and every queue needs its runner. Monitored sessions initialise the
+one and start the other. In a session of your own run `tf.local_variables_initializer()` and call
+`tf.train.start_queue_runners`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from tf1ps.pipeline import on_worker
 
 
 def _wrapped(name, check):
-  """The function of that name in tf.train: its arguments are checked, its operations placed.
+  """Returns the function of tf.train with checked arguments, and its operations on the worker.
 
   Args:
     name: of the function.
-    check: takes the arguments by name, raises for a bad one, and may replace others.
+    check: takes the function's name and its arguments by name. It raises an error for a bad
+      argument, and may replace arguments.
   """
   stock = getattr(tf.train, name)
   signature = inspect.signature(stock)
@@ -47,7 +49,8 @@ def _wrapped(name, check):
   call.__name__ = call.__qualname__ = name
   call.__doc__ = (
     "TensorFlow's `tf.train.%s`, all of it on the worker.\n\n"
-    "  Args:\n    worker_device: such as \"/job:worker/task:0\"; None: see on_worker.py.\n"
+    "  Args:\n    worker_device: such as \"/job:worker/task:0\"; None: the worker\n      "
+    "of the device setter or server, as on_worker.py describes.\n"
     "    The others are those of `tf.train.%s`.\n\n"
     "  Raises:\n    ValueError, TypeError: an argument with which the pipeline could not run." % (
       name, name))
@@ -55,7 +58,7 @@ def _wrapped(name, check):
 
 
 def _at_least_one(function, arguments, *names):
-  """Refuses values below 1, as far as they are known while the graph is built."""
+  """Refuses values below 1, if they are known while the graph is built."""
   for name in names:
     value = arguments.get(name)
     if isinstance(value, numbers.Number) and value < 1:
@@ -97,7 +100,7 @@ def _check_slices(function, arguments):
 
 
 def _rows(function, tensor):
-  """The first dimension of a tensor or an array; None where it is not known."""
+  """Returns the first dimension of a tensor or an array; None if it is unknown."""
   shape = tensor.shape if tf.is_tensor(tensor) else tf.TensorShape(np.shape(tensor))
   if shape.rank == 0:
     raise ValueError("%s takes tensors of at least one dimension, got %r" % (function, tensor))

@@ -1,8 +1,8 @@
-"""Queues that a run takes from and nobody fills: the run would wait for ever, and say nothing.
+"""Finds queues that a run takes from and nothing fills, so that the run would wait forever.
 
-Such a queue has a runner that was made but not added to the graph's collection, or none at all. It
-is found in the graph alone, and only when a run has lasted for seconds. A queue with a shared name
-may be filled by another client, one that the same run puts into by itself; they do not count.
+The queue's runner was not added to the graph's collection, or there is none. The graph is searched
+only when a run lasts for seconds. A queue with a shared name is ignored, because another client may
+fill it, and so is a queue that the same run also enqueues into.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = logging.getLogger("tf1ps")
 
 
 def find(graph: tf.Graph, fetches) -> List[str]:
-  """Returns the names of the queues that fetches take from and nothing in the graph fills.
+  """Returns the names of the queues that fetches dequeue from and nothing in the graph fills.
 
   Args:
     graph: the graph.
@@ -35,16 +35,15 @@ def find(graph: tf.Graph, fetches) -> List[str]:
 
 
 def warn_unfilled_queues(graph: tf.Graph, fetches) -> None:
-  """Warns of such queues; for a run that lasts; the arguments are those of `find`."""
+  """Warns of unfilled queues during a long run; the arguments are those of `find`."""
   for name in find(graph, fetches):
     _log.warning(
-      "a run waits, and takes from the queue %s, which no queue runner of the graph fills: unless "
-      "a thread of the program's own does, call tf.train.add_queue_runner where its QueueRunner "
-      "is made", name)
+      "a run waits for the queue %s, which no queue runner of the graph fills. Call "
+      "tf.train.add_queue_runner with its QueueRunner, or enqueue in a thread of your own.", name)
 
 
 def _ops(graph, fetches) -> Iterable[tf.Operation]:
-  # Not by tf.nest: a MonitoredSession's fetches have hooks as keys, which cannot be sorted.
+  # tf.nest cannot sort the keys of a MonitoredSession's fetches, which are hooks.
   if isinstance(fetches, dict):
     fetches = list(fetches.values())
   if isinstance(fetches, (list, tuple)):
@@ -54,7 +53,7 @@ def _ops(graph, fetches) -> Iterable[tf.Operation]:
   try:
     element = graph.as_graph_element(fetches)
   except (TypeError, ValueError, KeyError):
-    return  # None, or of a kind of its own
+    return  # None, or a fetch of an unknown kind
   yield getattr(element, "op", element)
 
 
