@@ -15,7 +15,7 @@ from absl import flags  # noqa: E402
 from benchmarks import counters, models  # noqa: E402
 from tf1ps.cluster import resolve_cluster  # noqa: E402
 from tf1ps.program import load_program  # noqa: E402
-from tf1ps.training import Options, build_replica, shard_of
+from tf1ps.training import Options, build_step, shard_of
 
 
 def build(args):
@@ -29,7 +29,7 @@ def build(args):
   options = Options(
     steps=10 ** 9, optimizer="sgd", learning_rate=model.learning_rate)
   shard = shard_of(options, cluster.replica_index, cluster.num_replicas)
-  return build_replica(loaded, cluster, shard, options)
+  return build_step(loaded, cluster, shard, options)
 
 
 def main():

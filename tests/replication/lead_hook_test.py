@@ -148,10 +148,21 @@ def test_who_was_dropped_by_mistake_joins_again(target, caplog):
     replica.join()
 
 
-def test_a_wait_ends_when_the_task_is_told_to_stop(target):
+class Lifecycle(object):
+  """Stands for the lifecycle of a session that an event signals."""
+
+  def __init__(self, event):
+    self._event = event
+
+  @property
+  def signum(self):
+    return 15 if self._event.is_set() else None
+
+
+def test_a_wait_ends_after_a_signal(target):
   first = Replica(target, "told", 0, 3, max_lead=1).start()
   told = threading.Event()
-  first.hook.told_to_stop = told.is_set
+  first.hook.on_join(Lifecycle(told))
   for _ in range(3):
     first.gate.release()
   first.wait_for([1, 0, 0])

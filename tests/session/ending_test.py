@@ -6,7 +6,8 @@ import time
 import pytest
 
 from tests.training import local_server
-from tf1ps.session import ending, participation
+from tf1ps.session import ending
+from tf1ps.session import membership as membership_lib
 from tf1ps.state import heartbeat
 
 LOST_AFTER = 0.8  # seconds; the steady view that a loss needs is as long
@@ -23,7 +24,7 @@ def part(request):
   """The chief's part in a run of three workers."""
   name = request.node.name.split("[")[0].replace("_", "-")
   of = local_server.record(name, getattr(request, "param", LOST_AFTER))
-  part = participation.Participation(of)
+  part = membership_lib.Membership(of)
   part.begin_initialisation()
   part.mark_initialised([])
   yield part

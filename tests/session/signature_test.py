@@ -32,7 +32,7 @@ def test_only_the_given_variables():
   with tf.Graph().as_default():
     tf.get_variable("v", [1], use_resource=True)
     w = tf.get_variable("w", [1], use_resource=True)
-    assert [row[0] for row in signature.signature(WORKER, [w])] == ["w:0"]
+    assert [row[0] for row in signature.signature(WORKER, variables=[w])] == ["w:0"]
 
 
 def test_the_jobs_container_holds_what_is_shared():

@@ -39,10 +39,11 @@ def model_fn(features, labels, mode):
   return tf1ps.ModelSpec(loss=tf.identity(loss, name="loss"))
 
 
-def build(cluster, model=model_fn, inputs=input_fn, optimizer="sgd", **kwargs):
+def build(cluster, model=model_fn, inputs=input_fn, optimizer="sgd", container="", **flags):
+  made = options.Options(optimizer=optimizer, learning_rate=0.5, **flags)
   shard = shard_lib.Shard(index=cluster.replica_index, count=cluster.num_replicas, batch_size=4)
-  return between_graph.build_replica(
-    Program("program", None, inputs, model), cluster, shard, optimizer, 0.5, **kwargs)
+  return between_graph.build_step(
+    Program("program", None, inputs, model), cluster, shard, made, container)
 
 
 def places():
@@ -56,7 +57,7 @@ def places():
 
 
 def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
-  replica = build(CLUSTER, optimizer="momentum", container="job7")
+  step = build(CLUSTER, optimizer="momentum", container="job7")
   handle = "VarHandleOp"
   assert places() == {
     "global_step": (PS0, handle, b"job7"),
@@ -66,7 +67,7 @@ def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
     "tf1ps/input_position/worker_0": (PS0, handle, b"job7"),
     "tf1ps/input_position/worker_1": (PS0, handle, b"job7"),
     "seen": (WORKER, handle, b"job7")}
-  assert replica.loss.device == WORKER
+  assert step.loss.device == WORKER
 
 
 def test_in_turn_and_as_ref_variables():
@@ -85,11 +86,11 @@ def test_one_update(tmp_path, policies):
     return [v for v in tf.global_variables() + tf.local_variables() if v.op.name == name][0]
 
   tf.disable_control_flow_v2()  # as the programs do
-  replica = build(Cluster({"local": {0: "localhost:0"}}, "local", 0), **policies)
+  step = build(Cluster({"local": {0: "localhost:0"}}, "local", 0), **policies)
   server = tf.train.Server({"local": ["localhost:0"]})
   with tf.Session(server.target) as session:
     session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
-    size, loss, _ = session.run([replica.batch_examples, replica.loss, replica.train_op])
+    size, loss, _ = session.run([step.examples, step.loss, step.train_op])
     # x is 0, 1, 2, 3 and y = 2 x: the loss is 4 * 14 / 4, its slope at 0 is -2 * 28 / 4 = -14.
     assert (size, loss) == (4, 14.0)
     assert session.run(find("small")) == 7.0
@@ -112,15 +113,16 @@ def test_two_clients_one_after_the_other_go_on_from_each_other():
   seen = []
   for index in range(2):
     with tf.Graph().as_default():
-      replica = between_graph.build_replica(
+      step = between_graph.build_step(
         Program("program", None, target, distance), Cluster(jobs, "worker", index),
-        shard_lib.Shard(index=index, count=2, policy="none"), "sgd", 0.5)
+        shard_lib.Shard(index=index, count=2, policy="none"),
+        options.Options(optimizer="sgd", learning_rate=0.5))
       w, = tf.trainable_variables()
       with tf.Session(servers[1 + index].target) as session:
         if index == 0:
           session.run(tf.global_variables_initializer())
         for _ in range(5):
-          session.run(replica.train_op)
+          session.run(step.train_op)
         seen.append(session.run(w))
   assert seen == [1.9375, 1.998046875]
 
@@ -141,7 +143,7 @@ def test_the_programs_own_optimizer_wins():
 
 
 @pytest.mark.parametrize("kwargs", [
-  {"synchronous": between_graph.Synchronous()}, {"max_staleness": 3}, {"staleness_damping": True},
+  {"update": "sync"}, {"max_staleness": 3}, {"staleness_damping": True},
   {"clones": 2}])
 @pytest.mark.parametrize("variables", ["resource", "ref"])
 def test_a_checkpoint_does_not_know_how_updates_are_made(kwargs, variables):
@@ -174,13 +176,13 @@ def test_updates_that_cannot_be_made_are_refused():
     return model_fn(features, labels, mode)._replace(optimizer=tf.train.AdamOptimizer())
 
   with pytest.raises(ValueError, match="--replicas_to_aggregate=3, .*: give 2 or less"):
-    build(CLUSTER, synchronous=between_graph.Synchronous(aggregate=3))
+    build(CLUSTER, update="sync", replicas_to_aggregate=3)
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--staleness_damping has no effect: the program brings an optimizer"):
     build(CLUSTER, model=own, staleness_damping=True)
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--scale_learning_rate has no effect: the program brings an optimizer"):
-    build(CLUSTER, model=own, synchronous=between_graph.Synchronous(scales=True))
+    build(CLUSTER, model=own, update="sync", scale_learning_rate=True)
 
 
 @pytest.mark.parametrize("flags, rate", [

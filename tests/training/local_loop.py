@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.training import execution
+from tf1ps.training.step import Step
+
 
 class CountingSession(tf.Session):
   """A session that counts its runs of the global step alone, which is what a question is."""
@@ -60,3 +63,9 @@ def run(hooks, max_steps=10**6, scaffold=None):
       steps += 1
     questions = creator.session.questions
   return steps, questions
+
+
+def fetches(examples, loss=0.0, **fields):
+  """What to fetch of steps whose batches have so many examples."""
+  return execution.Fetches(Step(
+    tf.no_op(), tf.convert_to_tensor(loss), tf.convert_to_tensor(examples), **fields))

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
 from tf1ps.checkpoint import global_step
-from tf1ps.training import progress
+from tf1ps.training import execution, progress
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +30,15 @@ class FailAfter(tf.train.SessionRunHook):
 
 def test_counts_batches_of_one_size():
   local_loop.Model()
-  counter = progress.ExampleCounter(32)
+  counter = progress.ExampleCounter(local_loop.fetches(32))
   local_loop.run([counter], 3)
   assert counter.examples == 96
 
 
 def test_counts_batches_of_their_own_sizes():
   model = local_loop.Model()
-  counter = progress.ExampleCounter(tf.cast(model.loss, tf.int32) + 10)  # 10, 11, 12, ...
+  counter = progress.ExampleCounter(
+    local_loop.fetches(tf.cast(model.loss, tf.int32) + 10))  # 10, 11, 12, ...
   local_loop.run([counter], 3)
   assert counter.examples == 33
 
@@ -45,7 +46,8 @@ def test_counts_batches_of_their_own_sizes():
 def test_adds_what_was_trained_on_before_once():
   local_loop.Model()
   asked = []
-  counter = progress.ExampleCounter(4, before=lambda: asked.append("asked") or 100)
+  counter = progress.ExampleCounter(
+    local_loop.fetches(4), before=lambda: asked.append("asked") or 100)
   local_loop.run([counter, FailAfter(2)], 3)
   assert (counter.examples, asked) == (116, ["asked"])
 
@@ -63,8 +65,10 @@ class Screen(io.StringIO):
 
 def make(stream, last_step=None):
   model = local_loop.Model()
-  tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(8)
-  return [tracker, counter, progress.Progress(tracker, counter, model.loss, last_step, stream)]
+  fetches = local_loop.fetches(8, model.loss)
+  tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(fetches)
+  made = execution.Execution(fetches, tracker, counter, stops=None)
+  return [tracker, counter, made, progress.Progress(tracker, counter, made, last_step, stream)]
 
 
 @pytest.mark.parametrize("last_step, text", [
@@ -74,7 +78,7 @@ def make(stream, last_step=None):
   (300, "step 300 of 300, loss 0.2500, 50.0 steps/s, 400 examples/s, 0:00 left"),
 ])
 def test_says_how_far_it_is(last_step, text):
-  tracker, counter, hook = make(Screen(False), last_step)
+  tracker, counter, _, hook = make(Screen(False), last_step)
   tracker.value, counter.examples = 100, 1000  # when this process began
   hook.after_create_session(None, None)
   began = hook._began[0]
@@ -87,7 +91,7 @@ def test_says_how_far_it_is(last_step, text):
   (1.0, 200),  # in-graph: the counter has the examples of all
   (4.0, 800)])  # synchronous with four workers: each global step has a batch of each
 def test_examples_where_a_step_is_not_one_batch(share, rate):
-  tracker, counter, _ = make(Screen(False))
+  tracker, counter, *_ = make(Screen(False))
   hook = progress.Progress(tracker, counter, None, None, Screen(False), share)
   tracker.value, counter.examples = 100, 1000
   hook.after_create_session(None, None)
@@ -96,7 +100,7 @@ def test_examples_where_a_step_is_not_one_batch(share, rate):
 
 
 def test_before_anything_has_happened_it_says_so():
-  tracker, _, hook = make(Screen(False), 10)
+  tracker, _, _, hook = make(Screen(False), 10)
   tracker.value = 0
   hook.after_create_session(None, None)
   assert hook.text(hook._began[0]) == "step 0 of 10, loss nan, 0.0 steps/s, 0 examples/s"

@@ -5,6 +5,7 @@ import glob
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests.training import local_loop
 from tf1ps.checkpoint import global_step
 from tf1ps.replication import age_table, staleness
 from tf1ps.training import staleness_recorder
@@ -29,8 +30,9 @@ class Model(object):
     self.tracker.add_listener(lambda *_: self.tracker.ask_within(1))  # asks after each step
 
   def recorder(self, *args, **kwargs):
+    fetches = local_loop.fetches(1, counted=self.counted, taken=self.taken)
     return staleness_recorder.StalenessRecorder(
-      [self.table], self.counted, self.tracker, *args, taken=self.taken, **kwargs)
+      [self.table], fetches, self.tracker, *args, **kwargs)
 
   def run(self, ages, hooks, target=""):
     creator = tf.train.ChiefSessionCreator(tf.train.Scaffold(), target)

@@ -77,7 +77,7 @@ def test_a_last_step_below_one_is_refused():
 @pytest.mark.parametrize("batch, num_examples, steps", [(10, 30, 3), (10, 31, 4), (32, 1, 1)])
 def test_examples_end_with_the_batch_that_reaches_them(batch, num_examples, steps):
   local_loop.Model()
-  counter = progress.ExampleCounter(batch)
+  counter = progress.ExampleCounter(local_loop.fetches(batch))
   hook = stopping.StopAtExamples(counter, num_examples)
   assert local_loop.run([counter, hook], 99)[0] == steps
   assert counter.examples == steps * batch
@@ -85,7 +85,7 @@ def test_examples_end_with_the_batch_that_reaches_them(batch, num_examples, step
 
 def test_no_examples_are_refused():
   with pytest.raises(ValueError, match="num_examples must be at least 1, got 0"):
-    stopping.StopAtExamples(progress.ExampleCounter(1), 0)
+    stopping.StopAtExamples(progress.ExampleCounter(local_loop.fetches(1)), 0)
 
 
 @pytest.mark.parametrize("total, count, parts", [

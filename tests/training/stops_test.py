@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.training import local_loop
 from tf1ps.checkpoint.global_step import GlobalStepTracker
 from tf1ps.training import options, progress, remainder, stops
 
 
 def make(index=0, count=1, examples_done=0, step=0, **flags):
-  tracker, counter = GlobalStepTracker(), progress.ExampleCounter(4)
+  tracker, counter = GlobalStepTracker(), progress.ExampleCounter(local_loop.fetches(4))
   tracker.value = step
   counter.add(examples_done)
   return stops.Stops(options.Options(**flags), tracker, counter, index, count)

@@ -8,7 +8,7 @@ from tests.training import local_server
 from tests.training.job import Job, codes, find, last_line
 from tf1ps.checkpoint import global_step
 from tf1ps.replication import clocks
-from tf1ps.session import participation
+from tf1ps.session import membership as membership_lib
 from tf1ps.training import warm_up
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(?:, staleness .*)?, "
@@ -70,7 +70,7 @@ def test_a_signal_ends_the_wait(start):
 
 
 def test_no_steps_are_no_warm_up():
-  part = participation.Participation(local_server.record("warm_up"))
+  part = membership_lib.Membership(local_server.record("warm_up"))
   with tf.Graph().as_default():
     own = clocks.Clocks(tf.train.get_or_create_global_step(), 3, 1)
     with pytest.raises(ValueError, match="steps_each must be at least 1, got 0"):

@@ -10,7 +10,7 @@ that the value includes that step:
    near the end.
 
 If each run returns the global step at no cost, as a synchronous update does, the tracker makes no
-runs of its own (`come_along`).
+runs of its own (`along`).
 
 Other hooks take the step from the tracker, which comes before them in the list of hooks.
 """
@@ -18,7 +18,7 @@ Other hooks take the step from the tracker, which comes before them in the list 
 from __future__ import annotations
 
 import time
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -33,15 +33,21 @@ class GlobalStepTracker(tf.train.SessionRunHook):
   Attributes:
     value: the global step when it was last fetched; None before there is a session.
     own_steps: training steps of this task, over all sessions since the process started.
-    run_steps: training steps of the current or last run. A hook that makes several per run sets it.
     asked: whether the global step was fetched after the run that has just ended.
     rate: global steps per step of this task, at least 1, between the last two fetches.
   """
 
-  def __init__(self):
+  def __init__(self, along: Optional[tf.Tensor] = None,
+               count_run: Callable[[], int] = lambda: 1):
+    """Creates the hook; it stands before those that take the step from it.
+
+    Args:
+      along: an int64 scalar, the global step as of the end of each run, where every run can bring
+        it along; None: the tracker asks.
+      count_run: returns the steps of the run that is being made, or was made last.
+    """
     self.value = None
     self.own_steps = 0
-    self.run_steps = 1
     self.asked = False
     self.rate = 1.0
     self._listeners: List[Callable[[int, int], None]] = []
@@ -49,15 +55,13 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._asked_at_time = 0.0
     self._within = None
     self._tensor = None
-    self._along = None
+    self._along = along
+    self._count_run = count_run
 
-  def come_along(self, tensor) -> None:
-    """Fetches the global step with every run. Every run must then be a training step.
-
-    Args:
-      tensor: an int64 scalar, the global step after the run.
-    """
-    self._along = tensor
+  @property
+  def run_steps(self) -> int:
+    """The steps of the run that is being made, or was made last."""
+    return self._count_run()
 
   def add_listener(self, listener: Callable[[int, int], None]) -> None:
     """Adds a callable.
@@ -88,6 +92,10 @@ class GlobalStepTracker(tf.train.SessionRunHook):
       self._note(int(run_values.results))
     elif self._is_due():
       self.ask(run_context.session)
+
+  def add_steps(self, steps: int) -> None:
+    """Counts steps of a run whose end this hook does not see."""
+    self.own_steps += steps
 
   def ask(self, session) -> int:
     """Fetches the global step now, and returns it."""

@@ -22,10 +22,11 @@ import json
 import logging
 import threading
 import time
-from typing import Optional
+from typing import Callable, ContextManager, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING, error_line
 from tf1ps.pipeline import IteratorPositions, PositionError
 from tf1ps.replication import is_end_of_replicas
@@ -34,14 +35,12 @@ _log = logging.getLogger("tf1ps")
 _PART = 0.01  # the largest part of the time that storing takes
 
 
-class InputPositions(tf.train.SessionRunHook):
+class InputPositions(LifecycleHook):
   """Stores and restores the position of a worker's input.
 
   Attributes:
     variables: the positions of all workers, which a checkpoint may lack.
     batches: the number of batches that were drawn, also by earlier processes of this worker.
-    steps_of_run: is called in `before_run` and returns the number of batches that the run draws.
-    quiet: makes a context in which no other thread draws a batch. Its value says whether it worked.
   """
 
   def __init__(self, index: int, count: int, batch_size: int, global_step: tf.Variable):
@@ -72,8 +71,20 @@ class InputPositions(tf.train.SessionRunHook):
     self._cost = 0.0
     self.batches = 0
     self._lock = threading.Lock()
-    self.steps_of_run = lambda: 1
-    self.quiet = lambda: contextlib.nullcontext(True)
+    self._batches_of_run: Callable[[], int] = lambda: 1
+    self._quiet: Callable[[], ContextManager[bool]] = lambda: contextlib.nullcontext(True)
+
+  def follow(self, batches_of_run: Callable[[], int],
+             quiet: Optional[Callable[[], ContextManager[bool]]] = None) -> None:
+    """Has the hook know how batches are drawn, where a run draws several or threads draw too.
+
+    Args:
+      batches_of_run: returns how many batches the run draws that begins now.
+      quiet: makes a context in which no thread draws a batch; its value is whether that is so.
+    """
+    self._batches_of_run = batches_of_run
+    if quiet is not None:
+      self._quiet = quiet
 
   def begin(self):
     if self._positions.calls_python:
@@ -87,7 +98,7 @@ class InputPositions(tf.train.SessionRunHook):
       self._go_on(session, session.run(self._read))
 
   def before_run(self, run_context):
-    self.add(self.steps_of_run())  # here, because a hook before this one may save in its after_run
+    self.add(self._batches_of_run())  # here, since a hook before this one may save in its after_run
 
   def add(self, batches: int) -> None:
     """Counts batches that are about to be drawn. Any thread may call it."""
@@ -99,24 +110,19 @@ class InputPositions(tf.train.SessionRunHook):
     if self._works and time.monotonic() - self._stored_at >= interval:
       self.store(run_context.session)
 
-  def join(self, life) -> None:
-    """Stores the position before each checkpoint of the session."""
-    if life.saver is not None:
-      life.saver.before_save.append(self.store)
-
-  def leave(self, session, is_clean):
-    """Stores the position at the end of the loop."""
+  def before_save(self, session):
     self.store(session)
 
-  def goes_on(self, session, error) -> bool:
-    """Notes the end of this worker's data, which deletes the position."""
-    self._is_over |= not is_end_of_replicas(error)
-    return False
+  def leave(self, session, finished=True):
+    self.store(session)
+
+  def on_end_of_data(self, session, error):
+    self._is_over |= not is_end_of_replicas(error)  # which deletes the position
 
   def store(self, session) -> None:
     """Stores the position now. Call it between two steps."""
     if self._works and (self._stored_batches != self.batches or self._is_over):
-      with self.quiet() as is_quiet:
+      with self._quiet() as is_quiet:
         if is_quiet:
           self._store(session)
 

@@ -12,11 +12,12 @@ import logging
 import os
 import threading
 import time
-from typing import Callable, Dict, Optional
+from typing import Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import checkpoints, global_step
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import error_line
 
 _log = logging.getLogger("tf1ps")
@@ -27,13 +28,12 @@ class CheckpointSaver(tf.train.SessionRunHook):
 
   Attributes:
     saved_step: the global step of the last checkpoint, or None.
-    before_save: callables; each is called with the session before the loop saves.
   """
 
   def __init__(self, tracker: global_step.GlobalStepTracker, checkpoint_dir: str,
                scaffold: tf.train.Scaffold, save_secs: Optional[float] = None,
                save_steps: Optional[int] = None, save_graph_def: bool = True,
-               basename: str = "model.ckpt"):
+               basename: str = "model.ckpt", hooks: Sequence[LifecycleHook] = ()):
     """Creates the hook.
 
     Args:
@@ -45,6 +45,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       save_graph_def: whether to write the graph: once as text, and as a meta graph with each
         checkpoint.
       basename: the names of the checkpoints before "-STEP".
+      hooks: those that prepare for a checkpoint, and keep texts beside it.
 
     Raises:
       ValueError: not exactly one of save_secs and save_steps is given, or it is not positive.
@@ -65,18 +66,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._begun = False
     self._shards_seen = False
     self._lock = threading.Lock()
-    self._beside: Dict[str, Callable[[], str]] = {}
+    self._hooks = hooks
     self.saved_step = None
-    self.before_save = []
-
-  def keep_beside(self, suffix: str, make: Callable[[], str]) -> None:
-    """Keeps a text beside each checkpoint. The text is made before the variables are saved.
-
-    Args:
-      suffix: the end of the file's name, after the checkpoint's path.
-      make: a callable that returns the text.
-    """
-    self._beside[suffix] = make
 
   def begin(self):
     try:
@@ -122,8 +113,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
       self._plan()
 
   def _prepare(self, session):
-    for callback in self.before_save:
-      callback(session)
+    for hook in self._hooks:
+      hook.before_save(session)
 
   def end(self, session):
     texts = self._make_beside()
@@ -153,7 +144,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
       _log.info("saved %s (%.2f s)", path, self._saved_at - began)
 
   def _make_beside(self):
-    return {suffix: make() for suffix, make in self._beside.items()}
+    return {suffix: text for hook in self._hooks
+            for suffix, text in hook.texts_beside_checkpoint().items()}
 
   def _write_beside(self, path, texts):
     for suffix, text in texts.items():

@@ -41,7 +41,8 @@ def _train(program, launched: bool) -> int:
   outcome, code, was_released = None, 0, False
   try:
     server = tasks.start_server(cluster, config, start_timeout=FLAGS.start_timeout)
-    from tf1ps.training import JobFailedError, train
+    from tf1ps.session import JobFailedError
+    from tf1ps.training import train
 
     try:
       if options.replication == "in_graph" and not cluster.is_chief:

@@ -15,6 +15,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
   "device_filters": ["filters_show_task", "make_device_filters"],
   "exposure": ["exposure_warning", "outside_address"],
+  "lifecycle_hook": ["LifecycleHook"],
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
   "probe": ["ProbeResult", "probe_task", "task_name_of_device"],
   "proxy": ["bypass_proxy"],

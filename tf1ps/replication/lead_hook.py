@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Callable, Optional
+from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import latest_record
+from tf1ps.cluster import LifecycleHook, latest_record
 from tf1ps.compat import TIMING, error_line
 from tf1ps.replication import clocks as clocks_lib
 from tf1ps.replication import lost_replicas
@@ -27,16 +27,13 @@ from tf1ps.state import ControlError
 _log = logging.getLogger("tf1ps")
 
 
-class LeadHook(tf.train.SessionRunHook):
+class LeadHook(LifecycleHook):
   """Joins in each session, waits where its lead is the highest allowed, leaves at the end.
 
   Attributes:
     highest: the highest lead that it had after a step.
     seconds: how long it has waited.
-    told_to_stop: a callable; the wait ends where it returns True (after a signal).
   """
-
-  told_to_stop: Callable[[], bool] = staticmethod(lambda: False)
 
   def __init__(self, clocks: clocks_lib.Clocks, advanced: tf.Tensor, max_lead: int,
                start_timeout: float = 60.0, expects_all: bool = True):
@@ -66,8 +63,12 @@ class LeadHook(tf.train.SessionRunHook):
     self._began = 0.0
     self._lost: Optional[lost_replicas.LostReplicas] = None
     self._names = []
+    self._lifecycle = None
     self.highest = 0
     self.seconds = 0.0
+
+  def on_join(self, lifecycle):
+    self._lifecycle = lifecycle
 
   def after_create_session(self, session, coord):
     self._close()
@@ -90,19 +91,21 @@ class LeadHook(tf.train.SessionRunHook):
     self.highest = max(self.highest, view.lead(self._clocks.index, self._counted))
     self._wait(run_context.session, view, lambda: run_context.stop_requested)
 
-  def leave(self, session, has_done_its_part: bool = True):
+  def leave(self, session, finished: bool = True):
     """Leaves; a replica that waits for the others' end does it before.
 
     Args:
       session: the session.
-      has_done_its_part: whether it ends as it should; it makes no difference here.
+      finished: makes no difference here.
     """
-    del has_done_its_part
     self._close()
     self._clocks.leave(session)
 
   def end(self, session):
     self.leave(session)
+
+  def _is_signalled(self):
+    return self._lifecycle is not None and self._lifecycle.signum is not None
 
   def _may_begin(self, view):
     return view.lead(self._clocks.index, self._awaited) < self._max_lead
@@ -113,7 +116,7 @@ class LeadHook(tf.train.SessionRunHook):
       return
     began = looked = time.monotonic()
     pause = TIMING.first_poll_interval
-    while not (self._may_begin(view) or is_stopped() or self.told_to_stop()
+    while not (self._may_begin(view) or is_stopped() or self._is_signalled()
                or self._coord.wait_for_stop(pause)):
       view = self._clocks.look(session)
       pause = min(2 * pause, TIMING.local_poll_interval)

@@ -24,7 +24,7 @@ from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, latest_record
+from tf1ps.cluster import BoundedSession, LifecycleHook, latest_record
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.replication import lost_replicas, rounds
 from tf1ps.state import ControlError
@@ -36,7 +36,7 @@ class ReplicaLostError(Error, RuntimeError):
   """A replica that every update waits for is lost, or has ended."""
 
 
-class SyncReplicasHook(tf.train.SessionRunHook):
+class SyncReplicasHook(LifecycleHook):
   """Joins at the begin of each session and leaves at the end.
 
   Attributes:
@@ -80,19 +80,19 @@ class SyncReplicasHook(tf.train.SessionRunHook):
       return
     self._watch = _Watch(optimizer, session, coord, self._start_timeout)
 
-  def leave(self, session, has_done_its_part: bool = True):
+  def leave(self, session, finished: bool = True):
     """Leaves; does nothing the second time. A chief leaves before it waits for the others.
 
     Args:
       session: the session.
-      has_done_its_part: False after a signal. Then training does not end for the others: with
+      finished: False after a signal. Then training does not end for the others: with
         on_uneven "stop_all" the heartbeats report that this replica has failed.
     """
     if self._has_left:
       return
     self._stop()
     self._has_left = True  # the next session leaves at once, should this one fail
-    if not has_done_its_part and self._optimizer.rules.policy.ends_all:
+    if not finished and self._optimizer.rules.policy.ends_all:
       return
     self.was_ended = bool(rounds.view_rounds(session.run(self._optimizer.look)).ended)
     session.run(self._optimizer.leave_op, options=_limit())

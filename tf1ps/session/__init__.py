@@ -9,9 +9,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "container_check": ["ContainerMismatchError"],
   "ending": ["JobFailedError"],
   "initialise": ["SessionCreationError"],
-  "life": ["SessionLife"],
-  "monitored_session": ["MonitoredTrainingSession"],
-  "participation": ["ClusterMismatchError", "Participation"],
+  "lifecycle": ["MonitoredSession", "SessionLifecycle"],
+  "membership": ["ClusterMismatchError", "Membership"],
+  "monitored_session": ["Interval", "MonitoredTrainingSession", "open_session"],
   "session_creator": ["TaskLostError"],
-  "signature": ["FLAGS", "GraphMismatchError"],
+  "signature": ["GraphMismatchError"],
 })

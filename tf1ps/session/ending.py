@@ -13,36 +13,46 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from tf1ps.compat import TIMING, Error
-from tf1ps.session import participation as participation_lib
+from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_SERVING, Member
 
 _log = logging.getLogger("tf1ps")
 
 
 class JobFailedError(Error, RuntimeError):
-  """Everything that this task could do was done, but another task of the job failed or is lost."""
+  """This task did its membership, but another task of the job failed or is lost.
+
+  Attributes:
+    outcome: what this task did, a `training.Outcome`; None where the program has its own loop.
+  """
+
+  def __init__(self, problems: List[str], outcome=None):
+    text = "; ".join(problems)
+    super().__init__(text if outcome is not None else "the job failed: " + text)
+    self.outcome = outcome
 
 
-def wait_for_workers(part: participation_lib.Participation, end_timeout: float,
+def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
                      each_round: Callable[[], None]) -> List[str]:
   """Waits until every other worker of the run has ended.
 
   Args:
-    part: the chief's part.
+    membership: the chief's part.
     end_timeout: seconds without a step of any missing worker until they are given up.
     each_round: called in every round; it may raise.
 
   Returns:
     A sentence for each worker that did not do its part; [] if all did.
   """
-  others = [task for task in part.cluster.replicas if task.name != part.cluster.task.name]
+  own = membership.cluster.task.name
+  others = [task for task in membership.cluster.replicas if task.name != own]
   began = moved = said = time.monotonic()
   before = None
   while True:
     each_round()
     now = time.monotonic()
-    members = {(m.job, m.index): m for m in part.heartbeat.members()}
-    ends = {task: _end_of(part, task, members.get((task.job, task.index)), now - began)
+    members = {(m.job, m.index): m for m in membership.heartbeat.members()}
+    ends = {task: _end_of(membership, task, members.get((task.job, task.index)), now - began)
             for task in others}
     missing = [task for task in others if ends[task] is None]
     if not missing:
@@ -59,17 +69,17 @@ def wait_for_workers(part: participation_lib.Participation, end_timeout: float,
     time.sleep(TIMING.poll_interval)
 
 
-def _end_of(part, task, member: Optional[Member], waited: float) -> Optional[str]:
+def _end_of(membership, task, member: Optional[Member], waited: float) -> Optional[str]:
   """"" for a worker that has done its part, a sentence for one that did not, None while it may."""
   if member is not None and member.state == MEMBER_FAILED \
-      and member.run in ("", part.run_id):
+      and member.run in ("", membership.run_id):
     return "%s failed: %s" % (member.name, member.reason)
-  if member is None or member.run not in ("", part.run_id):
+  if member is None or member.run not in ("", membership.run_id):
     # What an earlier run's worker of that name left says nothing of this one's.
-    return "%s never came" % task.name if waited > part.heartbeat_timeout else None
+    return "%s never came" % task.name if waited > membership.heartbeat_timeout else None
   if member.state in (MEMBER_DONE, MEMBER_SERVING):
     return ""
-  if part.heartbeat.is_lost(member):
+  if membership.heartbeat.is_lost(member):
     return "%s is lost: silent for %.0f s, last seen at global step %d" % (
       member.name, member.age, member.global_step)
   return None

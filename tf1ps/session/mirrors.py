@@ -28,12 +28,12 @@ def are_in(graph: tf.Graph) -> bool:
   return bool(all_reduce_starts(graph))
 
 
-def start(session: tf.Session, part, limit: float) -> None:
+def start(session: tf.Session, membership, limit: float) -> None:
   """Gives this task's variables the chief's values; all workers run it together.
 
   Args:
     session: the session.
-    part: this task's `participation.Participation`.
+    membership: this task's `Membership`.
     limit: seconds that the others may take to come.
 
   Raises:
@@ -46,8 +46,9 @@ def start(session: tf.Session, part, limit: float) -> None:
   try:
     call_within(limit, "starting together", run)
   except LimitExceeded as error:
-    members = _members(part)
-    missing = [task.name for task in part.cluster.replicas if task.name != part.cluster.task.name
+    members = _members(membership)
+    own = membership.cluster.task.name
+    missing = [task.name for task in membership.cluster.replicas if task.name != own
                and (task.name not in members or not members[task.name].run)]
     raise PeerLostError("%s did not come to the start within %.0f s (--start_timeout)" % (
       ", ".join(missing) or "another worker", limit)) from error
@@ -58,18 +59,18 @@ def again() -> BaseException:
   return PeerLostError("the session of mirrored variables has ended: " + _HINT)
 
 
-def lost(part, before: Sequence[ProbeResult]) -> Optional[BaseException]:
+def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   """What it means that a task is gone: an error that names all that are, or None.
 
   None where those that are gone have done their part. All are looked at, since the first one to be
   missed may have left for the loss of another.
 
   Args:
-    part: this task's `participation.Participation`.
+    membership: this task's `Membership`.
     before: what was seen, when the session was made, of the tasks that each step needs.
   """
   gone = {one.task: one for one in missing_tasks(before)}
-  members = _members(part)
+  members = _members(membership)
   found = []
   for task in (one.task for one in before):
     member = members.get(task.name)
@@ -83,25 +84,25 @@ def lost(part, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   return PeerLostError("%s; %s" % ("; ".join(found), _HINT)) if found else None
 
 
-def explain(part, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
+def explain(membership, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
   """Says what an error of a run means where it comes from a lost worker.
 
   Args:
-    part: this task's `participation.Participation`.
+    membership: this task's `Membership`.
     before: as for `lost`.
     error: what the run raised.
   """
   if not isinstance(error, PEER_ERRORS):
     return error
-  return lost(part, before) or PeerLostError(
+  return lost(membership, before) or PeerLostError(
     "a step was ended by another worker (%s); %s" % (error_line(error), _HINT))
 
 
-def _members(part) -> dict:
+def _members(membership) -> dict:
   """What each task last said of itself in this run, by name."""
   try:
-    part.heartbeat.beat()  # what it said a moment ago counts
+    membership.heartbeat.beat()  # what it said a moment ago counts
   except ControlError:
     pass
-  return {member.name: member for member in part.heartbeat.members()
-          if member.run in ("", part.run_id)}
+  return {member.name: member for member in membership.heartbeat.members()
+          if member.run in ("", membership.run_id)}

@@ -8,26 +8,23 @@ The same arguments, the same hooks, the same session object, with these differen
 3. Its own hooks ask the ps for the global step now and then, not at every step.
 4. An OutOfRangeError ends the loop cleanly only where it comes from a step.
 5. `close()` is bounded. The chief's waits for the other workers, saves after the last update, and
-   releases the ps (life.py).
+   releases the ps (lifecycle.py).
 6. SIGINT and SIGTERM, where the program has no handlers of its own, end the loop, save, and exit
    with 128 + the signal's number.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import Optional
+from typing import Callable, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-# noqa: F401  registers how a server's join ends
 from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
-from tf1ps.cluster import record_of
-from tf1ps.session import life as life_lib
-from tf1ps.session import monitored, plain_session_creator, session_creator, summaries
-from tf1ps.session import participation as participation_lib
+from tf1ps.cluster import LifecycleHook, record_of
+from tf1ps.session import lifecycle as lifecycle_lib
+from tf1ps.session import membership as membership_lib
+from tf1ps.session import plain_session_creator, session_creator, summaries
 
-_log = logging.getLogger("tf1ps")
 USE_DEFAULT = object()
 
 
@@ -51,9 +48,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     *,
     start_timeout: float = 60.0,
     end_timeout: float = 300.0,
-    heartbeat_timeout: Optional[float] = None,
-    participation: Optional[participation_lib.Participation] = None,
-    tracker: Optional[GlobalStepTracker] = None
+    heartbeat_timeout: Optional[float] = None
 ):
   """Creates a session for training, like `tf.train.MonitoredTrainingSession`.
 
@@ -80,76 +75,144 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     start_timeout: seconds until every task that the graph uses, and the chief, must be there.
     end_timeout: seconds without a step of any missing worker until the chief gives up its wait.
     heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
-    participation: a `participation.Participation` that was started already and that its owner ends;
-      the close of the session then neither releases the ps nor ends the heartbeat.
-    tracker: the tracker that the caller's hooks take the global step from.
 
   Returns:
     A `tf.train.MonitoredSession`.
 
   Raises:
     ValueError: arguments that contradict each other.
-    readiness.TaskUnavailableError: a task, or the chief, did not come within start_timeout.
-    canary.PathError, participation.ClusterMismatchError: a task was started with another cluster.
-    signature.GraphMismatchError: this graph differs from the chief's.
-    checkpoints.CheckpointError: the checkpoint directory cannot be trusted.
-    initialise.SessionCreationError: the session could not be created.
+    TaskUnavailableError: a task, or the chief, did not come within start_timeout.
+    PathError, ClusterMismatchError: a task was started with another cluster.
+    GraphMismatchError: this graph differs from the chief's.
+    CheckpointError: the checkpoint directory cannot be trusted.
+    SessionCreationError: the session could not be created.
   """
   for name, value in (("start_timeout", start_timeout), ("end_timeout", end_timeout),
                       ("max_wait_secs", max_wait_secs), ("heartbeat_timeout", heartbeat_timeout)):
     if value is not None and not value > 0:
       raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
-  checkpoint_secs, checkpoint_steps = _interval(
-    "save_checkpoint", save_checkpoint_secs, save_checkpoint_steps, (600.0, None))
-  summary_secs, summary_steps = _interval(
-    "save_summaries", save_summaries_secs, save_summaries_steps, (None, 100))
+  membership = _membership(master, is_chief, checkpoint_dir, heartbeat_timeout)
+  return open_session(
+    membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config,
+    _interval("save_checkpoint", save_checkpoint_secs, save_checkpoint_steps,
+              Interval(secs=600.0)),
+    _interval("save_summaries", save_summaries_secs, save_summaries_steps, Interval(steps=100)),
+    master=master, is_chief=is_chief, chief_only_hooks=chief_only_hooks or [],
+    summary_dir=summary_dir, save_graph_def=save_graph_def,
+    log_step_count_steps=log_step_count_steps, start_timeout=start_timeout,
+    end_timeout=end_timeout, max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout,
+    stop_grace_period_secs=stop_grace_period_secs)
+
+
+class Interval(NamedTuple):
+  """How often something is done: every so many seconds or steps; never where both are None."""
+
+  secs: Optional[float] = None  # seconds
+  steps: Optional[int] = None  # steps
+
+  def __bool__(self):
+    return (self.secs or self.steps or 0) > 0
+
+
+def open_session(
+  membership: Optional[membership_lib.Membership],
+  tracker: GlobalStepTracker,
+  hooks: Sequence[tf.train.SessionRunHook],
+  checkpoint_dir: Optional[str],
+  scaffold: Optional[tf.train.Scaffold],
+  config: Optional[tf.ConfigProto],
+  save_checkpoint: Interval,
+  save_summaries: Interval,
+  *,
+  is_chief: bool,
+  master: str = "",
+  chief_only_hooks: Sequence[tf.train.SessionRunHook] = (),
+  summary_dir: Optional[str] = None,
+  save_graph_def: bool = True,
+  log_step_count_steps: Optional[int] = None,
+  start_timeout: float = 60.0,
+  end_timeout: float = 300.0,
+  max_wait_secs: float = 7200.0,
+  heartbeat_timeout: Optional[float] = None,
+  stop_grace_period_secs: float = 120,
+  releases: bool = True,
+  count_examples: Callable[[], int] = lambda: 0,
+  ends_by_vote: bool = False,
+  shared_options: Sequence[str] = (),
+) -> lifecycle_lib.MonitoredSession:
+  """Opens a training session; see `MonitoredTrainingSession` for the arguments not named here.
+
+  Args:
+    membership: this task's membership of the run; None where the cluster is not known.
+    tracker: the tracker that the hooks take the global step from; it stands before them.
+    hooks: the hooks, in their order. The session's own hooks stand before them.
+    save_checkpoint: how often the chief saves.
+    save_summaries: how often the chief writes summaries.
+    releases: whether the end of the session ends the job and the membership.
+    count_examples: returns the examples that this worker has trained on.
+    ends_by_vote: whether a hook ends the loop after a signal, for all workers together.
+    shared_options: texts of flags that must be the same in all workers.
+
+  Returns:
+    The session.
+  """
   scaffold = scaffold or tf.train.Scaffold()
-  part = participation or _participation(master, is_chief, checkpoint_dir, heartbeat_timeout)
-  tracker = tracker or GlobalStepTracker()
-  life = life_lib.SessionLife(part, tracker, end_timeout, release=participation is None)
-  tracker.add_listener(life.on_answer)
-  own_hooks = [tracker]
+  lifecycle_hooks = [hook for hook in hooks if isinstance(hook, LifecycleHook)]
+  own_hooks, saver, events = [tracker], None, None
   if is_chief:
-    own_hooks += chief_only_hooks or []
-    own_hooks += _chief_hooks(life, tracker, scaffold, checkpoint_dir, summary_dir, checkpoint_secs,
-                              checkpoint_steps, summary_secs, summary_steps, log_step_count_steps,
-                              save_graph_def)
+    own_hooks.extend(chief_only_hooks)
+    events = summary_dir or checkpoint_dir
+    if log_step_count_steps and log_step_count_steps > 0:
+      own_hooks.append(summaries.StepCounter(tracker, log_step_count_steps, events))
+    if events and save_summaries:
+      own_hooks.append(summaries.SummarySaver(
+        tracker, scaffold, events, save_summaries.steps, save_summaries.secs))
+    if not any(isinstance(hook, (summaries.StepCounter, summaries.SummarySaver))
+               for hook in own_hooks):
+      events = None
+    if checkpoint_dir and save_checkpoint:
+      saver = CheckpointSaver(tracker, checkpoint_dir, scaffold, save_checkpoint.secs,
+                              save_checkpoint.steps, save_graph_def, hooks=lifecycle_hooks)
+      own_hooks.append(saver)
+  lifecycle = lifecycle_lib.SessionLifecycle(
+    membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote)
   common = dict(scaffold=scaffold, is_chief=is_chief, config=config, start_timeout=start_timeout,
                 checkpoint_dir=checkpoint_dir if is_chief else None,
-                max_wait_secs=max_wait_secs, interrupted=life.interrupted)
-  if part is not None:
-    life.creator = session_creator.RunSessionCreator(part, **common)
+                max_wait_secs=max_wait_secs, interrupted=lifecycle.interrupted)
+  if membership is not None:
+    creator = session_creator.RunSessionCreator(
+      membership, hooks=lifecycle_hooks, shared_options=shared_options, **common)
   else:
-    life.creator = plain_session_creator.PlainSessionCreator(
+    creator = plain_session_creator.PlainSessionCreator(
       master, heartbeat_timeout=heartbeat_timeout or 30.0, **common)
-  all_hooks = own_hooks + list(hooks or []) + [life_lib.LifeHook(life)]
-  return monitored.MonitoredSession(life, all_hooks, stop_grace_period_secs)
+  return lifecycle_lib.MonitoredSession(
+    lifecycle, creator, [*own_hooks, *hooks], stop_grace_period_secs)
 
 
-def _participation(master, is_chief, checkpoint_dir, heartbeat_timeout):
+def _membership(master, is_chief, checkpoint_dir, heartbeat_timeout):
   record = record_of(master)
   if record is None:
     if master:
-      _say_once(master)
+      _warn_once(master)
     return None
   if is_chief != record.cluster.is_chief:
     raise ValueError("is_chief=%r, but the chief of %s's cluster is %s" % (
       is_chief, record.cluster.task.name, record.cluster.chief.name))
-  return participation_lib.Participation(record, checkpoint_dir, heartbeat_timeout)
+  return membership_lib.Membership(record, checkpoint_dir, heartbeat_timeout)
 
 
-_said = set()
+_warned = set()  # targets: one warning each per process, however many sessions it opens
 
 
-def _say_once(master):
-  if master not in _said:
-    _said.add(master)
+def _warn_once(master):
+  if master not in _warned:
+    _warned.add(master)
     tf.logging.warning(
-      "%s is no target of a tf1ps.Server in this process: its cluster is not known, so nobody is "
-      "probed, no state is told from an older job's, and no ps is released.", master)
+      "%s is no target of a tf1ps.Server in this process, so its cluster is not known. No task is "
+      "probed, the state of older jobs is not recognised, and no ps is released.", master)
 
 
-def _interval(name, secs, steps, default):
+def _interval(name, secs, steps, default) -> Interval:
   if secs is USE_DEFAULT and steps is USE_DEFAULT:
     return default
   secs = None if secs is USE_DEFAULT else secs
@@ -157,22 +220,4 @@ def _interval(name, secs, steps, default):
   if secs is not None and steps is not None:
     raise ValueError("give %s_secs or %s_steps, not both; got %r and %r" % (
       name, name, secs, steps))
-  return secs, steps
-
-
-def _chief_hooks(life, tracker, scaffold, checkpoint_dir, summary_dir, checkpoint_secs,
-                 checkpoint_steps, summary_secs, summary_steps, log_step_count_steps,
-                 save_graph_def):
-  hooks = []
-  summary_dir = summary_dir or checkpoint_dir
-  if log_step_count_steps and log_step_count_steps > 0:
-    hooks.append(summaries.StepCounter(tracker, log_step_count_steps, summary_dir))
-  if summary_dir and (summary_secs or summary_steps or 0) > 0:
-    hooks.append(summaries.SummarySaver(
-      tracker, scaffold, summary_dir, summary_steps, summary_secs))
-  life.summary_dir = summary_dir if hooks else None
-  if checkpoint_dir and (checkpoint_secs or checkpoint_steps or 0) > 0:
-    life.saver = CheckpointSaver(
-      tracker, checkpoint_dir, scaffold, checkpoint_secs, checkpoint_steps, save_graph_def)
-    hooks.append(life.saver)
-  return hooks
+  return Interval(secs, steps)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Optional
+from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -32,7 +32,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
   def __init__(self, master: str, scaffold: tf.train.Scaffold, is_chief: bool,
                config: Optional[tf.ConfigProto] = None, checkpoint_dir: Optional[str] = None,
                start_timeout: float = 60.0, heartbeat_timeout: float = 30.0,
-               max_wait_secs: float = 7200.0, interrupted=None):
+               max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None):
     """Creates the creator; the arguments are those of `session_creator.RunSessionCreator`."""
     self._master = master
     self._scaffold = scaffold
@@ -42,10 +42,14 @@ class PlainSessionCreator(tf.train.SessionCreator):
     self._start_timeout = start_timeout
     self._heartbeat_timeout = heartbeat_timeout
     self._max_wait_secs = max_wait_secs
-    self._interrupted = interrupted or (lambda: None)
+    self._interrupted = interrupted
     self._graph = None
     self.session = None
     self.sessions = 0
+    self.is_creating = False
+
+  def end_creation(self) -> None:
+    """Notes that every hook has taken over the session."""
     self.is_creating = False
 
   def create_session(self):

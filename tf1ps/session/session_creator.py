@@ -22,26 +22,29 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Optional
+from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import latest_checkpoint
 from tf1ps.cluster import (
   BoundedSession,
+  LifecycleHook,
+  TaskUnavailableError,
   TaskWatch,
   call_within,
   filters_show_task,
   make_device_filters,
   make_session_config,
+  probe_tasks,
   prove_paths,
   wait_for_tasks,
 )
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
-from tf1ps.session import chief_wait, initialise, mirrors
-from tf1ps.session import participation as participation_lib
+from tf1ps.session import initialise, mirrors
+from tf1ps.session import membership as membership_lib
 from tf1ps.session import signature as signature_lib
 from tf1ps.state import ControlError
 
@@ -56,30 +59,34 @@ class TaskLostError(Error, RuntimeError):
 class RunSessionCreator(tf.train.SessionCreator):
   """Creates the sessions of one task's training in a run."""
 
-  def __init__(self, participation: participation_lib.Participation, scaffold: tf.train.Scaffold,
+  def __init__(self, participation: membership_lib.Membership, scaffold: tf.train.Scaffold,
                is_chief: bool, config: Optional[tf.ConfigProto] = None,
                checkpoint_dir: Optional[str] = None, start_timeout: float = 60.0,
-               max_wait_secs: float = 7200.0, interrupted=None):
+               max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None,
+               hooks: Sequence[LifecycleHook] = (), shared_options: Sequence[str] = ()):
     """Creates the creator.
 
     Args:
-      participation: this task's part in the run.
+      membership: this task's membership of the run.
       scaffold: finalised at the first session.
       is_chief: whether this task initialises.
       config: the session config; device filters are added where it has none.
       checkpoint_dir: where the chief restores from, or None.
       start_timeout: seconds until every task, and the chief, must be there.
       max_wait_secs: seconds that a chief which is there may take to initialise.
-      interrupted: called in every wait; it raises when the wait shall end (after a signal).
+      interrupted: called in every wait; it raises when the wait must end (after a signal).
+      hooks: those that are called when the job's state begins and when a session is opened.
+      shared_options: texts of flags that must be the same in all workers.
     """
-    self._part = participation
+    self._membership = participation
     self._scaffold = scaffold
     self._is_chief = is_chief
     self.config = config
     self._checkpoint_dir = checkpoint_dir
     self._start_timeout = start_timeout
     self._max_wait_secs = max_wait_secs
-    self._interrupted = interrupted or (lambda: None)
+    self._interrupted = interrupted
+    self._hooks, self._shared_options = hooks, shared_options
     self._graph = None
     self._is_mirrored = False
     self._tasks = []
@@ -87,16 +94,17 @@ class RunSessionCreator(tf.train.SessionCreator):
     self.session = None
     self.sessions = 0  # made so far; those after the first are recoveries
     self.is_creating = False
-    # Called with a session, and the checkpoint or None, when the job's state has begun; with a
-    # session before what is local in it is initialised.
-    self.on_state, self.on_session = [], []
+
+  def end_creation(self) -> None:
+    """Notes that every hook has taken over the session."""
+    self.is_creating = False
 
   def create_session(self):
     """Creates a session; see the module's docstring for what may be raised."""
     if self._graph is None:
       self._plan()
     first = self.sessions == 0
-    limit = self._start_timeout if first else self._part.heartbeat_timeout
+    limit = self._start_timeout if first else self._membership.heartbeat_timeout
     pause, deadline = TIMING.retry_pause, time.monotonic() + limit
     self.is_creating = True
     self._drop()  # a hook that fails when it is told of a session leaves that one open
@@ -127,76 +135,78 @@ class RunSessionCreator(tf.train.SessionCreator):
     self._is_mirrored = mirrors.are_in(self._graph)
     config = make_session_config(base=self.config)
     if not config.device_filters:
-      config.device_filters.extend(make_device_filters(self._graph, self._part.cluster))
+      config.device_filters.extend(make_device_filters(self._graph, self._membership.cluster))
     self.config = config
-    seen = [task for task in self._part.cluster.tasks()
+    seen = [task for task in self._membership.cluster.tasks()
             if filters_show_task(config.device_filters, task)]
     # The holders too: the run is written there, whether the graph has a variable there or not.
-    needed = self._part.cluster.replicas if self._is_mirrored else []
-    seen += [task for task in [*self._part.holders, *needed] if task not in seen]
-    self._tasks = [task for task in seen if task.name != self._part.cluster.task.name]
+    needed = self._membership.cluster.replicas if self._is_mirrored else []
+    seen += [task for task in [*self._membership.holders, *needed] if task not in seen]
+    self._tasks = [task for task in seen if task.name != self._membership.cluster.task.name]
     with self._graph.as_default():
-      signature_lib.check_container(self._part.cluster.task, self._part.record.container)
-      self._signature = signature_lib.signature(self._part.cluster.task)
+      signature_lib.check_container(
+        self._membership.cluster.task, self._membership.record.container)
+      self._signature = signature_lib.signature(
+        self._membership.cluster.task, self._shared_options)
 
   def _try(self, limit, first):
     what = "the cluster is not ready" if first else "the cluster did not come back"
     seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
     if first:
-      self._part.compare_clusters()
-      prove_paths(self._part.record.target, self._part.cluster.task,
-                         self._part.holders, self.config, self._start_timeout)
-    self._part.resets.wait(self._part.heartbeat_timeout, self._interrupted)
+      self._membership.compare_clusters()
+      prove_paths(self._membership.record.target, self._membership.cluster.task,
+                  self._membership.holders, self.config, self._start_timeout)
+    self._membership.resets.wait(self._membership.heartbeat_timeout, self._interrupted)
     if self._is_chief:
       session = self._create_as_chief(seen)
     else:
-      chief_wait.await_chief(self._part, self._signature, self._start_timeout,
+      _await_chief(self._membership, self._signature, self._start_timeout,
                              self._max_wait_secs, self._interrupted)
       session = self._open(seen)
       if self._is_mirrored:
         initialise.restore_or_initialise(session, self._scaffold, None)
       self._initialise_locally(session)
     if self._is_mirrored:
-      mirrors.start(session, self._part, self._start_timeout)
+      mirrors.start(session, self._membership, self._start_timeout)
     self.sessions += 1
     if self.sessions > 1:
       _log.warning("recovered: session %d of this task", self.sessions)
     return session
 
   def _open(self, seen):
-    part, self._seen = self._part, seen
+    membership, self._seen = self._membership, seen
     # What is called back is about this session, whichever is the creator's by then.
     watch = TaskWatch(
-      seen, part.heartbeat_timeout,
+      seen, membership.heartbeat_timeout,
       on_gone=lambda one: self._on_gone(session, one),
       on_lost=lambda one, silence: session.abort(
         lambda: TaskLostError("lost %s: silent for %.0f s (--heartbeat_timeout)" % (one, silence))))
     self.session = session = BoundedSession(
-      part.record.target, self._graph, self.config, TIMING.run_session_close_limit,
+      membership.record.target, self._graph, self.config, TIMING.run_session_close_limit,
       on_close=watch.stop,      explain=self._explain)
-    part.on_new_run(lambda reason: session.abort(
+    membership.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()
     # The first run connects to every task that the filters show, and has no limit of its own.
     call_within(
-      self._start_timeout, "connecting to the cluster through %s" % part.record.target,
+      self._start_timeout, "connecting to the cluster through %s" % membership.record.target,
       tf.Session.run, session, self._scaffold.ready_for_local_init_op)
     return session
 
   def _on_gone(self, session, one):
     error = tf.errors.AbortedError(None, None, str(one))
     if self._is_mirrored:
-      error = None if self._part.is_over else mirrors.lost(self._part, self._seen)
+      error = None if self._membership.is_over else mirrors.lost(self._membership, self._seen)
     if error is not None:
       session.abort(lambda: error)
 
   def _explain(self, error):
     error = explain_input_error(error, self._graph)
     if self._is_mirrored:
-      if self._part.is_over:  # it is of this task's own last runs, such as a save
+      if self._membership.is_over:  # it is of this task's own last runs, such as a save
         return error
-      return mirrors.explain(self._part, self._seen, error)
-    return self._part.resets.explain(explain_round_error(error))
+      return mirrors.explain(self._membership, self._seen, error)
+    return self._membership.resets.explain(explain_round_error(error))
 
   def _drop(self):
     session, self.session = self.session, None
@@ -207,35 +217,81 @@ class RunSessionCreator(tf.train.SessionCreator):
   # The chief.
 
   def _create_as_chief(self, seen):
-    part = self._part
+    membership = self._membership
     latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
-    if part.adopt(self._signature):
+    if membership.adopt(self._signature):
       session = self._open(seen)
       missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
       if not missing and not initialise.has_partial_update(session):
         _log.info("the servers keep this run's live state: training goes on with it")
         return self._finish_as_chief(session)
       session.close()
-    if self.sessions or part.run_id:
+    if self.sessions or membership.run_id:
       _log.warning("the servers have lost state; %s", (
         "what came after %s is lost" % latest if latest else
         "there is no checkpoint, so training starts over"))
-    part.begin_initialisation()
+    membership.begin_initialisation()
     session = self._open(seen)
     initialise.restore_or_initialise(session, self._scaffold, latest)
-    if self.on_state and self._scaffold.local_init_op is not None:
-      session.run(self._scaffold.local_init_op)  # they may read data, and these a table
-    for listener in self.on_state:
-      listener(session, latest)
+    for hook in self._hooks:
+      hook.on_state_begun(session, latest)
     return self._finish_as_chief(session)
 
   def _finish_as_chief(self, session):
     self._initialise_locally(session)
-    self._part.mark_initialised(self._signature)
+    self._membership.mark_initialised(self._signature)
     return session
 
   def _initialise_locally(self, session):
-    for listener in self.on_session:
-      listener(session)
-    task = None if self._is_chief else self._part.cluster.task.name
+    for hook in self._hooks:
+      hook.on_session_opened(session)
+    task = None if self._is_chief else self._membership.cluster.task.name
     initialise.initialise_locally(session, self._scaffold, task)
+
+
+def _await_chief(membership: membership_lib.Membership, signature: List[list],
+                 start_timeout: float, max_wait_secs: float,
+                 interrupted: Callable[[], None]) -> None:
+  """Waits for the chief's run, and joins it.
+
+  Args:
+    membership: this task's.
+    signature: of this task's graph.
+    start_timeout: seconds without a sign of the chief until it counts as missing.
+    max_wait_secs: seconds that a chief which is there may take.
+    interrupted: called in the wait; it raises when the wait shall end.
+
+  Raises:
+    readiness.TaskUnavailableError: the chief is missing.
+    initialise.SessionCreationError: it has taken too long.
+    ClusterMismatchError, signature.GraphMismatchError: it was started otherwise.
+  """
+  chief = membership.cluster.chief
+  began, said = time.monotonic(), 0.0
+  last_sign = began
+  while True:
+    found = membership.find_run()
+    if found is not None:
+      membership.compare_with(chief, found.jobs)
+      signature_lib.compare(
+        signature, found.signature, membership.cluster.task.name, chief.name)
+      membership.join(found)
+      return
+    now = time.monotonic()
+    member = membership.chief_member()
+    if member is not None and not member.has_ended and member.age < 5.0:
+      last_sign = now
+    if now - last_sign > start_timeout:
+      raise TaskUnavailableError(
+        probe_tasks([chief]), now - began, "the chief has initialised no run")
+    if now - began > max_wait_secs:
+      raise initialise.SessionCreationError(
+        "%s has not initialised the run within %.0f s (max_wait_secs)" % (
+          chief.name, max_wait_secs))
+    if now - began > 1.0 and now - said > 5.0:
+      said = now
+      state = "has not come" if member is None else "is %s" % member.state
+      _log.warning("waiting for the chief %s at %s to initialise (it %s)",
+                   chief.name, chief.address, state)
+    interrupted()
+    time.sleep(TIMING.poll_interval)

@@ -8,7 +8,7 @@ each worker compares. Flags that decide who updates what are compared with it.
 
 from __future__ import annotations
 
-from typing import Iterable, List
+from typing import Iterable, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -17,7 +17,6 @@ from tf1ps.compat import Error
 _KINDS = {"VarHandleOp": "resource", "VariableV2": "ref", "Variable": "ref"}
 
 
-FLAGS = "tf1ps_flags"  # collection: texts of flags that must be the same in all workers
 _FLAG = "flag"  # the kind of their rows
 
 
@@ -25,18 +24,19 @@ class GraphMismatchError(Error, RuntimeError):
   """This task's graph differs from the chief's in what they share."""
 
 
-def signature(own_task, variables: Iterable[tf.Variable] = None) -> List[list]:
+def signature(own_task, flags: Sequence[str] = (),
+              variables: Iterable[tf.Variable] = None) -> List[list]:
   """Describes the variables that a graph shares with other tasks' graphs.
 
   Args:
     own_task: the `spec.Task` of this task; variables that live there are not shared.
+    flags: texts of flags that must be the same in all workers.
     variables: the global variables, by default those of the default graph.
 
   Returns:
-    A list of [name, shape as text, dtype, device, kind], sorted by name; first the flags in the
-    collection FLAGS of the default graph.
+    A list of [name, shape as text, dtype, device, kind], sorted by name; first the flags.
   """
-  flags = [[text, "", "", "", _FLAG] for text in tf.get_collection(FLAGS)]
+  flags = [[text, "", "", "", _FLAG] for text in flags]
   variables = tf.global_variables() if variables is None else variables
   rows = []
   for variable in variables:

@@ -6,10 +6,10 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "build": ["build_step"],
   "dynamic_ranges": ["DynamicRanges"],
   "options": [
     "Option", "Options", "PROGRAMS", "RENAMED", "TABLE", "check_options", "of_program", "shard_of"],
-  "outcome": ["JobFailedError", "NanLossError"],
-  "replicas": ["build_replica"],
+  "outcome": ["NanLossError", "Outcome"],
   "worker": ["train"],
 })

@@ -12,16 +12,15 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import Cluster
 from tf1ps.pipeline import Shard
-from tf1ps.program import Program, kind_scope, make_optimizer
+from tf1ps.program import Program, make_optimizer
 from tf1ps.replication import build_mirrored, devices_here
-from tf1ps.training import batch_ahead, between_graph, lockstep, program_towers
+from tf1ps.training import batch_ahead, between_graph, program_towers
 from tf1ps.training import options as options_lib
-from tf1ps.training import replica as replica_lib
+from tf1ps.training.step import Step, Vote, summarize_loss
 
 
-def build_replica(program: Program, cluster: Cluster,
-                  shard: Shard, options: options_lib.Options,
-                  container: str = "") -> replica_lib.Replica:
+def build_step(program: Program, cluster: Cluster, shard: Shard, options: options_lib.Options,
+               container: str = "") -> Step:
   """Builds this worker's graph, with variables of its own, in the default graph.
 
   Args:
@@ -32,16 +31,14 @@ def build_replica(program: Program, cluster: Cluster,
     container: the job's container.
 
   Returns:
-    The replica, whose hook keeps the workers in step.
+    The step, which all workers make together by a vote.
 
   Raises:
-    What `between_graph.build_replica` raises; ValueError for a variable that cannot travel.
+    What `between_graph.build_step` raises; ValueError for a variable that cannot travel.
   """
-  graph = tf.get_default_graph()
   local = devices_here(options.num_clones)
   learning_rate = between_graph.scaled_learning_rate(options, cluster)
-  with graph.container(container), tf.device(cluster.task.name), \
-      kind_scope(options.variables):
+  with between_graph.model_scope(options, cluster, container, on_ps=False):
     towers = program_towers.ProgramTowers(
       program, lambda: make_optimizer(options.optimizer, learning_rate))
     ahead = batch_ahead.BatchAhead()
@@ -53,6 +50,6 @@ def build_replica(program: Program, cluster: Cluster,
       lambda: towers.optimizer(next(numbers)), cluster.replica_index, cluster.num_replicas,
       clip_norm=options.clip_norm, vote=vote)
     program_towers.check_scaling(towers, options.scale_learning_rate)
-    replica_lib.summarize_loss(built.loss)
-    hook = lockstep.Lockstep(ahead, vote, built.vote)
-    return replica_lib.Replica(built.train_op, built.loss, towers.batch_sizes[0], hooks=[hook])
+    summarize_loss(built.loss)
+    return Step(built.train_op, built.loss, towers.batch_sizes[0],
+                vote=Vote(ahead, vote, built.vote))

@@ -15,7 +15,7 @@ else. The order of what happens to a batch:
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -23,7 +23,7 @@ from tf1ps.checkpoint import InputPositions
 from tf1ps.cluster import Cluster
 from tf1ps.pipeline import Shard
 from tf1ps.placement import partition_large, replica_device_setter
-from tf1ps.program import RESOURCE, Program, kind_scope, learning_rate_of, make_optimizer
+from tf1ps.program import Program, kind_scope, learning_rate_of, make_optimizer
 from tf1ps.replication import (
   STOP_ALL,
   AgeTable,
@@ -34,12 +34,11 @@ from tf1ps.replication import (
   damped_learning_rate,
   devices_here,
 )
-from tf1ps.training import async_update, program_towers, several_batches
-from tf1ps.training import options as options_lib
-from tf1ps.training import remainder as remainder_lib
-from tf1ps.training import replica as replica_lib
+from tf1ps.training import async_update, program_towers
+from tf1ps.training.options import Options
+from tf1ps.training.remainder import Remainder
+from tf1ps.training.step import Batches, Step, summarize_loss
 from tf1ps.transfer import (
-  DEFAULT_PACK_BYTES,
   Prefetch,
   fetch_variables,
   keep_constants_local,
@@ -48,39 +47,7 @@ from tf1ps.transfer import (
 )
 
 
-class Synchronous(NamedTuple):
-  """How synchronous updates are made."""
-
-  aggregate: Optional[int] = None  # gradients of an update; None: one of each worker
-  on_uneven: str = STOP_ALL  # what the end of one worker's data means
-  start_timeout: float = 60.0  # seconds that the other workers may take to come
-  scales: bool = False  # whether the learning rate was scaled by the gradients of an update
-
-
-class Transfer(NamedTuple):
-  """How values and gradients travel; see tf1ps/transfer."""
-
-  pack_bytes: int = DEFAULT_PACK_BYTES  # smaller variables travel together; 0: each alone
-  wire_dtype: str = "float32"  # what float32 values are sent as
-  prefetch: bool = False  # whether a step computes on values fetched during the one before
-  steps_in_flight: int = 1  # the steps of a worker that will run at the same time
-  accumulate: int = 1  # the batches that make one gradient
-
-  @property
-  def overlaps(self) -> bool:
-    """Whether a worker alone has stale gradients too."""
-    return self.prefetch or self.steps_in_flight > 1
-
-
-def synchronous_of(options: options_lib.Options) -> Optional[Synchronous]:
-  """How the flags have updates made; None: asynchronously."""
-  if options.update == "async":
-    return None
-  return Synchronous(options.replicas_to_aggregate, options.on_uneven, options.start_timeout,
-                     options.scale_learning_rate)
-
-
-def scaled_learning_rate(options: options_lib.Options, cluster: Cluster) -> Optional[float]:
+def scaled_learning_rate(options: Options, cluster: Cluster) -> Optional[float]:
   """The learning rate that the flags say, scaled where they ask for it; None: the default one."""
   if not options.scale_learning_rate:
     return options.learning_rate
@@ -89,109 +56,101 @@ def scaled_learning_rate(options: options_lib.Options, cluster: Cluster) -> Opti
     options.optimizer, options.learning_rate)
 
 
-def partition_scope(partition_bytes: Optional[int], cluster: Cluster):
-  """A scope in which variables of more bytes are partitioned, over all ps; None: none are."""
-  if partition_bytes is None:
-    return contextlib.nullcontext()
-  return partition_large(partition_bytes, max(len(cluster.ps), 1))
+def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool = True):
+  """The scopes that a model is built in: its container, devices, kind of variables, partitions."""
+  stack = contextlib.ExitStack()
+  device = cluster.task.name
+  if on_ps:
+    device = replica_device_setter(
+      worker_device=cluster.task.name, cluster=cluster.cluster_spec(),
+      ps_strategy=options.ps_strategy) or device
+  stack.enter_context(tf.get_default_graph().container(container))
+  stack.enter_context(tf.device(device))
+  stack.enter_context(kind_scope(options.variables))
+  if options.partition_bytes is not None:
+    stack.enter_context(partition_large(options.partition_bytes, max(len(cluster.ps), 1)))
+  use_wire_dtype(options.wire_dtype)
+  return stack
 
 
-def build_replica(
-  program: Program, cluster: Cluster, shard: Shard,
-  optimizer: str, learning_rate: Optional[float], container: str = "",
-  variables: str = RESOURCE, ps_strategy: str = "greedy",
-  clip_norm: Optional[float] = None, synchronous: Optional[Synchronous] = None, clones: int = 1,
-  max_staleness: Optional[int] = None, staleness_damping: bool = False,
-  transfer: Optional[Transfer] = None, partition_bytes: Optional[int] = None
-) -> replica_lib.Replica:
-  """Builds a replica in the default graph.
+def build_step(program: Program, cluster: Cluster, shard: Shard, options: Options,
+               container: str = "") -> Step:
+  """Builds the step of a between-graph replica in the default graph.
 
   Args:
     program: the user's.
     cluster: with this task.
     shard: this worker's share.
-    optimizer: the name of the optimizer where the program has none of its own.
-    learning_rate: of that optimizer, or None for its default.
+    options: what the flags say.
     container: the job's container; "" is the default one.
-    variables: their kind, "resource" or "ref".
-    ps_strategy: "greedy" (by bytes) or "round_robin".
-    clip_norm: the global norm that the gradient of an update is clipped to, or None.
-    synchronous: how synchronous updates are made; None: asynchronous ones.
-    clones: the devices of this worker that divide its batch.
-    max_staleness: the highest age of a gradient that an asynchronous update is made of, or None.
-    staleness_damping: whether its learning rate is divided by the gradient's age.
-    transfer: how values and gradients travel; None: as is the default.
-    partition_bytes: of the largest variable that is not partitioned, or None.
 
   Returns:
-    The replica.
+    The step.
 
   Raises:
     ValueError: more gradients for an update than there are workers, a learning rate that is
       scaled or damped for a program with an optimizer of its own, or more clones than GPUs.
-    shard.ShardError: the program trains on several workers and never asked its shard.
-    model.ModelSpecError and others: what the program returned is no model.
+    ShardError: the program trains on several workers and never asked its shard.
+    ModelSpecError and others: what the program returned is no model.
   """
-  graph, transfer = tf.get_default_graph(), transfer or Transfer()
-  setter = replica_device_setter(
-    worker_device=cluster.task.name, cluster=cluster.cluster_spec(), ps_strategy=ps_strategy)
-  with graph.container(container), tf.device(setter or cluster.task.name), \
-      kind_scope(variables), partition_scope(partition_bytes, cluster):
-    use_wire_dtype(transfer.wire_dtype)
+  with model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
+    learning_rate = scaled_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
-      program, lambda: make_optimizer(optimizer, learning_rate))
-    towers.add_worker(shard, clones)
-    devices = devices_here(clones) if clones > 1 else [""]
+      program, lambda: make_optimizer(options.optimizer, learning_rate))
+    towers.add_worker(shard, options.num_clones)
+    devices = devices_here(options.num_clones) if options.num_clones > 1 else [""]
     built = build_clones(towers.loss, devices, towers.optimizer())
-    program_towers.check_scaling(towers, synchronous is not None and synchronous.scales)
-    step = several_batches.Step(
-      built.grads_and_vars, built.loss, towers.batch_sizes[0], transfer.accumulate,
-      shard.range_reports)
-    shard.range_reports = step.range_reports
-    update, loss, hooks = towers.optimizers[0], step.loss, []
-    remainder = None
-    if synchronous is not None and synchronous.on_uneven == STOP_ALL and shard.epochs:
-      remainder = remainder_lib.Remainder(towers.batch_sizes[0], step.batch_size)
-    # Moving averages of batch normalisation and the like are updated with the step.
-    before = built.update_ops + ([remainder.note] if remainder else [])
-    if synchronous is None:
-      make_damped = _make_damped(towers, optimizer, learning_rate) if staleness_damping else None
-      update, hooks = _asynchronous(
-        _clipped(step.grads_and_vars, clip_norm), global_step, update, make_damped, max_staleness,
-        transfer, before)
-      train_op = update.train_op
-    else:
-      update = _synchronous(update, cluster, clip_norm, synchronous, transfer)
-      with tf.control_dependencies(before):
-        train_op = update.apply_gradients(step.grads_and_vars, global_step, loss=loss)
-      loss = update.round_result.loss
-    replica = replica_lib.Replica(train_op, loss, step.batch_size)
-    replica_lib.summarize_loss(replica.loss)
+    program_towers.check_scaling(towers, options.is_synchronous and options.scale_learning_rate)
+    batches = Batches(
+      built.grads_and_vars, built.loss, towers.batch_sizes[0],
+      options.gradient_accumulation_steps, shard.range_reports)
+    shard.range_reports = batches.range_reports
+    build = _synchronous if options.is_synchronous else _asynchronous
+    step = build(towers, batches, built.update_ops, options, cluster, shard)
+    summarize_loss(step.loss)
     if not shard.is_dynamic:  # there the table of ranges knows what is done
-      hooks.append(InputPositions(
+      step = step._replace(positions=InputPositions(
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
-    replica = replica._replace(hooks=hooks)
-    if synchronous is None:
-      if cluster.num_replicas == 1 and not transfer.overlaps:  # nothing could be stale
-        return step.with_rest(replica._replace(taken=update.taken))
-      table = AgeTable(global_step, cluster.replica_index)
-      return step.with_rest(replica._replace(
-        counted=table.count(update.age, max_staleness), age_tables=[table], taken=update.taken))
-    hook = update.make_session_run_hook(
-      cluster.is_chief, start_timeout=synchronous.start_timeout)
-    return step.with_rest(replica._replace(
-      round_result=update.round_result, remainder=remainder,
-      hooks=[hook] + replica.hooks))
+    return batches.complete(step)
 
 
-def _make_damped(towers, optimizer, learning_rate):
-  """What makes the flags' optimizer of the gradient's age; raises ValueError."""
+def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -> Step:
+  """A worker's own update, made at once unless its gradient is too old.
+
+  The age of the gradient is measured after the update, on the ps; a policy needs it before.
+  """
+  global_step = tf.train.get_global_step()
+  begun, ahead = begin_gradient_age(global_step), Prefetch() if options.prefetch else None
+  if ahead is not None:
+    begun, = ahead.hold([begun])
+  arrived = pack_gradients(
+    _clipped(batches.grads_and_vars, options.clip_norm), options.pack_bytes, options.wire_dtype)
+  # Moving averages of batch normalisation and the like are updated with the step.
+  with tf.control_dependencies(update_ops):
+    train_op, age, taken = async_update.build_update(
+      arrived, global_step, towers.optimizers[0], _make_damped(towers, options, cluster),
+      options.max_staleness, begun)
+  fetch_variables(options.pack_bytes, options.wire_dtype, hold=ahead and ahead.hold)
+  keep_constants_local()
+  step = Step(train_op, batches.loss, batches.examples, taken=taken)
+  if ahead is not None:
+    step = step._replace(train_op=ahead.with_put(train_op), hooks=[ahead.make_session_run_hook()])
+  if cluster.num_replicas == 1 and not options.overlaps:  # nothing could be stale
+    return step
+  table = AgeTable(global_step, cluster.replica_index)
+  return step._replace(counted=table.count(age, options.max_staleness), age_tables=[table])
+
+
+def _make_damped(towers, options, cluster):
+  """Returns what makes the optimizer of the gradient's age; None without such a policy."""
+  if not options.staleness_damping:
+    return None
   if towers.has_own_optimizer:
     raise ValueError("--staleness_damping has no effect: the program brings an optimizer of its "
                      "own, which knows its learning rate")
-  rate = learning_rate_of(optimizer, learning_rate)
-  return lambda age: make_optimizer(optimizer, damped_learning_rate(rate, age))
+  rate = learning_rate_of(options.optimizer, scaled_learning_rate(options, cluster))
+  return lambda age: make_optimizer(options.optimizer, damped_learning_rate(rate, age))
 
 
 def _clipped(grads_and_vars, clip_norm) -> list:
@@ -202,35 +161,28 @@ def _clipped(grads_and_vars, clip_norm) -> list:
   return grads_and_vars
 
 
-def _asynchronous(grads_and_vars, global_step, optimizer, make_damped, max_staleness, transfer,
-                  before):
-  """A worker's own update after some operations, and the hooks that it needs."""
-  begun, ahead = begin_gradient_age(global_step), Prefetch() if transfer.prefetch else None
-  if ahead is not None:
-    begun, = ahead.hold([begun])
-  arrived = pack_gradients(grads_and_vars, transfer.pack_bytes, transfer.wire_dtype)
-  with tf.control_dependencies(before):
-    update = async_update.build_update(
-      arrived, global_step, optimizer, make_damped, max_staleness, begun)
-  fetch_variables(transfer.pack_bytes, transfer.wire_dtype, hold=ahead and ahead.hold)
-  keep_constants_local()
-  if ahead is None:
-    return update, []
-  return (update._replace(train_op=ahead.with_put(update.train_op)),
-          [ahead.make_session_run_hook()])
-
-
-def _synchronous(optimizer, cluster, clip_norm, synchronous, transfer):
-  """A program's optimizer, over the gradients of all workers."""
+def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
+  """The program's optimizer, over the gradients of all workers."""
+  optimizer, count = towers.optimizers[0], cluster.num_replicas
   if isinstance(optimizer, SyncReplicasOptimizer):
     raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --update=sync the "
                      "program gives the optimizer inside of it")
-  count = cluster.num_replicas
-  aggregate = synchronous.aggregate or count
+  aggregate = options.replicas_to_aggregate or count
   if aggregate > count:
     raise ValueError("--replicas_to_aggregate=%d, but there are %d workers: give %d or less" % (
       aggregate, count, count))
-  return SyncReplicasOptimizer(
+  optimizer = SyncReplicasOptimizer(
     optimizer, aggregate, count, replica_index=cluster.replica_index,
-    on_uneven=synchronous.on_uneven, clip_norm=clip_norm, pack_bytes=transfer.pack_bytes,
-    wire_dtype=transfer.wire_dtype)
+    on_uneven=options.on_uneven, clip_norm=options.clip_norm, pack_bytes=options.pack_bytes,
+    wire_dtype=options.wire_dtype)
+  remainder, before = None, list(update_ops)
+  if options.on_uneven == STOP_ALL and shard.epochs:
+    remainder = Remainder(towers.batch_sizes[0], batches.examples)
+    before.append(remainder.note)
+  with tf.control_dependencies(before):
+    train_op = optimizer.apply_gradients(
+      batches.grads_and_vars, tf.train.get_global_step(), loss=batches.loss)
+  result = optimizer.round_result
+  hook = optimizer.make_session_run_hook(cluster.is_chief, start_timeout=options.start_timeout)
+  return Step(train_op, result.loss, batches.examples, taken=result.taken, remainder=remainder,
+              global_step=result.global_step, hooks=[hook])

@@ -6,8 +6,8 @@
    depends on the input: datasets of `tf1ps.pipeline` report the range of each record; blocks of
    records in an order that is kept are counted; else all ranges of an epoch are done at the end of
    its pass.
-3. At the end of a pass the session asks whether it goes on (`goes_on`): with ranges that came back,
-   or with the next epoch. While others still hold ranges it waits: they may be lost, or end without
+3. At the end of a pass another one begins (`begin_next_pass`), of ranges that came back or of the
+   next epoch. While others still hold ranges it waits: they may be lost, or end without
    having done them.
 4. With each checkpoint the chief keeps the table, in a file beside it.
 """
@@ -22,6 +22,7 @@ from typing import Callable, Dict, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import (
   LeaseTable,
@@ -31,6 +32,8 @@ from tf1ps.pipeline import (
 )
 from tf1ps.replication import is_end_of_replicas
 from tf1ps.state import MEMBER_SERVING, ControlError, ControlTable
+from tf1ps.training import execution
+from tf1ps.training import step as step_lib
 
 _log = logging.getLogger("tf1ps")
 SUFFIX = ".ranges.json"  # of the file beside a checkpoint
@@ -50,7 +53,7 @@ def report_fetches(shard: Shard) -> list:
   return [list(report) for report in shard.range_reports]
 
 
-class DynamicRanges(tf.train.SessionRunHook):
+class DynamicRanges(LifecycleHook):
   """Has a session train on the ranges that its shard leases.
 
   Attributes:
@@ -59,42 +62,42 @@ class DynamicRanges(tf.train.SessionRunHook):
   """
 
   def __init__(self, shard: Shard, batch_examples: tf.Tensor, waits: bool = True,
-               is_over: Callable[[int], bool] = lambda step: False, runs=None):
+               is_over: Callable[[int], bool] = lambda step: False):
     """Creates the hook.
 
     Args:
       shard: after input_fn has asked it.
-      batch_examples: the size of a batch, a scalar int tensor; whoever runs it draws a batch.
+      batch_examples: the size of a batch, an int [] tensor; or an `execution.Fetches` whose "more"
+        is `report_fetches()`.
       waits: whether to wait, when there is no lease to take, for what others hold; not where they
         need this worker for their steps.
       is_over: whether training ends at a global step; then nobody waits.
-      runs: a `step_runs.StepRuns` where a run may be of several steps; its "more" is
-        `report_fetches()`.
     """
     self._shard, self._leased = shard, shard.leased
-    self._batch = batch_examples
-    self._waits, self._is_over, self._runs = waits, is_over, runs
+    self._fetches, self._waits, self._is_over = batch_examples, waits, is_over
+    if tf.is_tensor(batch_examples):
+      self._fetches = execution.Fetches(
+        step_lib.Step(None, None, batch_examples), more=report_fetches(shard))
     self._table: Optional[LeaseTable] = None
-    self._life = None
+    self._lifecycle = None
     self._look_at = 0.0
     self.is_done = False
     self._totals: Dict[int, int] = {}  # records of the ranges that were read to their end
     self.again = 0
 
-  def join(self, life) -> None:
-    """Tells the hook of the `life.SessionLife` of its session."""
-    part = life.part
-    if part is None:
+  def on_join(self, lifecycle) -> None:
+    membership = lifecycle.membership
+    if membership is None:
       raise ValueError("--shard=dynamic needs to know the cluster: train on the target of a "
                        "tf1ps.Server")
-    self._life = life
+    self._lifecycle = lifecycle
     self._table = LeaseTable(
-      ControlTable(part.record.target, part.cluster.task, part.cluster.control_task),
-      part.record.container, self._leased.digest, self._shard.epochs)
-    life.creator.on_state.append(self._begin_state)
-    life.creator.on_session.append(self._begin_session)
-    if life.saver is not None:
-      life.saver.keep_beside(SUFFIX, self._table.to_json)
+      ControlTable(membership.record.target, membership.cluster.task,
+                   membership.cluster.control_task),
+      membership.record.container, self._leased.digest, self._shard.epochs)
+
+  def texts_beside_checkpoint(self) -> Dict[str, str]:
+    return {SUFFIX: self._table.to_json()}
 
   def begin(self):
     blocks, leases = self._leased.blocks, self._leased.leases
@@ -109,20 +112,18 @@ class DynamicRanges(tf.train.SessionRunHook):
                 "pipeline may change the order of the records")
 
   def before_run(self, run_context):
-    if self._runs is None:
-      return tf.train.SessionRunArgs((self._batch, self._reports))
-    return tf.train.SessionRunArgs((self._runs.fetch("size"), self._runs.fetch("more")))
+    return tf.train.SessionRunArgs((self._fetches.fetch("size"), self._fetches.fetch("more")))
 
   def after_run(self, run_context, run_values):
     examples, reports = run_values.results
     for each in zip(examples, reports) if np.ndim(examples) else [run_values.results]:
       self._note(int(each[0]), each[1])
-    if self._life.part.is_chief and time.monotonic() > self._look_at:
+    if self._lifecycle.membership.is_chief and time.monotonic() > self._look_at:
       self._look_at = time.monotonic() + TIMING.lost_check_interval
       self._try(lambda: self._table.change(self._look))
 
-  def leave(self, session, is_clean):
-    """The session's, when the loop has ended: others may lease what is left."""
+  def leave(self, session, finished=True):
+    """Leaves the rest of the data to the other workers."""
     self._try(self._leased.leases.release)
     self._try(lambda: self._table.change(self._look))
 
@@ -155,10 +156,11 @@ class DynamicRanges(tf.train.SessionRunHook):
 
   # Sessions.
 
-  def _begin_state(self, session, checkpoint: Optional[str]):
-    """The chief's: the job's state was restored from a checkpoint, or initialised (None)."""
+  def on_state_begun(self, session, checkpoint: Optional[str]) -> None:
     count, records, blocks = self._leased.count, None, self._leased.blocks
     if blocks is not None:
+      # Counting may read a table.
+      session.run(session.graph.get_collection(tf.GraphKeys.LOCAL_INIT_OP))
       count, records = blocks.count(session), blocks.records
     saved, path = None, "%s%s" % (checkpoint, SUFFIX)
     if checkpoint is not None and tf.gfile.Exists(path):
@@ -169,8 +171,7 @@ class DynamicRanges(tf.train.SessionRunHook):
                    "epochs start from the beginning.", checkpoint, path)
     self._table.begin(count, records, saved)
 
-  def _begin_session(self, unused_session):
-    """A session's variables are initialised; its iterators are not yet."""
+  def on_session_opened(self, session) -> None:
     self._table.attach()
     if self._leased.blocks is not None:
       self._leased.blocks.records = self._table.records
@@ -182,8 +183,8 @@ class DynamicRanges(tf.train.SessionRunHook):
 
   # The end of a pass.
 
-  def goes_on(self, session, error: tf.errors.OutOfRangeError) -> bool:
-    """At the end of the data: begins another pass, if there is one.
+  def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
+    """Begins another pass, if there is one.
 
     Args:
       session: the `MonitoredSession`.
@@ -194,12 +195,12 @@ class DynamicRanges(tf.train.SessionRunHook):
     """
     if is_end_of_replicas(error):
       return False
-    sessions = self._life.creator.sessions
+    sessions = self._lifecycle.sessions
     changed_at, seen = time.monotonic(), None
     is_told = False
-    while self._life.signum is None:
-      step = session.call_inside(self._life.tracker.ask)
-      if self._life.creator.sessions != sessions:
+    while self._lifecycle.signum is None:
+      step = session.call_inside(self._lifecycle.tracker.ask)
+      if self._lifecycle.sessions != sessions:
         return True  # a new session, and with it a new pass
       try:
         if not is_told:
@@ -209,7 +210,7 @@ class DynamicRanges(tf.train.SessionRunHook):
         value, has_more = self._table.change(self._look)
         if has_more and self._leased.leases.begin_pass():
           session.call_inside(lambda inside: inside.run(iterator_initializers(
-            inside.graph, only_task=self._life.part.cluster.task.name)))
+            inside.graph, only_task=self._lifecycle.membership.cluster.task.name)))
           return True
         if self.is_done or not self._waits or self._is_over(step):
           return False
@@ -217,9 +218,9 @@ class DynamicRanges(tf.train.SessionRunHook):
           changed_at, seen = time.monotonic(), value
       except (ControlError, StaleSessionError) as problem:
         _log.info("the ranges of the data cannot be looked at: %s", problem)
-      if time.monotonic() - changed_at > self._life.end_timeout:
+      if time.monotonic() - changed_at > self._lifecycle.end_timeout:
         _log.warning("ranges of the data that other workers hold are not done, and nothing has "
-                     "happened for %.0f s (--end_timeout)", self._life.end_timeout)
+                     "happened for %.0f s (--end_timeout)", self._lifecycle.end_timeout)
         return False
       threading.Event().wait(TIMING.poll_interval)
     return False  # after a signal; the session ends as at the end of the data, and saves
@@ -239,13 +240,13 @@ class DynamicRanges(tf.train.SessionRunHook):
 
   def _look(self, state):
     """Takes back the leases of workers that left or are lost; returns (the value, has_more)."""
-    part = self._life.part
-    members = {member.name: member for member in part.heartbeat.members()}
+    membership = self._lifecycle.membership
+    members = {member.name: member for member in membership.heartbeat.members()}
     for owner in sorted(state.owners - {self._shard.index}):
-      name = part.cluster.replicas[owner].name
+      name = membership.cluster.replicas[owner].name
       member = members.get(name)
       if member is not None and (member.has_ended or member.state == MEMBER_SERVING
-                                 or part.heartbeat.is_lost(member)):
+                                 or membership.heartbeat.is_lost(member)):
         back = state.return_leases(owner)
         _log.warning("%s left or is lost; %d ranges of the data that it held are handed out again",
                      name, len(back))

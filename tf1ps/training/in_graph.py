@@ -20,8 +20,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import Cluster
 from tf1ps.pipeline import has_python_calls
-from tf1ps.placement import replica_device_setter
-from tf1ps.program import Program, build_input, kind_scope, make_optimizer
+from tf1ps.program import Program, build_input, make_optimizer
 from tf1ps.replication import (
   AgeTable,
   begin_gradient_age,
@@ -30,16 +29,16 @@ from tf1ps.replication import (
   devices_here,
   gradient_age,
 )
-from tf1ps.training import between_graph, in_graph_threads, program_towers
+from tf1ps.training import between_graph, program_towers
 from tf1ps.training import options as options_lib
-from tf1ps.training import replica as replica_lib
-from tf1ps.transfer import fetch_variables, keep_constants_local, use_wire_dtype
+from tf1ps.training.step import Step, summarize_loss
+from tf1ps.transfer import fetch_variables, keep_constants_local
 
 _log = logging.getLogger("tf1ps")
 
 
-def build_replica(program: Program, cluster: Cluster,
-                  options: options_lib.Options, container: str = "") -> replica_lib.Replica:
+def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
+               container: str = "") -> Step:
   """Builds the chief's graph, with towers on all workers, in the default graph.
 
   Args:
@@ -49,19 +48,12 @@ def build_replica(program: Program, cluster: Cluster,
     container: the job's container.
 
   Returns:
-    The replica; of asynchronous ones the first, and a hook with the others.
+    The step; of asynchronous replicas the first one's, with those of the others.
 
   Raises:
-    What `between_graph.build_replica` raises.
+    What `between_graph.build_step` raises.
   """
-  graph, workers = tf.get_default_graph(), cluster.replicas
-  setter = replica_device_setter(
-    worker_device=cluster.task.name, cluster=cluster.cluster_spec(),
-    ps_strategy=options.ps_strategy)
-  with graph.container(container), tf.device(setter or cluster.task.name), \
-      kind_scope(options.variables), \
-      between_graph.partition_scope(options.partition_bytes, cluster):
-    use_wire_dtype(options.wire_dtype)
+  with between_graph.model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
     learning_rate = between_graph.scaled_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
@@ -70,14 +62,14 @@ def build_replica(program: Program, cluster: Cluster,
       with tf.device(device):
         towers.add_worker(shard, options.num_clones)
     local = devices_here(options.num_clones) if options.num_clones > 1 else [""]
-    devices = [worker.name + device for worker in workers for device in local]
-    build = _asynchronous if options.update == "async" else _synchronous
-    replica = build(towers, devices, global_step, options)
+    devices = [worker.name + device for worker in cluster.replicas for device in local]
+    build = _synchronous if options.is_synchronous else _asynchronous
+    step = build(towers, devices, global_step, options)
     fetch_variables(options.pack_bytes, options.wire_dtype)
     keep_constants_local()
     program_towers.check_scaling(towers, options.scale_learning_rate)
-    replica_lib.summarize_loss(replica.loss)
-    return replica
+    summarize_loss(step.loss)
+    return step
 
 
 def _inputs(program, cluster, options) -> List[tuple]:
@@ -98,31 +90,28 @@ def _inputs(program, cluster, options) -> List[tuple]:
   return [(share(index), device) for index, device in enumerate(devices)]
 
 
-def _synchronous(towers, devices, global_step, options) -> replica_lib.Replica:
+def _synchronous(towers, devices, global_step, options) -> Step:
   built = build_in_graph_synchronous(
     towers.loss, devices, towers.optimizer(), global_step, options.clip_norm,
     pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
   sizes = [tf.cast(size, tf.int32) for size in towers.batch_sizes]
-  return replica_lib.Replica(built.train_op, built.loss, tf.add_n(sizes, name="batch_examples"))
+  return Step(built.train_op, built.loss, tf.add_n(sizes, name="batch_examples"))
 
 
-def _asynchronous(towers, devices, global_step, options) -> replica_lib.Replica:
+def _asynchronous(towers, devices, global_step, options) -> Step:
   built = build_in_graph_asynchronous(
     towers.loss, devices, towers.optimizer, global_step, options.clip_norm,
     pack_bytes=options.pack_bytes, wire_dtype=options.wire_dtype)
-  replicas = [replica_lib.Replica(one.train_op, one.loss, size)
-              for one, size in zip(built, towers.batch_sizes)]
-  if len(replicas) > 1:
-    tables = [AgeTable(global_step, index) for index in range(len(replicas))]
-    replicas = [replica._replace(counted=table.count(gradient_age(
-      global_step, begin_gradient_age(global_step), replica.train_op)), age_tables=tables)
-                for replica, table in zip(replicas, tables)]
-  others = {device: in_graph_threads.Step(one, _after(global_step, one.train_op))
-            for device, one in list(zip(devices, replicas))[1:]}
-  first = replicas[0]
-  if not others:
-    return first
-  return first._replace(hooks=[in_graph_threads.InGraphThreads(others)])
+  steps = [Step(one.train_op, one.loss, size) for one, size in zip(built, towers.batch_sizes)]
+  if len(steps) == 1:
+    return steps[0]
+  tables = [AgeTable(global_step, index) for index in range(len(steps))]
+  steps = [step._replace(counted=table.count(gradient_age(
+    global_step, begin_gradient_age(global_step), step.train_op)), age_tables=tables)
+           for step, table in zip(steps, tables)]
+  others = {device: step._replace(step_after=_after(global_step, step.train_op))
+            for device, step in list(zip(devices, steps))[1:]}
+  return steps[0]._replace(others=others)
 
 
 def _after(global_step, train_op):

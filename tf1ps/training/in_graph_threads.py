@@ -13,58 +13,44 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Dict, NamedTuple, Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.training import progress
-from tf1ps.training import replica as replica_lib
 from tf1ps.training import stops as stops_lib
 
 _BROKEN = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError)
 
 
-class Step(NamedTuple):
-  """What one replica runs."""
-
-  replica: replica_lib.Replica
-  step_after: tf.Tensor  # the global step after its update
-
-
-class InGraphThreads(tf.train.SessionRunHook):
+class InGraphThreads(LifecycleHook):
   """Runs the steps of the other replicas.
 
   Attributes:
     steps: how many they have made together.
   """
 
-  def __init__(self, steps: Dict[str, Step]):
+  def __init__(self, steps: Dict[str, Any], tracker: GlobalStepTracker,
+               counter: progress.ExampleCounter, stops: stops_lib.Stops):
     """Creates the hook.
 
     Args:
-      steps: by the replica's device.
+      steps: a `step.Step` by the replica's device, with `step_after`.
+      tracker: of the global step.
+      counter: counts the examples of all replicas.
+      stops: what ends training.
     """
-    self._steps = steps
+    self._steps, self._tracker, self._counter, self._stops = steps, tracker, counter, stops
     self._ended = set()
     self._threads = []
     self._stopped = threading.Event()
     self._lock = threading.Lock()
     self._error: Optional[BaseException] = None
     self.steps = 0
-
-  def connect(self, tracker: GlobalStepTracker, counter: progress.ExampleCounter,
-              stops: stops_lib.Stops) -> None:
-    """Tells the hook what only the training loop knows.
-
-    Args:
-      tracker: of the global step.
-      counter: counts the examples of all replicas.
-      stops: what ends training.
-    """
-    self._tracker, self._counter, self._stops = tracker, counter, stops
 
   def after_create_session(self, session, coord):
     self._stop()  # of a session that broke
@@ -81,13 +67,13 @@ class InGraphThreads(tf.train.SessionRunHook):
     if self._error is not None:
       raise self._error
 
-  def finish(self) -> None:
+  def finish_steps(self, session) -> None:
     """Ends the threads, before the last checkpoint is saved; raises what a last step raised."""
     self._stop()
     if self._error is not None:
       raise self._error
 
-  def run_out(self, session) -> None:
+  def on_end_of_data(self, session, error):
     """Waits for the others when the first replica's data have ended, until a stop is reached.
 
     Args:
@@ -98,10 +84,10 @@ class InGraphThreads(tf.train.SessionRunHook):
     """
     while len(self._ended) < len(self._steps):
       session.call_inside(self._tracker.ask)
-      session.life.count()
+      session.lifecycle.count()
       if self._error is not None:
         raise self._error
-      if self._stops.is_reached or session.life.signum is not None:
+      if self._stops.is_reached or session.lifecycle.signum is not None:
         return
       time.sleep(TIMING.poll_interval)
 
@@ -128,9 +114,9 @@ class InGraphThreads(tf.train.SessionRunHook):
 
   def _step(self, name, session) -> bool:
     """Makes a step; returns whether a stop is reached."""
-    replica, step_after = self._steps[name]
-    found = session.run(dict(op=replica.train_op, loss=replica.loss, step=step_after,
-                             size=replica.batch_examples, counted=replica.counted))
+    step = self._steps[name]
+    found = session.run(dict(op=step.train_op, loss=step.loss, step=step.step_after,
+                             size=step.examples, counted=step.counted))
     with self._lock:
       self.steps += 1
     self._counter.add(int(found["size"]))

@@ -39,15 +39,3 @@ class NanLossError(Error, tf.train.NanLossDuringTrainingError):
 
   def __str__(self):
     return self._text
-
-
-class JobFailedError(Error, RuntimeError):
-  """This task did its part, but another task of the job failed or is lost.
-
-  Attributes:
-    outcome: what this task did.
-  """
-
-  def __init__(self, problems: List[str], outcome: Outcome):
-    super().__init__("; ".join(problems))
-    self.outcome = outcome

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Optional
+from typing import Callable, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -28,21 +28,16 @@ class ExampleCounter(tf.train.SessionRunHook):
     largest: examples of the largest batch so far.
   """
 
-  def __init__(self, batch_examples, before=lambda: 0, taken=None, runs=None):
+  def __init__(self, fetches, before: Callable[[], int] = lambda: 0):
     """Creates the hook.
 
     Args:
-      batch_examples: the size of a batch: an int, or a scalar int tensor.
+      fetches: an `execution.Fetches`: what to fetch of a run.
       before: called when the first session is there; what an earlier process trained on.
-      taken: a bool scalar tensor: whether the batch's gradient is in an update; None: always.
-      runs: a `step_runs.StepRuns`, which stands before this hook, where a run may be of several
-        steps: then it says what to fetch of these tensors.
     """
-    self._batch = batch_examples
+    self._fetches = fetches
     self._before = before
-    self._runs = runs
-    self._asked = {name: value for name, value in (("size", batch_examples), ("taken", taken))
-                   if tf.is_tensor(value)}
+    self._names = [name for name in ("size", "taken") if fetches.fetch(name) is not None]
     self._begun = False
     self._lock = threading.Lock()
     self.examples = 0
@@ -54,14 +49,10 @@ class ExampleCounter(tf.train.SessionRunHook):
       self.examples += self._before()
 
   def before_run(self, run_context):
-    if not self._asked:
-      return None
-    return tf.train.SessionRunArgs(self._asked if self._runs is None else {
-      name: self._runs.fetch(name) for name in self._asked})
+    return tf.train.SessionRunArgs({name: self._fetches.fetch(name) for name in self._names})
 
   def after_run(self, run_context, run_values):
-    found = run_values.results or {}
-    self.note(found.get("size", self._batch), found.get("taken", True))
+    self.note(run_values.results["size"], run_values.results.get("taken", True))
 
   def note(self, sizes, taken=True) -> None:
     """Counts the batches of a run.
@@ -81,10 +72,11 @@ class ExampleCounter(tf.train.SessionRunHook):
           self.late_batches += 1
         self.largest = max(self.largest, size)
 
-  def add(self, examples: int) -> None:
-    """Adds examples; other threads may do so too."""
+  def add(self, examples: int, late: int = 0) -> None:
+    """Adds examples, and those that came too late; other threads may do so too."""
     with self._lock:
       self.examples += examples
+      self.late += late
 
 
 def as_list(value) -> list:
@@ -96,37 +88,32 @@ def as_list(value) -> list:
 class Progress(tf.train.SessionRunHook):
   """Says how far the job is; a batch of another worker counts as many examples as one of this."""
 
-  def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, loss,
+  def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, execution,
                last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
-               runs=None, others=None):
+               others=None):
     """Creates the hook.
 
     Args:
       tracker: the tracker, which stands before this hook.
       counter: the counter, which stands before this hook.
-      loss: the scalar loss tensor.
+      execution: an `execution.Execution`, which knows the losses.
       last_step: the global step at which the job ends, or None.
       stream: where to write; None: stdout.
       share: how many times the counter's examples all workers train on; None: as the global step
         is raised more often than by this worker.
-      runs: a `step_runs.StepRuns` that knows the losses, in the place of the tensor.
       others: the threads whose steps the counter counts too, and the tracker does not; or None.
     """
     self._tracker = tracker
     self._counter = counter
-    self._loss = loss
+    self._execution = execution
     self._last_step = last_step
     self._stream = stream or sys.stdout
     self._share = share
-    self._runs = runs
     self._others = others
     self._bar = None
     self._began = None
     self._next = 0.0
     self.loss = float("nan")
-
-  def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._loss) if self._runs is None else None
 
   def after_create_session(self, session, coord):
     if self._began is None:
@@ -134,7 +121,7 @@ class Progress(tf.train.SessionRunHook):
       self._next = time.monotonic() + TIMING.first_report
 
   def after_run(self, run_context, run_values):
-    self.loss = float(run_values.results if self._runs is None else self._runs.losses[-1])
+    self.loss = float(self._execution.losses[-1])
     now = time.monotonic()
     if now >= self._next and self._tracker.asked:
       on_terminal = self._stream.isatty()

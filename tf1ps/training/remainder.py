@@ -12,8 +12,9 @@ from typing import NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import LimitExceeded, call_within
+from tf1ps.cluster import LifecycleHook, LimitExceeded, call_within
 from tf1ps.compat import TIMING
+from tf1ps.replication import is_end_of_replicas
 
 
 class Left(NamedTuple):
@@ -76,3 +77,23 @@ class Remainder:
     except (tf.errors.OpError, LimitExceeded):
       pass  # the limit, or whatever else keeps the rest from being seen
     return Left(drawn, undrawn, is_all)
+
+
+class EndOfDataHook(LifecycleHook):
+  """Learns why the data ended.
+
+  Attributes:
+    was_ended: whether the end of another worker has ended training.
+    left: what was left of this worker's data then, where that is counted; else None.
+  """
+
+  def __init__(self, remainder: Optional[Remainder] = None):
+    """Creates the hook; `remainder` counts what is left."""
+    self._remainder = remainder
+    self.was_ended = False
+    self.left: Optional[Left] = None
+
+  def on_end_of_data(self, session, error):
+    self.was_ended = is_end_of_replicas(error)
+    if self.was_ended and self._remainder is not None:
+      self.left = session.call_inside(self._remainder.count)

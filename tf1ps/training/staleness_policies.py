@@ -19,10 +19,10 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.replication import Clocks, LeadHook
-from tf1ps.session import Participation
+from tf1ps.session import Membership
 from tf1ps.training import options as options_lib
-from tf1ps.training import replica as replica_lib
 from tf1ps.training import staleness_recorder, warm_up
+from tf1ps.training import step as step_lib
 
 
 class StalenessPolicies:
@@ -33,17 +33,16 @@ class StalenessPolicies:
     hooks: to stand after them.
   """
 
-  def __init__(self, options: options_lib.Options, replica: replica_lib.Replica,
-               tracker: GlobalStepTracker,
-               part: Participation, runs=None, counter=None):
-    """Builds what the hooks need, in the replica's graph.
+  def __init__(self, options: options_lib.Options, step: step_lib.Step, fetches,
+               tracker: GlobalStepTracker, membership: Membership, counter):
+    """Builds what the hooks need, in the step's graph.
 
     Args:
       options: what the flags say.
-      replica: the worker's.
+      step: the worker's.
+      fetches: an `execution.Fetches` of it.
       tracker: the tracker of the global step.
-      part: the worker's part in the run.
-      runs: the `step_runs.StepRuns`, or None.
+      membership: the worker's membership of the run.
       counter: the `progress.ExampleCounter`, which knows of all gradients that were dropped.
     """
     self._counter = counter
@@ -52,33 +51,24 @@ class StalenessPolicies:
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._lead: Optional[LeadHook] = None
     self._max_staleness = options.max_staleness
-    if replica.counted is not None:
+    if step.counted is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
-        replica.age_tables, replica.counted, tracker,
-        options.checkpoint_dir if part.is_chief else None, taken=replica.taken, runs=runs)
+        step.age_tables, fetches, tracker,
+        options.checkpoint_dir if membership.is_chief else None)
       self.first_hooks.append(self._recorder)
-    cluster = part.cluster
+    cluster = membership.cluster
     if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
       return
     clocks = Clocks(
       tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
     if options.warm_up_steps:
       self.first_hooks.append(warm_up.WarmUp(
-        clocks, options.warm_up_steps, tracker, part, options.steps, options.start_timeout))
+        clocks, options.warm_up_steps, tracker, membership, options.steps, options.start_timeout))
     if options.max_lead:
       self._lead = LeadHook(
-        clocks, clocks.advance(replica.train_op), options.max_lead, options.start_timeout,
+        clocks, clocks.advance(step.train_op), options.max_lead, options.start_timeout,
         expects_all=not options.warm_up_steps)
       self.hooks.append(self._lead)
-
-  def watch(self, life) -> None:
-    """Has waits end after a signal.
-
-    Args:
-      life: the `life.SessionLife` of the session.
-    """
-    if self._lead is not None:
-      self._lead.told_to_stop = lambda: life.signum is not None
 
   def __str__(self):
     """What they did, for the worker's last line: "" or a list in words."""
@@ -87,7 +77,7 @@ class StalenessPolicies:
       ages = self._recorder.ages
       if ages.gradients:
         parts.append(str(ages))
-      dropped = self._recorder.dropped if self._counter is None else self._counter.late_batches
+      dropped = self._counter.late_batches
       if dropped:
         parts.append("%d gradients dropped (--max_staleness=%d)" % (dropped, self._max_staleness))
     if self._lead is not None:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.replication import AGE_TABLE_SIZE, Ages, AgeTable, read_ages
 from tf1ps.training import progress
@@ -22,34 +23,29 @@ from tf1ps.training import progress
 TAG = "staleness"
 
 
-class StalenessRecorder(tf.train.SessionRunHook):
+class StalenessRecorder(LifecycleHook):
   """Collects the ages of this worker's gradients.
 
   Attributes:
     dropped: how many gradients were not applied.
   """
 
-  def __init__(self, tables: List[AgeTable], counted: tf.Operation,
+  def __init__(self, tables: List[AgeTable], fetches,
                tracker: GlobalStepTracker, directory: Optional[str] = None,
-               every_secs: float = 5.0, taken: Optional[tf.Tensor] = None, runs=None):
+               every_secs: float = 5.0):
     """Creates the hook.
 
     Args:
       tables: of the replicas that this process trains; it stands before the hooks of others than
         the first.
-      counted: the operation that counts the training step's age, as `AgeTable.count` returns it.
+      fetches: an `execution.Fetches` whose step counts the age of its gradient.
       tracker: the tracker, which stands before this hook.
       directory: where the event files go; None writes none.
       every_secs: seconds between two readings of the tables, at least.
-      taken: a bool scalar tensor: whether the gradient is applied; None: always.
-      runs: a `step_runs.StepRuns`, which stands before this hook, where a run may be of several
-        steps: then it says what to fetch of these two.
     """
     self._tables = tables
-    self._runs = runs
-    self._fetches = {"counted": counted}
-    if taken is not None:
-      self._fetches["taken"] = taken
+    self._fetches = fetches
+    self._names = [name for name in ("counted", "taken") if fetches.fetch(name) is not None]
     self._tracker = tracker
     self._directory = directory
     self._every_secs = every_secs
@@ -74,8 +70,7 @@ class StalenessRecorder(tf.train.SessionRunHook):
     self._has_begun = True
 
   def before_run(self, run_context):
-    return tf.train.SessionRunArgs(self._fetches if self._runs is None else {
-      name: self._runs.fetch(name) for name in self._fetches})
+    return tf.train.SessionRunArgs({name: self._fetches.fetch(name) for name in self._names})
 
   def after_run(self, run_context, run_values):
     taken = run_values.results.get("taken", True)
@@ -85,7 +80,7 @@ class StalenessRecorder(tf.train.SessionRunHook):
       self._read(run_context.session)
       self._write()
 
-  def leave(self, session, has_done_its_part=True):
+  def leave(self, session, finished=True):
     """Reads the tables while the ps is sure to be there."""
     self._read_last(session)
     self._has_left = True

@@ -17,12 +17,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from typing import Callable, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING
-from tf1ps.training import in_graph_threads, outcome, step_runs
+from tf1ps.training import execution as execution_lib
+from tf1ps.training import in_graph_threads, outcome
 
 
 class StepsInFlight(in_graph_threads.InGraphThreads):
@@ -30,25 +32,31 @@ class StepsInFlight(in_graph_threads.InGraphThreads):
 
   Attributes:
     steps: how many they have made together.
-    on_drawn: called with the steps of each run, before its batches are drawn.
   """
 
-  def __init__(self, runs: step_runs.StepRuns, count: int, global_step: tf.Variable):
+  def __init__(self, fetches: execution_lib.Fetches, execution: execution_lib.Execution,
+               tracker, counter, stops, count: int,
+               note_drawn: Optional[Callable[[int], None]] = None):
     """Creates the hook.
 
     Args:
-      runs: what a run makes.
+      fetches: of the step.
+      execution: decides on the steps of each run.
+      tracker: of the global step.
+      counter: of the examples.
+      stops: what ends training.
       count: the steps in flight, those of the loop included.
-      global_step: the variable that counts updates.
+      note_drawn: called with the steps of each run, before its batches are drawn; or None.
     """
-    super().__init__({"slot %d" % slot: slot for slot in range(1, count)})
-    self._runs = runs
-    with tf.control_dependencies([runs.fetch("op", 1)]), tf.get_default_graph().colocate_with(
+    super().__init__(
+      {"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops)
+    self._fetches, self._execution, self._note_drawn = fetches, execution, note_drawn
+    global_step = tf.train.get_global_step()
+    with tf.control_dependencies([fetches.fetch("op", 1)]), tf.get_default_graph().colocate_with(
         global_step.op):
       self._step_after = tf.identity(global_step.read_value(), name="step_after")
     self._calm = threading.Condition()
     self._in_flight = self._quiet = 0
-    self.on_drawn = lambda steps: None
 
   @contextlib.contextmanager
   def quiet(self):
@@ -80,19 +88,21 @@ class StepsInFlight(in_graph_threads.InGraphThreads):
         self._calm.notify_all()
 
   def _run(self, slot, session):
-    runs, steps = self._runs, self._runs.plan()
-    feed = runs.feed(steps, slot)
-    fetches = {name: runs.fetch(name, steps) for name in ("op", "loss", "size", "taken", "counted")}
-    if steps == 1 and runs.is_near_end:
+    execution, steps = self._execution, self._execution.plan()
+    feed = self._fetches.feed(steps, slot)
+    fetches = {name: self._fetches.fetch(name, steps)
+               for name in ("op", "loss", "size", "taken", "counted")}
+    if steps == 1 and execution.is_near_end:
       fetches["step"] = self._step_after
-    self.on_drawn(steps)
+    if self._note_drawn is not None:
+      self._note_drawn(steps)
     try:
       found = session.run({name: what for name, what in fetches.items() if what is not None},
                           feed or None)
     except tf.errors.OutOfRangeError:
-      self._count(runs.count_done(session, feed))
+      self._count(execution.count_done(session, feed))
       raise
-    runs.has_made(steps)
+    execution.note_made(steps)
     self._count(steps)
     self._counter.note(found["size"], found.get("taken", True))
     if np.isnan(found["loss"]).any():

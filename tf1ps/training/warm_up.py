@@ -20,22 +20,21 @@ import logging
 import time
 from typing import Optional
 
-import tensorflow.compat.v1 as tf
-
 from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING, error_line
 from tf1ps.replication import CLOCK_AWAY, Clocks, LostReplicas
-from tf1ps.session import Participation, TaskLostError
+from tf1ps.session import Membership, TaskLostError
 from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 
 
-class WarmUp(tf.train.SessionRunHook):
+class WarmUp(LifecycleHook):
   """Waits for this worker's turn when a session is created; leaves at the end."""
 
   def __init__(self, clocks: Clocks, steps_each: int,
-               tracker: GlobalStepTracker, part: Participation,
+               tracker: GlobalStepTracker, membership: Membership,
                last_step: Optional[int] = None, start_timeout: float = 60.0):
     """Creates the hook.
 
@@ -43,7 +42,7 @@ class WarmUp(tf.train.SessionRunHook):
       clocks: this worker's.
       steps_each: the global steps until one more worker joins.
       tracker: the tracker, which stands before this hook; hooks that plan by it stand after it.
-      part: this worker's part in the run.
+      membership: this worker's membership of the run.
       last_step: the global step at which the job ends, or None.
       start_timeout: seconds that the workers before this one may take to come.
     """
@@ -52,26 +51,25 @@ class WarmUp(tf.train.SessionRunHook):
     self._clocks = clocks
     self._begins_at = steps_each * clocks.index
     self._tracker = tracker
-    self._part = part
+    self._membership = membership
     self._last_step = last_step
     self._start_timeout = start_timeout
 
   def after_create_session(self, session, coord):
-    lost = LostReplicas(self._part.record, self._start_timeout)
+    lost = LostReplicas(self._membership.record, self._start_timeout)
     try:
       self._wait(session, coord, lost)
     finally:
       lost.close()
     self._clocks.join(session)
 
-  def leave(self, session, has_done_its_part: bool = True):
+  def leave(self, session, finished: bool = True):
     """Leaves; the chief does it before it waits for the others, whose turn may have come now.
 
     Args:
       session: the session.
-      has_done_its_part: whether it ends as it should; it makes no difference here.
+      finished: makes no difference here.
     """
-    del has_done_its_part
     self._clocks.leave(session)
 
   def end(self, session):
@@ -101,9 +99,9 @@ class WarmUp(tf.train.SessionRunHook):
       gone = lost.lost(before)
     except ControlError as error:
       _log.debug("the heartbeats were not read: %s", error_line(error))
-    chief = self._part.cluster.chief.name
+    chief = self._membership.cluster.chief.name
     for i, reason in gone.items():
-      if self._part.cluster.replicas[i].name == chief:
+      if self._membership.cluster.replicas[i].name == chief:
         raise TaskLostError(
           "this worker was to begin at global step %d (--warm_up_steps), but the chief %s %s" % (
             self._begins_at, chief, reason))

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import local_server
-from tf1ps.session import participation, run_records
+from tf1ps.session import membership as membership_lib
 from tf1ps.state import control, heartbeat, run
 
 SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
@@ -20,7 +20,7 @@ def make(request):
 
   def one(directory=None, heartbeat_timeout=20.0):
     of = local_server.record(re.sub("[^a-z]", "-", request.node.name), heartbeat_timeout)
-    part = participation.Participation(of, directory and str(directory))
+    part = membership_lib.Membership(of, directory and str(directory))
     made.append(part)
     return part
 
@@ -31,7 +31,7 @@ def make(request):
 
 def runs(part):
   """What the records say of the run, whatever the part believes."""
-  return run_records.RunRecords(part.record).runs()
+  return membership_lib.RunRecords(part.record).runs()
 
 
 def initialise(part, signature=SIGNATURE):
@@ -197,7 +197,7 @@ def test_a_holder_that_was_told_another_cluster(make):
   other = dict(part.cluster.to_json()["worker"], **{"2": "elsewhere:1"})
   local_server.table(part.record).put({control.CLUSTER_RECORD: {"worker": other}})
   try:
-    with pytest.raises(participation.ClusterMismatchError, match=(
+    with pytest.raises(membership_lib.ClusterMismatchError, match=(
         r"/job:worker/task:0 at .* was started with a different cluster than /job:worker/task:0: "
         r"worker 2 is .* here and elsewhere:1 there")):
       part.compare_clusters()
@@ -213,7 +213,30 @@ def test_a_worker_is_told_of_another_run(make):
   part.heartbeat.beat()
   part.join(run.RunRecord("one", True, False, False, {}, [], 1))
   for run_id, writes in (("one", 1), ("one", 2), ("two", 1)):
-    run_records.RunRecords(part.record).write(
+    membership_lib.RunRecords(part.record).write(
       run.RunRecord(run_id, True, False, False, {}, [], writes))
     part.heartbeat.beat()
   assert told == ["the chief began another run (two)"]
+
+
+RUN = run.RunRecord(id="one", initialised=True, ended=False, failed=False, jobs={},
+                    signature=[["w:0", "()", "float32", "", "ref"]], writes=1)
+
+
+def test_a_run_is_read_as_it_was_written():
+  records = membership_lib.RunRecords(local_server.record("run_records.a"))
+  assert [task.name for task in records.holders] == ["/job:worker/task:0"]
+  assert records.runs() == [None]
+  records.write(RUN)
+  assert records.runs() == [RUN]
+  records.write_where_possible(RUN._replace(ended=True))
+  assert records.runs() == [RUN._replace(ended=True)]
+  assert membership_lib.RunRecords(local_server.record("run_records.b")).runs() == [None]
+  records.close()
+
+
+def test_what_a_holder_was_told_of_the_cluster():
+  of = local_server.record("run_records.c")
+  local_server.table(of).put({control.CLUSTER_RECORD: {"worker": {"0": "a:1"}}})
+  assert membership_lib.RunRecords(of).clusters() == {of.cluster.task: {"worker": {"0": "a:1"}}}
+  local_server.table(of).put({control.CLUSTER_RECORD: of.cluster.to_json()})

@@ -9,8 +9,8 @@ from tf1ps.cluster.description import Cluster
 from tf1ps.placement import load_table
 from tf1ps.program.contract import Program
 from tf1ps.session import signature
+from tf1ps.training import build as build_lib
 from tf1ps.training import options as options_lib
-from tf1ps.training import replicas
 from tf1ps.transfer import embedding
 
 JOBS = {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}
@@ -33,9 +33,10 @@ def build(index=0, model=model_fn, **how):
   options = options_lib.Options(steps=1, batch_size=2, optimizer="lazy_adam", **how)
   cluster = Cluster(JOBS, "worker", index)
   with tf.Graph().as_default():
-    replicas.build_replica(Program("program", None, input_fn, model), cluster,
-                           options_lib.shard_of(options, index, 2), options)
-    return signature.signature(cluster.task), load_table.make_load_table()
+    build_lib.build_step(Program("program", None, input_fn, model), cluster,
+                         options_lib.shard_of(options, index, 2), options)
+    return (signature.signature(cluster.task, options_lib.shared_by_workers(options)),
+            load_table.make_load_table())
 
 
 @pytest.mark.parametrize("how", [

@@ -1,4 +1,4 @@
-"""The hook that keeps workers in step which make each step together.
+"""The hook of workers that make each step together: after each one they vote on another.
 
 For each step, in order:
 
@@ -20,54 +20,43 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
-from tf1ps.session import Participation, SessionLife
+from tf1ps.session import Membership, SessionLifecycle
 from tf1ps.state import ControlError
-from tf1ps.training import batch_ahead
+from tf1ps.training.step import Vote
 
 _log = logging.getLogger("tf1ps")
 
 
-class Lockstep(tf.train.SessionRunHook):
+class StepVote(LifecycleHook):
   """Ends training after the same step on all workers.
 
   Attributes:
     was_ended: whether another worker's vote ended it.
   """
 
-  def __init__(self, ahead: batch_ahead.BatchAhead, vote: tf.Tensor, votes: tf.Tensor):
+  def __init__(self, vote: Vote, membership: Membership,
+               is_last: Callable[[int], bool] = lambda examples: False):
     """Creates the hook.
 
     Args:
-      ahead: where the batches are read.
-      vote: the placeholder for this worker's vote: 1.0 for another step, else 0.0.
-      votes: the mean of all workers' votes.
+      vote: of the step.
+      membership: this task's membership of the run.
+      is_last: called with the examples of a batch, before its step; returns whether this worker
+        trains on no more after it.
     """
-    self._ahead, self._vote, self._votes = ahead, vote, votes
+    self._ahead, self._vote, self._mean = vote
+    self._membership, self._is_last = membership, is_last
     self._sizes = collections.deque()  # of the batches that were read and not trained on
     self._data_ended = False
     self._goes_on = True
     self._steps = 0
-    self._is_last: Callable[[int], bool] = lambda examples: False
-    self._is_told_to_stop: Callable[[], bool] = lambda: False
-    self._part: Optional[Participation] = None
+    self._lifecycle: Optional[SessionLifecycle] = None
     self.was_ended = False
 
-  def connect(self, part: Participation,
-              is_last: Callable[[int], bool]) -> None:
-    """Tells the hook what only the training loop knows.
-
-    Args:
-      part: this task's part in the run.
-      is_last: called with the examples of a batch, before its step; returns whether this worker
-        shall train on no more after it.
-    """
-    self._part, self._is_last = part, is_last
-
-  def watch(self, life: SessionLife) -> None:
-    """Has a signal end the loop by a vote: who left alone would leave the others waiting."""
-    life.stops_by_vote = True
-    self._is_told_to_stop = lambda: life.signum is not None
+  def on_join(self, lifecycle: SessionLifecycle) -> None:
+    self._lifecycle = lifecycle
 
   def before_run(self, run_context):
     session = run_context.session
@@ -82,8 +71,8 @@ class Lockstep(tf.train.SessionRunHook):
       except tf.errors.OutOfRangeError:
         self._data_ended = True
     self._goes_on = len(self._sizes) > 1 and not (
-      self._is_last(self._sizes[0]) or self._is_told_to_stop())
-    return tf.train.SessionRunArgs(self._votes, {self._vote: float(self._goes_on)})
+      self._is_last(self._sizes[0]) or self._lifecycle.signum is not None)
+    return tf.train.SessionRunArgs(self._mean, {self._vote: float(self._goes_on)})
 
   def after_run(self, run_context, run_values):
     self._sizes.popleft()
@@ -97,25 +86,19 @@ class Lockstep(tf.train.SessionRunHook):
     """What was read ahead and not trained on, in words; None: nothing."""
     return "%d examples that it had read were left" % sum(self._sizes) if self._sizes else None
 
-  def leave(self, session, has_done_its_part=True):
-    """Waits until the others have made the last step too.
-
-    Args:
-      session: not used.
-      has_done_its_part: if not (after a signal), the wait is short.
-    """
-    if self._part is None:
-      return
-    self._part.is_over = True
-    limit = TIMING.step_vote_limit if has_done_its_part else TIMING.step_vote_limit_after_signal
+  def leave(self, session, finished=True):
+    """Waits until the others have made the last step too; not for long after a signal."""
+    self._membership.is_over = True
+    limit = TIMING.step_vote_limit if finished else TIMING.step_vote_limit_after_signal
     end = time.monotonic() + limit
-    others = {task.name for task in self._part.cluster.replicas} - {self._part.cluster.task.name}
+    cluster = self._membership.cluster
+    others = {task.name for task in cluster.replicas} - {cluster.task.name}
     while time.monotonic() < end:
       try:
-        self._part.heartbeat.beat()
+        self._membership.heartbeat.beat()
       except ControlError:
         pass
-      waits_for = others - {member.name for member in self._part.heartbeat.members()
+      waits_for = others - {member.name for member in self._membership.heartbeat.members()
                             if member.has_ended or member.step >= self._steps}
       if not waits_for:
         return

@@ -1,7 +1,7 @@
-"""A task's part in a run, from its first heartbeat to its last.
+"""A task's membership of a run, from its first heartbeat to its last.
 
-A `Participation` holds what this task shares with the others of its job: the heartbeat, the run's
-records (run_records.py), and the run's id. The session creator drives it:
+A `Membership` holds what this task shares with the others of its job: the heartbeat, the run's
+records (`RunRecords`), and the run's id. The session creator drives it:
 
   the chief        `adopt` (is the live state ours?), `begin_initialisation`, `mark_initialised`
   another worker   `find_run`, until it returns the initialised run of a living chief
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Callable, Dict, List, Optional
 
 from tf1ps.cluster import LimitExceeded, ServerRecord, call_within
 from tf1ps.compat import TIMING, Error
-from tf1ps.session import container_check, reset_watch, run_records
+from tf1ps.session import container_check, reset_watch
 from tf1ps.state import (
+  CLUSTER_RECORD,
   MEMBER_TRAINING,
   RUN_ENDED,
   RUN_FAILED,
@@ -33,6 +35,7 @@ from tf1ps.state import (
   find_run,
   members_of,
   new_run_id,
+  write_run,
 )
 
 _log = logging.getLogger("tf1ps")
@@ -42,8 +45,71 @@ class ClusterMismatchError(Error, RuntimeError):
   """Another task of the job was started with a different cluster."""
 
 
-class Participation:
-  """This task's part in a run.
+class RunRecords:
+  """The run's record on each task that keeps the job's variables, as one task of the job sees them.
+
+  These tasks, the holders, are the ps; without ps, the chief. The chief writes the record on all of
+  them, one after the other; a run is whole where all of them have the same.
+
+  Attributes:
+    holders: the tasks that keep the job's variables.
+  """
+
+  def __init__(self, record: ServerRecord):
+    """Prepares access; no call is made yet. `record` is that of this task's server."""
+    cluster = record.cluster
+    self.holders = cluster.ps or [cluster.control_task]
+    self._container = record.container
+    self._control_task = cluster.control_task
+    self._tables = {task: ControlTable(record.target, cluster.task, task)
+                    for task in self.holders}
+
+  def read(self, task) -> Dict[str, ControlRecord]:
+    """All control records of one holder; raises control.ControlError."""
+    return self._tables[task].read()
+
+  def runs(self) -> List[Optional[RunRecord]]:
+    """The run's record on each holder, None where there is none; raises control.ControlError."""
+    return [find_run(self.read(task), self._container) for task in self.holders]
+
+  def write(self, run: RunRecord) -> None:
+    """Writes the run's record on each holder; raises control.ControlError."""
+    for table in self._tables.values():
+      write_run(table, self._container, run)
+
+  def write_where_possible(self, run: RunRecord) -> None:
+    """Like `write`, and goes on where a holder does not answer."""
+    # The task with the heartbeats last: the others look there while they live.
+    for task in sorted(self.holders, key=lambda task: task == self._control_task):
+      for is_last in (False, True):  # a call may fail whose write arrived: the next one tells
+        try:
+          write_run(self._tables[task], self._container, run)
+          break
+        except ControlError as error:
+          if is_last:
+            _log.warning("%s may not have been released: %s", task.name, error)
+
+  def clusters(self) -> Dict[object, dict]:
+    """What each ps was told of the cluster, as JSON; a server of stock's does not tell."""
+    until = time.monotonic() + TIMING.cluster_record_limit
+    told = {}
+    for task in self.holders:
+      found = self.read(task).get(CLUSTER_RECORD)
+      while found is None and task.job == "ps" and time.monotonic() < until:
+        time.sleep(TIMING.fast_poll_interval)
+        found = self.read(task).get(CLUSTER_RECORD)
+      if found is not None:
+        told[task] = found.value
+    return told
+
+  def close(self) -> None:
+    """Closes the sessions, within the limits of a call."""
+    for table in self._tables.values():
+      table.close()
+
+
+class Membership:
+  """This task's membership of a run.
 
   Attributes:
     cluster: as this task knows it.
@@ -69,7 +135,7 @@ class Participation:
       record.heartbeat_timeout if heartbeat_timeout is None else heartbeat_timeout)
     self.is_chief = self.cluster.is_chief
     self.run_id, self.is_over = "", False
-    self._records = run_records.RunRecords(record)
+    self._records = RunRecords(record)
     self.holders = self._records.holders
     self._file = RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
     self._current: Optional[RunRecord] = None

@@ -10,13 +10,15 @@ import tensorflow.compat.v1 as tf
 from tests import harness
 from tf1ps.cluster import parsing
 from tf1ps.state import control, heartbeat
-from tf1ps.training import batch_ahead, lockstep
+from tf1ps.training import batch_ahead, step_vote
+from tf1ps.training.step import Vote
 
-CLUSTER = parsing.from_flags(None, harness.addresses(3), None, None, "worker", 0)
+CLUSTER = parsing.resolve_cluster(
+  worker_hosts=harness.addresses(3), job_name="worker", task_index=0, needs_ps=False)
 
 
-class Part(object):
-  """Stands for this task's part in a run: each beat is a round, which shows the others' steps."""
+class Run(object):
+  """Stands for a membership of a run: each beat is a round, which shows the others' steps."""
 
   def __init__(self, *rounds):
     self.cluster, self.is_over, self.heartbeat = CLUSTER, False, self
@@ -37,20 +39,26 @@ class Part(object):
     return self._rounds[min(self.beats, len(self._rounds)) - 1]
 
 
+class Lifecycle(object):
+  """Stands for a session's lifecycle without a signal."""
+
+  signum = None
+
+
 def training(step):
   return heartbeat.MEMBER_TRAINING, step
 
 
-def train(part=None, batches=2, votes=None):
+def train(run=None, batches=2, votes=None):
   """Makes a worker's steps, alone or with this mean of votes; returns its hook and their number."""
   with tf.Graph().as_default():
     data = tf.data.Dataset.from_tensor_slices(np.zeros([4 * batches])).batch(4)
     ahead = batch_ahead.BatchAhead()
     x, _ = ahead.pass_through((tf.data.make_one_shot_iterator(data).get_next(), None))
     vote = tf.placeholder_with_default(tf.constant(1.0), [])
-    hook = lockstep.Lockstep(ahead, vote, vote if votes is None else tf.minimum(vote, votes))
-    if part is not None:
-      hook.connect(part, lambda examples: False)
+    mean = vote if votes is None else tf.minimum(vote, votes)
+    hook = step_vote.StepVote(Vote(ahead, vote, mean), run)
+    hook.on_join(Lifecycle())
     steps = 0
     with tf.train.MonitoredSession(hooks=[hook]) as session:
       while not session.should_stop():
@@ -68,34 +76,34 @@ def test_training_ends_with_the_step_in_which_anybody_is_against_another_one(
   assert (made, hook.was_ended, hook.left) == (steps, was_ended, left)
 
 
-@pytest.mark.parametrize("has_done_its_part", [True, False])
-def test_it_leaves_when_the_others_have_made_the_last_step(caplog, has_done_its_part):
-  part = Part("silence", {1: training(1)}, {1: training(2), 2: training(1)},
-              {1: (heartbeat.MEMBER_DONE, 2), 2: training(1)},
-              {1: (heartbeat.MEMBER_DONE, 2), 2: training(2)})
-  hook, _ = train(part)
-  assert not part.is_over
+@pytest.mark.parametrize("finished", [True, False])
+def test_it_leaves_when_the_others_have_made_the_last_step(caplog, finished):
+  run = Run("silence", {1: training(1)}, {1: training(2), 2: training(1)},
+            {1: (heartbeat.MEMBER_DONE, 2), 2: training(1)},
+            {1: (heartbeat.MEMBER_DONE, 2), 2: training(2)})
+  hook, _ = train(run)
+  assert not run.is_over
   with caplog.at_level(logging.WARNING, "tf1ps"):
-    hook.leave(None, has_done_its_part)
-  assert part.is_over and part.beats == 5 and not caplog.messages
+    hook.leave(None, finished)
+  assert run.is_over and run.beats == 5 and not caplog.messages
 
 
 def test_a_worker_that_has_failed_is_not_waited_for():
-  part = Part({1: (heartbeat.MEMBER_FAILED, 0), 2: training(2)})
-  hook, _ = train(part)
+  run = Run({1: (heartbeat.MEMBER_FAILED, 0), 2: training(2)})
+  hook, _ = train(run)
   hook.leave(None)
-  assert part.beats == 1
+  assert run.beats == 1
 
 
-@pytest.mark.parametrize("has_done_its_part, limit", [(True, 0.6), (False, 0.3)])
+@pytest.mark.parametrize("finished, limit", [(True, 0.6), (False, 0.3)])
 def test_it_waits_for_who_stays_behind_until_a_limit_that_is_short_after_a_signal(
-    caplog, set_timing, has_done_its_part, limit):
-  set_timing(lockstep, step_vote_limit=0.6, step_vote_limit_after_signal=0.3)
-  part = Part({1: training(2), 2: training(1)})
-  hook, _ = train(part)
+    caplog, set_timing, finished, limit):
+  set_timing(step_vote, step_vote_limit=0.6, step_vote_limit_after_signal=0.3)
+  run = Run({1: training(2), 2: training(1)})
+  hook, _ = train(run)
   began = time.monotonic()
   with caplog.at_level(logging.WARNING, "tf1ps"):
-    hook.leave(None, has_done_its_part)
+    hook.leave(None, finished)
   assert limit <= time.monotonic() - began < limit + 5.0
   assert caplog.messages == [
     "/job:worker/task:2 did not tell of the last step within %.1f s" % limit]

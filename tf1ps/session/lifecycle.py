@@ -1,0 +1,345 @@
+"""The life of a training session: its creation, what happens round its steps, its end.
+
+`MonitoredSession` is the session that a training loop runs in. Its hooks know it as a
+`SessionLifecycle`. In order:
+
+at the start    the hooks join, signals are watched, the heartbeat begins, a session is created
+at every step   the last hook counts the step into the heartbeat, and ends the loop after a signal
+at a signal     the loop has two seconds to leave by itself; then the chief saves from a session of
+                its own, and the blocked run is ended
+at the end      the hooks leave; the chief waits for the other workers, saves the last checkpoint,
+                and releases the ps; the other workers report their end
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Callable, List, Optional, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
+from tf1ps.cluster import (
+  BoundedSession,
+  LifecycleHook,
+  SignalWatch,
+  TaskUnavailableError,
+  probe_tasks,
+)
+from tf1ps.compat import TIMING, error_line
+from tf1ps.session import ending, initialise, session_creator
+from tf1ps.session import membership as membership_lib
+from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
+
+_log = logging.getLogger("tf1ps")
+_CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
+
+
+class SessionLifecycle:
+  """What happens round the steps of one training session.
+
+  Attributes:
+    membership: this task's membership of the run, or None where the cluster is not known.
+    tracker: the tracker of the global step.
+    end_timeout: seconds without progress until the chief gives up its wait for the others.
+    problems: a sentence for each other worker that did not do its part.
+    ends_by_vote: whether the workers end the loop together after a signal, by a vote.
+  """
+
+  def __init__(self, membership: Optional[membership_lib.Membership], tracker: GlobalStepTracker,
+               end_timeout: float, saver: Optional[CheckpointSaver] = None,
+               summary_dir: Optional[str] = None, releases: bool = True,
+               count_examples: Callable[[], int] = lambda: 0, ends_by_vote: bool = False):
+    """Prepares; `enter` begins to watch signals.
+
+    Args:
+      membership: this task's membership of the run, or None.
+      tracker: the tracker of the global step.
+      end_timeout: as for `ending.wait_for_workers`.
+      saver: the chief's hook that saves checkpoints, or None.
+      summary_dir: the directory of the event files, or None.
+      releases: whether the end of the session is the end of the job, and releases the ps.
+      count_examples: returns the examples that this worker has trained on.
+      ends_by_vote: whether another hook ends the loop after a signal.
+    """
+    self.membership = membership
+    self.tracker = tracker
+    self.end_timeout = end_timeout
+    self.problems: List[str] = []
+    self.ends_by_vote = ends_by_vote
+    self._saver, self._summary_dir = saver, summary_dir
+    self._count_examples = count_examples
+    self._releases = releases
+    self._creator = None
+    self._closing = threading.Event()
+    self._signals = SignalWatch(self._on_signal, TIMING.force_exit_limit)
+    self._ended = False
+    tracker.add_listener(self._note_global_step)
+
+  @property
+  def is_chief(self) -> bool:
+    """Whether this task is the chief of a run."""
+    return self.membership is not None and self.membership.is_chief
+
+  @property
+  def signum(self) -> Optional[int]:
+    """The signal that ends the session, or None."""
+    return self._signals.signum
+
+  @property
+  def session(self) -> Optional[BoundedSession]:
+    """The session of now; a recovery makes another one."""
+    return self._creator.session if self._creator is not None else None
+
+  @property
+  def sessions(self) -> int:
+    """How many sessions were created; those after the first are recoveries."""
+    return self._creator.sessions
+
+  def enter(self, creator) -> None:
+    """Begins to watch signals; `creator` creates the sessions."""
+    self._creator = creator
+    self._signals.__enter__()
+
+  def interrupted(self) -> None:
+    """Raises SystemExit after a signal; for the waits in Python."""
+    if self.signum is not None:
+      self._closing.set()
+      raise SystemExit(128 + self.signum)
+
+  def count(self) -> None:
+    """Puts this task's steps and examples into the heartbeat."""
+    if self.membership is not None:
+      self.membership.heartbeat.set(
+        step=self.tracker.own_steps, examples=self._count_examples())
+
+  def _note_global_step(self, step: int, own_steps: int) -> None:
+    if self.membership is not None:
+      self.membership.heartbeat.set(global_step=step)
+
+  # The end.
+
+  def before_close(self, call_inside) -> None:
+    """The chief waits for the others, and keeps its session alive meanwhile."""
+    if self.is_chief and self.signum is None:
+      self._wait_for_workers(call_inside)
+    self._closing.set()
+    if self._saver is not None and self._holders_answer():
+      self._signals.extend(TIMING.save_limit)
+
+  def _holders_answer(self) -> bool:
+    """Whether the variables can be saved: a stopped ps would only hold up the end."""
+    return self.membership is None or all(
+      one.is_up
+      for one in probe_tasks(self.membership.holders, timeout=TIMING.watch_probe_limit))
+
+  def _wait_for_workers(self, call_inside):
+    def each_round():
+      self.interrupted()
+      if self.session is not None and self.session.is_aborted:
+        # A ps was restarted: the others wait for this chief to restore it.
+        call_inside(self.tracker.ask)
+
+    try:
+      self.problems = ending.wait_for_workers(self.membership, self.end_timeout, each_round)
+    except SystemExit:
+      return  # a signal: the chief saves, and waits for nobody
+    for problem in self.problems:
+      _log.error("%s", problem)
+
+  def hold_close(self) -> None:
+    """Leaves TensorFlow's own close of the session to the very end of this task's membership."""
+    session = self.session
+    if self.membership is not None and session is not None:
+      session.hold_close()
+      self.membership.at_stop(session.finish_close)
+
+  def after_close(self, error: Optional[BaseException]) -> None:
+    """Reports this task's end; raises what the exit code must tell."""
+    if self._ended:
+      return
+    self._ended = True
+    self._closing.set()
+    signum = self.signum
+    try:
+      self._flush_summaries()
+      if self.membership is not None:
+        self._report(error, signum)
+    finally:
+      self._signals.stop()
+    if signum is not None and not isinstance(error, SystemExit):
+      raise SystemExit(128 + signum)
+    if self.problems and error is None and self._releases:
+      raise ending.JobFailedError(self.problems)
+
+  def _flush_summaries(self):
+    # TensorFlow tells no hook of an end by an error, and the last summaries show what led to it.
+    if self._summary_dir is not None and self.sessions:
+      try:
+        tf.summary.FileWriterCache.get(self._summary_dir).flush()
+      except tf.errors.OpError as error:
+        _log.warning("the last summaries were not written: %s", error_line(error))
+
+  def _report(self, error, signum):
+    membership = self.membership
+    membership.on_new_run(None)
+    self.count()
+    if signum is not None:
+      membership.report(MEMBER_FAILED, "ended by signal %d" % signum,
+                        limit=TIMING.report_limit_after_signal)
+    elif error is not None:
+      reason = "%s: %s" % (type(error).__name__, error_line(error))
+      # The lost task may be the one that keeps the reports.
+      is_lost = isinstance(error, (session_creator.TaskLostError, TaskUnavailableError))
+      membership.report(MEMBER_FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
+                        else TIMING.report_limit_after_failure)
+      if self.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
+        membership.release(failed=True)  # nobody can train on from a state of NaNs
+    elif not self.is_chief:
+      membership.report(MEMBER_DONE, "")
+    elif self._releases:
+      membership.release()
+      membership.report(MEMBER_DONE, "")
+    if self._releases:
+      membership.stop()
+
+  # Signals.
+
+  def _on_signal(self, signum):
+    _log.warning("signal %d: leaving", signum)
+    if self._closing.wait(TIMING.leave_limit):
+      return
+    session = self.session
+    if session is None:
+      return
+    if self._saver is not None and not self._creator.is_creating and self._holders_answer():
+      self._signals.extend(TIMING.save_limit)
+      self._save_aside(session)
+    if not self._closing.is_set():
+      session.abort(lambda: SystemExit(128 + signum))
+
+  def _save_aside(self, session):
+    """Saves from a session of its own, while the main one is blocked."""
+    aside = BoundedSession(session.sess_str, session.graph, self._creator.config)
+    try:
+      self._saver.save(aside, self.tracker.ask(aside))
+    except Exception as error:  # whatever it is, the task must leave
+      _log.error("the last state was not saved: %s", error_line(error))
+    finally:
+      aside.close()
+
+
+class _LastHook(tf.train.SessionRunHook):
+  """Stands last: every other hook knows the session by then, and has counted the step."""
+
+  def __init__(self, lifecycle: SessionLifecycle, creator):
+    self._lifecycle, self._creator = lifecycle, creator
+
+  def after_create_session(self, session, coord):
+    self._creator.end_creation()
+
+  def after_run(self, run_context, run_values):
+    self._lifecycle.count()
+    if self._lifecycle.signum is not None and not self._lifecycle.ends_by_vote:
+      run_context.request_stop()
+
+
+class MonitoredSession(tf.train.MonitoredSession):
+  """A `tf.train.MonitoredSession` whose end is bounded, and which reports how it ended.
+
+  Attributes:
+    lifecycle: its `SessionLifecycle`.
+  """
+
+  def __init__(self, lifecycle: SessionLifecycle, creator, hooks: Sequence[tf.train.SessionRunHook],
+               stop_grace_period_secs: float):
+    """Creates the session; use `MonitoredTrainingSession`."""
+    self.lifecycle = lifecycle
+    self._creator = creator
+    self._has_left = False
+    self._lifecycle_hooks = [hook for hook in hooks if isinstance(hook, LifecycleHook)]
+    for hook in self._lifecycle_hooks:
+      hook.on_join(lifecycle)
+    lifecycle.enter(creator)
+    if lifecycle.membership is not None:
+      lifecycle.membership.start()
+    try:
+      super().__init__(
+        creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)
+    except BaseException as error:
+      if creator.session is not None:
+        creator.session.close()
+      lifecycle.after_close(error)
+      raise
+
+  def __exit__(self, exception_type, exception_value, traceback):
+    def close_as_tensorflow(kind, error):
+      return lambda: super(MonitoredSession, self).__exit__(kind, error, traceback)
+
+    if isinstance(exception_value, _CLEAN_ENDS) and self._creator.is_creating:
+      raised = initialise.SessionCreationError("creating the session: %s" % exception_value)
+      self._leave(raised, close_as_tensorflow(type(raised), raised))
+      raise raised from exception_value
+    is_clean = exception_type is None or issubclass(exception_type, _CLEAN_ENDS)
+    if is_clean:
+      self._finish_steps(close_as_tensorflow)
+    return self._leave(None if is_clean else exception_value,
+                       close_as_tensorflow(exception_type, exception_value))
+
+  def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+    """Like `tf.train.MonitoredSession.run`; at the end of the data a hook may bring more."""
+    while True:
+      try:
+        return super().run(fetches, feed_dict, options, run_metadata)
+      except tf.errors.OutOfRangeError as error:
+        for hook in self._lifecycle_hooks:
+          hook.on_end_of_data(self, error)
+        if not any(hook.begin_next_pass(self, error) for hook in self._lifecycle_hooks):
+          raise
+
+  def close(self):
+    """Closes the session; the chief waits for the others, saves, and releases the ps."""
+    self._finish_steps(lambda kind, error: super(MonitoredSession, self).close)
+    self._leave(None, super().close)
+
+  def call_inside(self, function):
+    """Calls function(session), with the new session after a recovery."""
+    return self.run_step_fn(lambda step_context: function(self._creator.session))
+
+  def _finish_steps(self, closing):
+    """Ends what makes steps beside the loop; `closing(type, error)` returns what closes."""
+    if self._has_left:
+      return
+    try:
+      for hook in self._lifecycle_hooks:
+        hook.finish_steps(self)
+    except BaseException as error:
+      self._leave(error, closing(type(error), error))
+      raise
+
+  def _leave(self, error, close):
+    if self._has_left:
+      return None
+    self._has_left = True
+    try:
+      if error is None:
+        finished = self.lifecycle.signum is None
+        self._call_hooks(lambda hook, session: hook.leave(session, finished))
+        self.lifecycle.before_close(self.call_inside)
+        if self.lifecycle.is_chief and self.lifecycle.signum is None:
+          self._call_hooks(lambda hook, session: hook.end_all(session))
+      self.lifecycle.hold_close()
+      result = close()
+    except BaseException as problem:
+      self.lifecycle.after_close(problem)
+      raise
+    self.lifecycle.after_close(error)
+    return result
+
+  def _call_hooks(self, call):
+    if self._lifecycle_hooks and self._creator.session is not None:
+      try:
+        self.call_inside(lambda session: [call(hook, session) for hook in self._lifecycle_hooks])
+      except (tf.errors.OpError, RuntimeError) as error:
+        _log.warning("at the end of training: %s", error)

@@ -1,0 +1,193 @@
+"""What a run of the training loop makes: one step, or several (`--steps_per_execution`).
+
+`Fetches` holds what may be fetched of a run of one step and of a run of several. Before each run
+`Execution` decides between them: it makes several steps only where they cannot lead past a stop, so
+near the end it makes them one by one. It decides again on a run that a recovery makes again.
+
+Other hooks get what they need of all steps by `Fetches.fetch`. Where the data end in the middle of
+a run, its finished steps are counted before any other hook learns of the end.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.cluster import LifecycleHook
+from tf1ps.training import progress
+from tf1ps.training import step as step_lib
+from tf1ps.training.outcome import NanLossError
+from tf1ps.transfer import Unrolled
+
+_FIRST = 25  # as `faster` of the stops, for the first run of several steps in a session
+
+
+class Fetches:
+  """What may be fetched of a run, of one step or of several.
+
+  Attributes:
+    steps: of the run that is being made, or was made last; `Execution` sets it by `choose`.
+    most: the steps of a run where no stop is near.
+  """
+
+  def __init__(self, step: step_lib.Step, most: int = 1, more: Any = None):
+    """Builds the copies of the step that runs of several need, in the step's graph.
+
+    Args:
+      step: what is trained.
+      most: the steps of a run where no stop is near.
+      more: what `fetch("more")` fetches, of lists and dicts.
+    """
+    self.steps, self.most = 1, most
+    self._one = dict(op=step.train_op, loss=step.loss, size=step.examples, taken=step.taken,
+                     counted=step.counted, more=more)
+    self._all = self._one
+    self._unrolled: Optional[Unrolled] = None
+    if most > 1:
+      self._unrolled = built = Unrolled(
+        step.train_op, most, step.loss, step.examples, step.taken,
+        fetches=dict(counted=step.counted, more=more))
+      self._all = dict(
+        op=built.train_ops, loss=built.losses, size=built.batch_sizes, taken=built.taken,
+        counted=[each["counted"] for each in built.fetches],
+        more=[each["more"] for each in built.fetches])
+
+  def choose(self, steps: int) -> None:
+    """Notes that the next run is one of so many steps."""
+    self.steps = steps
+
+  def fetch(self, name: str, steps: Optional[int] = None) -> Any:
+    """What to fetch of the steps of a run; None where the step has no such thing.
+
+    Args:
+      name: "op", "loss", "size" or "taken" (of one step a scalar, of several a vector), "counted",
+        or "more" (of several a list, a structure for each step).
+      steps: of the run; None: of the one that is being made.
+    """
+    wanted = self._one if (self.steps if steps is None else steps) == 1 else self._all
+    return None if self._one[name] is None else wanted[name]
+
+  def feed(self, steps: int, slot: int = 0) -> Dict[tf.Tensor, Any]:
+    """What a run of so many steps is fed with; each thread that makes runs has its own slot."""
+    return {} if steps == 1 else self._unrolled.feed(slot)
+
+  def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]):
+    """What a run of several steps has done that the end of the data has ended.
+
+    Args:
+      session: that of the run.
+      feed: what it was fed with.
+
+    Returns:
+      A `transfer.Done` with steps, examples and late; None after a run of one step.
+    """
+    return self._unrolled.done(session, feed) if feed else None
+
+
+class Execution(LifecycleHook):
+  """Decides on the steps of each run, and asks for them; stands first of the loop's hooks.
+
+  Attributes:
+    losses: of the steps of the last run.
+  """
+
+  def __init__(self, fetches: Fetches, tracker: GlobalStepTracker,
+               counter: progress.ExampleCounter, stops, in_flight: int = 1,
+               partial: Optional[step_lib.AccumulatedRemainder] = None):
+    """Creates the hook.
+
+    Args:
+      fetches: of the step.
+      tracker: the tracker of the global step, which counts the steps and stands before this hook.
+      counter: of this worker's examples.
+      stops: the `stops.Stops` that end training.
+      in_flight: how many threads make runs.
+      partial: of the step.
+    """
+    self._fetches, self._tracker, self._counter = fetches, tracker, counter
+    self._stops, self._in_flight, self._partial = stops, in_flight, partial
+    self._feed: Dict[tf.Tensor, Any] = {}
+    self._lock = threading.RLock()
+    self._is_preparing = self._is_ready = False
+    self._begun = self._begun_then = 0  # steps; the latter as of the tracker's last answer
+    self.losses: List[float] = []
+    tracker.add_listener(self._note_answer)
+
+  def plan(self) -> int:
+    """Decides how many steps a run makes that begins now; from any thread."""
+    most = self._fetches.most
+    with self._lock:
+      steps = most if most > 1 and self._may_be_several(most) else 1
+      self._begun += steps
+    return steps
+
+  def _may_be_several(self, most):
+    if self._is_ready:
+      return self._stops.may_make(most, self._begun_now())
+    # The servers prepare the first such run, for a second or more: others make many steps then.
+    may = not self._is_preparing and self._stops.may_make(most, self._begun_now(), _FIRST)
+    self._is_preparing |= may
+    return may
+
+  @property
+  def is_near_end(self) -> bool:
+    """Whether each step should look at the global step."""
+    return self._stops.is_near(self._begun_now())
+
+  def _begun_now(self):
+    return (self._begun - self._begun_then) / self._in_flight
+
+  def _note_answer(self, *unused_answer):
+    with self._lock:
+      self._begun_then = self._begun
+
+  def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]) -> int:
+    """Counts the examples of a run that the end of the data has ended; returns its steps."""
+    done = self._fetches.count_done(session, feed)
+    if done is None:
+      return 0
+    self._counter.add(done.examples, done.late)
+    return done.steps
+
+  def note_made(self, steps: int) -> None:
+    """Notes that a run of so many steps was made."""
+    self._is_ready |= steps > 1
+
+  # The hook.
+
+  def after_create_session(self, session, coord):
+    self._is_preparing = self._is_ready = False
+
+  def before_run(self, run_context):
+    steps = self.plan()
+    self._fetches.choose(steps)
+    self._feed = self._fetches.feed(steps)
+    # One step: the loop fetches the operation itself.
+    op = self._fetches.fetch("op") if self._fetches.most > 1 else []
+    return tf.train.SessionRunArgs([op, self._fetches.fetch("loss")], self._feed or None)
+
+  def after_run(self, run_context, run_values):
+    self.losses = progress.as_list(run_values.results[1])
+    self.note_made(self._fetches.steps)
+    at = next((i for i, loss in enumerate(self.losses) if math.isnan(loss)), None)
+    if at is not None:
+      after = len(self.losses) - 1 - at  # steps of the run
+      raise NanLossError(self._tracker.ask(run_context.session) - after,
+                         self._tracker.own_steps - after)
+
+  def on_end_of_data(self, session, error):
+    feed, self._feed = self._feed, {}
+    self._tracker.add_steps(session.call_inside(lambda inside: self.count_done(inside, feed)))
+    found = None
+    if self._partial is not None:
+      found = step_lib.push_partial(self._partial, session.call_inside)
+    if found is not None:
+      self._tracker.add_steps(1)
+      self._counter.note(found["size"], found.get("taken", True))
+      if np.isnan(found["loss"]):
+        raise tf.train.NanLossDuringTrainingError()

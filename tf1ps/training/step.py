@@ -1,0 +1,117 @@
+"""A training step as a value: what the loop runs, and what must run beside it.
+
+Whichever replication scheme builds a step, the training loop runs `train_op` until a stop, and the
+hooks read the rest. The loop knows no scheme.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import InputPositions
+from tf1ps.pipeline import RangeReport
+from tf1ps.replication import AgeTable
+from tf1ps.training import batch_ahead
+from tf1ps.training import remainder as remainder_lib
+from tf1ps.transfer import Accumulated, AccumulatedRemainder
+
+
+class Vote(NamedTuple):
+  """How workers that make each step together agree on another one."""
+
+  ahead: batch_ahead.BatchAhead  # where batches are read before their step
+  vote: tf.Tensor  # float32 [], a placeholder: 1.0 for another step, else 0.0
+  mean: tf.Tensor  # float32 [], the mean of all workers' votes
+
+
+class Step(NamedTuple):
+  """One worker's training step."""
+
+  train_op: tf.Operation  # one update of the variables
+  loss: tf.Tensor  # float32 [], of the batch; the mean over the batches of a synchronous update
+  examples: tf.Tensor  # int [], the size of the batch; a run that fetches it draws a batch
+  counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
+  age_tables: List[AgeTable] = []  # where the ages of this step and of `others` are counted
+  taken: Optional[tf.Tensor] = None  # bool []: whether the gradient is in an update; None: always
+  global_step: Optional[tf.Tensor] = None  # int64 [], after a synchronous update, where it is free
+  remainder: Optional[remainder_lib.Remainder] = None  # counts the data left at another's end
+  partial: Optional[AccumulatedRemainder] = None  # makes the update of the batches added up so far
+  vote: Optional[Vote] = None  # where workers make each step together
+  positions: Optional[InputPositions] = None  # the hook that keeps the input's position
+  others: Dict[str, "Step"] = {}  # asynchronous in-graph: the other replicas' steps, by device
+  step_after: Optional[tf.Tensor] = None  # int64 [], of one of `others`: after its update
+  hooks: List[tf.train.SessionRunHook] = []  # that the step needs, in their order
+
+
+class Batches:
+  """The gradients of a step, of one batch or of several (`--gradient_accumulation_steps`).
+
+  Attributes:
+    grads_and_vars: of all batches, as `compute_gradients` returns them.
+    loss: float32 [], the mean loss.
+    examples: int [], of all batches.
+    range_reports: of all batches; each run reports the ranges of all its records.
+  """
+
+  def __init__(self, grads_and_vars: list, loss: tf.Tensor, examples: tf.Tensor, count: int,
+               range_reports: List[RangeReport]):
+    """Builds the operations in the default graph.
+
+    Args:
+      grads_and_vars: of one batch.
+      loss: its loss.
+      examples: its size, an int scalar.
+      count: how many batches make the step.
+      range_reports: of one batch, as in the shard's attribute.
+    """
+    self.grads_and_vars, self.loss, self.examples = grads_and_vars, loss, examples
+    self.range_reports = range_reports
+    self._accumulated: Optional[Accumulated] = None
+    if count == 1:
+      return
+    self._accumulated = built = Accumulated(
+      grads_and_vars, loss, examples, count, [tuple(one) for one in range_reports])
+    self.range_reports = [RangeReport(*one) for reports in built.of_batches for one in reports]
+    self.grads_and_vars, self.loss, self.examples = (
+      built.grads_and_vars, built.loss, built.batch_size)
+
+  def complete(self, step: Step) -> Step:
+    """Returns the step, with the update that is made of a part of the batches."""
+    if self._accumulated is None:
+      return step
+    return step._replace(partial=self._accumulated.remainder(
+      step.train_op, dict(loss=step.loss, taken=step.taken, counted=step.counted)))
+
+
+def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Optional[dict]:
+  """Makes the update of the batches that were added up before the end of the data.
+
+  Args:
+    partial: of the step.
+    call_inside: calls a function with the session.
+
+  Returns:
+    {"size", "loss", "taken"}, the latter where it is known; None where no batch was added up, or
+    the end of another worker has ended training.
+  """
+  def push(session):
+    if not session.run(partial.pending):
+      return None
+    fetches = dict(partial.fetches, op=partial.train_op, size=partial.batch_size)
+    return session.run({name: one for name, one in fetches.items() if one is not None})
+
+  try:
+    return call_inside(push)
+  except tf.errors.OutOfRangeError:
+    return None
+
+
+def summarize_loss(loss: tf.Tensor) -> None:
+  """Adds a summary of the loss, named "loss".
+
+  tf.summary.scalar would name it "loss_1" beside an operation "loss".
+  """
+  tf.add_to_collection(
+    tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=loss))
