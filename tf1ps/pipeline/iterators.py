@@ -20,11 +20,12 @@ import json
 import logging
 import os
 import tempfile
-from typing import Any, List, Optional, Set
+from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
+from tf1ps.graph import needed_ops
 
 _log = logging.getLogger("tf1ps")
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2"])
@@ -57,7 +58,7 @@ def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = Non
     One operation for each iterator, the first one that was made, in the order in which they were
     made.
   """
-  done = behind([already]) if already is not None else set()
+  done = set(needed_ops([already] if already is not None else []))
   first = {}  # {iterator: the initialiser that has run, or the one that was made first}
   for op in graph.get_operations():
     if op.type == "MakeIterator":
@@ -68,7 +69,7 @@ def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = Non
   for iterator, op in first.items():
     if op in done or not _is_on(iterator.device or op.device, only_task):
       continue
-    fed = sorted(each.name for each in behind([op]) if each.type in _PLACEHOLDERS)
+    fed = sorted(each.name for each in needed_ops([op]) if each.type in _PLACEHOLDERS)
     if fed:
       _log.info("the iterator %s needs a feed of %s, so tf1ps does not initialise it. Run %s in "
                 "your program.", iterator.name, ", ".join(fed), op.name)
@@ -91,17 +92,6 @@ def _is_on(device: str, task: Optional[str]) -> bool:
     return True
   spec = tf.DeviceSpec.from_string(device)
   return spec.job is None or "/job:%s/task:%d" % (spec.job, spec.task or 0) == task
-
-
-def behind(ops: List[tf.Operation]) -> Set[tf.Operation]:
-  """Returns the operations and all operations that they depend on."""
-  seen, waiting = set(), list(ops)
-  while waiting:
-    op = waiting.pop()
-    if op not in seen:
-      seen.add(op)
-      waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-  return seen
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -232,7 +222,7 @@ def _description(graph: tf.Graph, initializers: List[tf.Operation]) -> list:
   """Type and constant of each operation of the pipelines and of their functions, in order."""
   definition = graph.as_graph_def()
   functions = {each.signature.name: each for each in definition.library.function}
-  names = {op.name for op in behind(initializers)}
+  names = {op.name for op in needed_ops(initializers)}
   nodes = [node for node in definition.node if node.name in names]
   found, seen = [], set()
   while nodes:

@@ -21,10 +21,10 @@ from typing import Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.graph import Subgraph, consumers_of, descendants, is_enter, is_handle, needed_ops
 from tf1ps.pipeline.graph_input import RecordSource, input_of
 
 _READS = frozenset(["ReaderReadV2", "ReaderReadUpToV2", "ReaderRead", "ReaderReadUpTo"])
-_FRAMES = frozenset(["Enter", "Exit", "Merge", "NextIteration", "Switch"])
 
 
 class Copy(NamedTuple):
@@ -83,18 +83,22 @@ def copy(enqueue_op: tf.Operation, number: int = 0) -> Optional[Copy]:
   """
   graph = enqueue_op.graph
   sources = _sources(graph)
-  above = _ancestors(enqueue_op, sources)
+  ends = [tensor for pair in sources.values() for tensor in pair]
+  above = needed_ops([enqueue_op], fed=ends)
   found = {id(sources[tensor.name]): sources[tensor.name]
            for op in above for tensor in op.inputs if tensor.name in sources}
   if len(found) != 1:
     return None
   source, = found.values()
-  path = _between(source, above)
+  takers = [op for op in above if any(tensor.name in (source.keys.name, source.values.name)
+                                      for tensor in op.inputs)]
+  inside = descendants(takers, consumers_of(above))
+  path = [op for op in above if op in inside]
   if path == [enqueue_op]:
     return None
-  if any(op.type == "Enter" for op in path):
-    # A loop is only whole with what does not depend on the records, such as its counter.
-    path = [op for op in _ancestors(enqueue_op, sources, _is_handle) if not _is_handle(op)]
+  if any(is_enter(op) for op in path):
+    # A loop is not complete without operations that need no record, such as its counter.
+    path = needed_ops([enqueue_op], fed=ends, stop=is_handle)
   with tf.device(None), tf.device(source.keys.device), tf.control_dependencies(None):
     return _copy(enqueue_op, source, path, number)
 
@@ -112,93 +116,20 @@ def _sources(graph) -> Dict[str, RecordSource]:
   return sources
 
 
-def _is_handle(op):
-  """Whether an operation stands for something that is kept: a variable, a queue, an array."""
-  return op.type not in _FRAMES and any(
-    tensor.dtype == tf.resource or tensor.dtype != tensor.dtype.base_dtype
-    for tensor in op.outputs)
-
-
-def _ancestors(op, sources, is_end=lambda op: False):
-  """The operation and all that it depends on, up to sources and to where `is_end`."""
-  found, waiting = {op.name: op}, [op]
-  while waiting:
-    op = waiting.pop()
-    if is_end(op):
-      continue
-    above = [tensor.op for tensor in op.inputs if tensor.name not in sources]
-    for one in above + list(op.control_inputs):
-      if one.name not in found:
-        found[one.name] = one
-        waiting.append(one)
-  return list(found.values())
-
-
-def _between(source, above):
-  """Those of the operations that depend on the source, in the order in which they were built."""
-  names = {source.keys.name, source.values.name}
-  inside, grown = {}, True
-  while grown:
-    grown = False
-    for op in above:
-      if op.name not in inside and (
-          any(tensor.name in names or tensor.op.name in inside for tensor in op.inputs)
-          or any(one.name in inside for one in op.control_inputs)):
-        inside[op.name] = op
-        grown = True
-  return [op for op in above if op.name in inside]
-
-
 def _copy(enqueue_op, source, path, number):
-  graph = enqueue_op.graph
   with tf.name_scope("tf1ps_records"):
     handles = [_local_variable(tensor) for tensor in source]
     last = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.string) for handle in handles]
     puts = [tf.raw_ops.AssignVariableOp(resource=handle, value=tensor)
             for handle, tensor in zip(handles, source)]
-  definition = tf.GraphDef()
-  if any(_calls_function(op) for op in path):
-    definition.library.CopyFrom(graph.as_graph_def().library)
-  definition.versions.CopyFrom(graph.graph_def_versions)
-  copied = {op.name for op in puts + path}
-  sources = {tensor.name for tensor in source}
-  inputs = {}
-  before = []  # one after the other: to hand one to another thread costs more than to run it
-  for op in puts + path:
-    node = definition.node.add()
-    node.CopyFrom(op.node_def)
-    node.attr.pop("_class", None)  # what it was to be near to is not here
-    if "seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i):
-      node.attr["seed2"].i += number
-    del node.input[:]
-    for tensor in op.inputs:
-      node.input.append(tensor.name)
-      if tensor.op.name not in copied:
-        inputs[tensor.name] = tensor
-    for one in op.control_inputs:
-      node.input.append("^" + one.name)
-      if one.name not in copied:
-        inputs["^" + one.name] = _after(one)
-    if op in puts or any(tensor.name in sources for tensor in op.inputs):
-      node.input.extend("^" + name for name in before)
-    if op in puts:
-      before = [op.name]
-  enqueue, = tf.import_graph_def(
-    definition, inputs, [enqueue_op.name], name="tf1ps_records/copy")
+  # One after the other: it costs more to pass one to another thread than to run it.
+  waits = {op.name: puts[-1:] for op in path
+           if any(tensor is one for tensor in op.inputs for one in source)}
+  waits[puts[1].name] = puts[:1]
+  copied = Subgraph.of_ops(puts + path).copy("tf1ps_records/copy", number, waits=waits)
+  enqueue = copied.of(enqueue_op)
   return Copy(enqueue, source.keys, source.values, last[0], last[1], _counts(source),
               enqueue.name[:-len(enqueue_op.name)], enqueue_op)
-
-
-def _calls_function(op):
-  # A function of tf.Defun's is called by an operation of its name.
-  return not hasattr(tf.raw_ops, op.type) or any(
-    attr.HasField("func") or attr.list.func for attr in op.node_def.attr.values())
-
-
-def _after(op):
-  """A tensor that is there when an operation has run: an import maps tensors alone."""
-  with tf.control_dependencies([op]):
-    return tf.constant(0)
 
 
 def _counts(source):

@@ -12,7 +12,7 @@ from typing import Iterable, List
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import iterators
+from tf1ps.graph import needed_ops
 
 _log = logging.getLogger("tf1ps")
 
@@ -25,8 +25,8 @@ def find(graph: tf.Graph, fetches) -> List[str]:
     fetches: as for `tf.Session.run`.
   """
   runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
-  taking = iterators.behind(list(_ops(graph, fetches)))
-  filling = taking | iterators.behind([op for one in runners for op in one.enqueue_ops])
+  taking = needed_ops(_ops(graph, fetches))
+  filling = taking + needed_ops([op for one in runners for op in one.enqueue_ops])
   filled = {op.inputs[0].name for op in filling if op.type.startswith("QueueEnqueue")}
   found = {op.inputs[0].op.name for op in taking
            if op.type.startswith("QueueDequeue") and op.inputs[0].name not in filled
