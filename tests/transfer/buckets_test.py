@@ -85,26 +85,26 @@ def test_without_a_threshold_nothing_changes(use_resource):
       assert gradient is before
 
 
-def test_each_ps_has_its_own_parcel():
+def test_each_ps_has_its_own_bucket():
   with tf.device(graphs.setter(2)):
     variables = [graphs.variable("v%d" % i, [3], True) for i in range(6)]
     gradients = [tf.fill([3], float(i)) for i in range(6)]
-  parcels = buckets.make_buckets(list(zip(gradients, variables)))
-  assert [[one.op.name for one in parcel.variables] for parcel in parcels] == [
+  all_buckets = buckets.make_buckets(list(zip(gradients, variables)))
+  assert [[one.op.name for one in bucket.variables] for bucket in all_buckets] == [
     ["v0", "v2", "v4"], ["v1", "v3", "v5"]]
-  assert [parcel.device for parcel in parcels] == PS
+  assert [bucket.device for bucket in all_buckets] == PS
 
 
-def test_a_parcel_has_one_shape_and_a_name_of_its_variables():
+def test_a_bucket_has_one_shape_and_a_name_of_its_variables():
   with tf.device(graphs.setter()):
     variables = [graphs.variable("v%d" % i, [4, 2], True) for i in range(40)]
     variables += [graphs.variable("c%d" % i, [], True) for i in range(2)]
     pairs = [(tf.zeros(variable.shape), variable) for variable in variables]
-    together, flat = buckets.make_buckets(pairs)
+    tall, flat = buckets.make_buckets(pairs)
     fewer, _ = buckets.make_buckets(pairs[1:])
-  assert together.shape.as_list() == [160, 2] and flat.shape.as_list() == [2]
-  assert together.send().shape.as_list() == [160, 2]
-  assert fewer.name != together.name and flat.name.startswith("c0+1:")
+  assert tall.shape.as_list() == [160, 2] and flat.shape.as_list() == [2]
+  assert tall.send().shape.as_list() == [160, 2]
+  assert fewer.name != tall.name and flat.name.startswith("c0+1:")
 
 
 def test_a_gradient_beside_its_variable_is_left_there():
@@ -122,7 +122,7 @@ def test_overflow_names_the_gradient(cluster):
     packed = buckets.pack_gradients(pairs, wire_dtype="float16")
     with cluster.session() as session:
       with pytest.raises(tf.errors.InvalidArgumentError,
-                         match="float16 overflow: 1 values of the gradient of b and what"):
+                         match="float16 overflow: 1 values of the gradient of b and tensors"):
         session.run(packed[0][0])
 
 
@@ -142,7 +142,7 @@ def test_replicas_divide_alike_wherever_their_gradients_are():
         variables = [graphs.variable(name, [3], True) for name in "abc"]
       with tf.device(worker):
         pairs = [(tf.ones([3]), variable) for variable in variables]
-      parcel, = buckets.make_buckets(pairs, from_anywhere=True)
-      found.append((parcel.name, parcel.shape.as_list(), parcel.send().shape.as_list()))
+      bucket, = buckets.make_buckets(pairs, from_anywhere=True)
+      found.append((bucket.name, bucket.shape.as_list(), bucket.send().shape.as_list()))
       assert len(buckets.make_buckets(pairs)) == (3 if worker == WORKER else 1)
   assert found[0] == found[1] and found[0][1:] == ([9], [9])
