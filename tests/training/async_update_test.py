@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import stale_gradients, staleness
+from tf1ps.replication import staleness
 from tf1ps.training import async_update
 
 
@@ -27,7 +27,7 @@ def test_policies_alone_and_together(damps, max_staleness, w, ages):
       tf.train.GradientDescentOptimizer(1.0),
       (
         lambda age: tf.train.GradientDescentOptimizer(
-          stale_gradients.damped_learning_rate(1.0, age)
+          staleness.damped_learning_rate(1.0, age)
         )
       )
       if damps

@@ -77,11 +77,11 @@ def test_a_killed_straggler_is_not_waited_for_and_comes_back(start, tmp_path):
   again = job.worker(2, "--slow_index=2", "--block_at=1", until_gate)
   again.wait_for("holds step 1")
   view = look()
-  assert view.standings == [clocks_lib.ACTIVE] * 3
+  assert view.states == [clocks_lib.ACTIVE] * 3
   assert view.clocks[2] == view.clocks[0] == view.clocks[1] - 2 >= 75
   gate.write_text("")
   assert codes(chief, other, again, ps) == [0] * 4
-  told = [line for one in (chief, other) for line in one.lines if "nobody waits for it" in line]
+  told = [line for one in (chief, other) for line in one.lines if "do not wait for it" in line]
   assert any("/job:worker/task:2 is lost: silent for" in line for line in told) and len(told) <= 2
   assert [find(one, LEAD)[0] for one in (chief, other)] == [2, 2]
 

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
 from tf1ps.checkpoint import global_step
-from tf1ps.replication import age_table, staleness
+from tf1ps.replication import staleness
 from tf1ps.training import staleness_recorder
 
 
@@ -24,7 +24,7 @@ class Model(object):
       self.train_op = tf.assign_add(step, 1).op
     age = staleness.gradient_age(step, begun, self.train_op)
     self.taken = None if max_staleness is None else age <= max_staleness
-    self.table = age_table.AgeTable(step, 0)
+    self.table = staleness.AgeTable(step, 0)
     self.counted = self.table.count(age, max_staleness)
     self.tracker = global_step.GlobalStepTracker()
     self.tracker.add_listener(lambda *_: self.tracker.ask_within(1))  # asks after each step

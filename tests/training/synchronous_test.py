@@ -156,8 +156,8 @@ def test_a_worker_that_never_comes_is_named(start):
   ps.wait_for("serving at")
   chief = job.worker(0)
   assert codes(chief, ps) == [1, 1]
-  assert re.search(r"/job:worker/task:1 has not come within \d+ s: 1 of 2 replicas remain, and "
-                   r"every update needs 2", chief.lines[-1])
+  assert re.search(r"/job:worker/task:1 has sent no heartbeat within \d+ s: 1 of 2 "
+                   r"replicas remain, and every update needs 2", chief.lines[-1])
 
 
 @pytest.mark.slow
@@ -169,8 +169,8 @@ def test_a_worker_that_is_there_but_never_joins_is_named(start):
   worker.wait_for("known [")
   chief = job.worker(0)
   assert chief.wait() == 1
-  assert re.search(r"/job:worker/task:1 is there, but has not joined within \d+ s: 1 of 2 replicas "
-                   r"remain, and every update needs 2", chief.lines[-1])
+  assert re.search(r"/job:worker/task:1 sends heartbeats, but has not joined within \d+ s: 1 of 2 "
+                   r"replicas remain, and every update needs 2", chief.lines[-1])
   assert worker.is_running
 
 

@@ -6,10 +6,9 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "age_table": ["AGE_TABLE_SIZE", "AgeTable", "read_ages"],
   "aggregator": ["Aggregator", "QuorumError", "mean_answers", "vote_answers"],
   "all_reduce": ["build_mirrored"],
-  "clocks": ["CLOCK_AWAY", "Clocks", "view_clocks"],
+  "clocks": ["CLOCK_LEFT", "Clocks", "ClocksView", "LeadHook", "view_clocks"],
   "clones": [
     "ClonePart", "build_clones", "devices_here", "local_devices", "split_batch", "split_unevenly",
     "with_cpu_devices"],
@@ -17,7 +16,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "ensemble": ["in_graph_ensemble", "mean_predictions", "vote_predictions"],
   "gradients": ["clip_gradients", "reduce_gradients"],
   "in_graph": ["build_in_graph_asynchronous", "build_in_graph_synchronous"],
-  "lead_hook": ["LeadHook"],
   "lost_replicas": ["LostReplicas"],
   "model_parallel": ["layers_on_devices", "split_dense"],
   "peers": ["PEER_ERRORS", "PeerLostError", "missing_tasks", "watch_peers"],
@@ -29,8 +27,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "session_ops": ["all_reduce_starts", "clear_ops", "partial_updates"],
   "split_cost": [
     "compare_split", "crossings", "crossings_by_devices", "split_table", "total_crossings"],
-  "stale_gradients": ["age_at_push", "apply_unless_older", "damped_learning_rate"],
-  "staleness": ["Ages", "begin_gradient_age", "gradient_age"],
+  "staleness": [
+    "AGE_TABLE_SIZE", "AgeTable", "Ages", "age_at_push", "apply_unless_older", "begin_gradient_age",
+    "damped_learning_rate", "gradient_age", "read_ages"],
   "sync_hook": ["ReplicaLostError"],
   "sync_replicas_optimizer": ["SyncReplicasOptimizer"],
   "uneven": ["ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL", "UNEVEN_POLICIES", "UnevenPolicy"],

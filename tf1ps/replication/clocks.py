@@ -1,49 +1,65 @@
-"""Clocks: how many steps each replica has made, on the ps that keeps the global step.
+"""Clocks: how many steps each replica has made, and the bound of a replica's lead over the slowest.
 
-A replica's clock counts its own steps, whether its gradients were applied or not. The clocks of all
-replicas, and who takes part, are one small vector beside the global step, which no checkpoint has:
+A replica's clock counts its own steps, whether its gradients were applied or not. The clocks and
+states of all replicas are one small vector beside the global step, which is in no checkpoint:
 
-1. A replica joins. It begins at the clock of the slowest one that takes part, so that nobody waits
-   until a replica that comes late has caught up. First it says that it is joining, with a clock
-   that may be a step too low, as the others go on meanwhile: from then on they wait for it, so
-   that the slowest clock which it reads next is one that nobody is too far ahead of.
-2. Its training step raises its clock and reads all of them (`advance`), which costs no message: the
+1. A replica joins. It begins at the clock of the slowest replica that takes part, so that no
+   replica waits until a late one has caught up. First it becomes JOINING, with a clock that may be
+   a step too low, as the others continue meanwhile. From then on they wait for it, so that no
+   replica is too far ahead of the slowest clock that it reads next.
+2. Its training step raises its clock and reads all clocks (`advance`). That costs no message: the
    answer comes back with the end of the step.
-3. It leaves, or others drop it because it is lost: from then on it is not counted. One that was
-   dropped by mistake finds that out after its next step, and joins again.
+3. It leaves, or others drop it because it is lost: from then on it does not count. A replica that
+   was dropped by mistake finds that out after its next step, and joins again.
 
-When the variables get new values, the chief clears the clocks (session_ops.py), and all join again.
-Each replica writes only its own clock, so that no step needs a lock.
+When the variables get new values, the chief clears the clocks (session_ops.py), and all replicas
+join again. Each replica writes only its own clock, so that no step needs a lock.
+
+`LeadHook` bounds the lead (stale synchronous parallel): a replica whose lead over the slowest
+replica is `max_lead` waits, so that the next step never exceeds it. While it waits it looks at the
+clocks, and once per heartbeat interval at the heartbeats. It drops replicas that these report as
+lost or ended, and replicas that have not joined within `start_timeout`. Without a `tf1ps.Server`
+there are no heartbeats, and no replica is found to be lost. The bound and its effect on
+convergence: Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+Server", 2013.
 """
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple
+import logging
+import time
+from typing import Iterable, List, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.replication import session_ops
+from tf1ps.cluster import LifecycleHook, latest_record
+from tf1ps.compat import TIMING, error_line
+from tf1ps.replication import lost_replicas, session_ops
+from tf1ps.state import ControlError
 
-# A replica has not joined yet; takes part; has left, or was dropped; is about to take part.
-EXPECTED, ACTIVE, CLOCK_AWAY, JOINING = range(4)
+_log = logging.getLogger("tf1ps")
+
+# The states of a replica: it has not joined yet; takes part; has left, or was dropped; is about to
+# take part.
+EXPECTED, ACTIVE, CLOCK_LEFT, JOINING = range(4)
 
 
-class View(NamedTuple):
+class ClocksView(NamedTuple):
   """The clocks as of one moment, in Python."""
 
   clocks: List[int]  # of each replica
-  standings: List[int]  # EXPECTED, ACTIVE, AWAY or JOINING
+  states: List[int]  # EXPECTED, ACTIVE, CLOCK_LEFT or JOINING
 
   def lead(self, index: int, counted: Iterable[int] = (EXPECTED, ACTIVE)) -> int:
     """How many steps a replica has made more than the slowest that counts.
 
     Args:
       index: the replica.
-      counted: the standings of those that count.
+      counted: the states of the replicas that count.
     """
     others = [clock for i, clock in enumerate(self.clocks)
-              if i != index and self.standings[i] in counted]
+              if i != index and self.states[i] in counted]
     return max([self.clocks[index] - clock for clock in others], default=0)
 
 
@@ -51,18 +67,18 @@ class Clocks:
   """The clocks of a job's replicas, as one replica's graph sees them.
 
   Attributes:
-    replicas: how many there are.
+    replicas: the number of replicas.
     index: of this replica.
-    clear: the operation that sets all clocks to 0 and has everybody join again; for the chief, in a
-      session that initialises variables. In a training session of tf1ps that happens by itself.
+    clear: the operation that sets all clocks to 0 and has all replicas join again; for the chief,
+      in a session that initialises variables. A training session of tf1ps runs it by itself.
   """
 
   def __init__(self, global_step: tf.Variable, replicas: int, index: int):
-    """Builds them in the default graph.
+    """Builds the clocks in the default graph.
 
     Args:
       global_step: the variable that counts updates; the clocks live beside it.
-      replicas: how many there are.
+      replicas: the number of replicas.
       index: of this replica.
 
     Raises:
@@ -85,17 +101,17 @@ class Clocks:
       self._look = self._read()
       self._join = self._build_join()
       self._dropped = tf.placeholder_with_default(tf.constant(index, tf.int64), [])
-      self._drop = self._write([replicas + self._dropped], [CLOCK_AWAY])
+      self._drop = self._write([replicas + self._dropped], [CLOCK_LEFT])
     session_ops.add_clear_op(self.clear)
 
   def advance(self, train_op: tf.Operation) -> tf.Tensor:
-    """Builds the raise of this replica's clock.
+    """Builds the operation that raises this replica's clock.
 
     Args:
       train_op: the training step.
 
     Returns:
-      All clocks and standings after the step, for `view`: fetch it together with `train_op`.
+      All clocks and states after the step, for `view_clocks`: fetch it together with `train_op`.
     """
     with tf.get_default_graph().colocate_with(self._global_step.op), \
         tf.control_dependencies([train_op]):
@@ -104,14 +120,14 @@ class Clocks:
       with tf.control_dependencies([raised]):
         return self._read()
 
-  # What a replica runs beside its steps.
+  # Calls beside the steps.
 
-  def look(self, session) -> View:
+  def look(self, session) -> ClocksView:
     """The clocks now."""
     return view_clocks(session.run(self._look))
 
-  def join(self, session) -> View:
-    """This replica takes part, with the clock of the slowest; one that has left stays away."""
+  def join(self, session) -> ClocksView:
+    """This replica takes part, with the clock of the slowest; after `leave` it stays away."""
     if self._has_left:
       self.leave(session)
       return self.look(session)
@@ -126,8 +142,6 @@ class Clocks:
     """Another replica takes no part any more."""
     session.run(self._drop, {self._dropped: replica})
 
-  # Parts.
-
   def _read(self):
     value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64)
     value.set_shape([2 * self.replicas])
@@ -138,23 +152,145 @@ class Clocks:
       resource=self._handle, indices=indices, updates=tf.cast(values, tf.int64))
 
   def _build_join(self):
-    said = self._write_own(JOINING)
-    with tf.control_dependencies([said]):
+    joining = self._write_own(JOINING)
+    with tf.control_dependencies([joining]):
       joined = self._write_own(ACTIVE)
     with tf.control_dependencies([joined]):
       return self._read()
 
-  def _write_own(self, standing):
-    """This replica gets the clock of the slowest of the others, or keeps its own."""
-    clocks, standings = tf.split(self._read(), 2)
-    counts = tf.logical_and(tf.equal(standings, ACTIVE),
+  def _write_own(self, state):
+    """This replica gets a state, and the clock of the slowest other one if there is one."""
+    clocks, states = tf.split(self._read(), 2)
+    counts = tf.logical_and(tf.equal(states, ACTIVE),
                             tf.not_equal(tf.range(self.replicas), self.index))
     slowest = tf.reduce_min(tf.where_v2(counts, clocks, tf.int64.max))
     begin = tf.where_v2(tf.reduce_any(counts), slowest, clocks[self.index])
-    return self._write([self.index, self.replicas + self.index], tf.stack([begin, standing]))
+    return self._write([self.index, self.replicas + self.index], tf.stack([begin, state]))
 
 
-def view_clocks(value: np.ndarray) -> View:
+def view_clocks(value: np.ndarray) -> ClocksView:
   """The vector as values of Python."""
-  clocks, standings = np.split(value, 2)
-  return View(clocks.tolist(), standings.tolist())
+  clocks, states = np.split(value, 2)
+  return ClocksView(clocks.tolist(), states.tolist())
+
+
+class LeadHook(LifecycleHook):
+  """Joins in each session, waits where its lead is the highest allowed, leaves at the end.
+
+  Attributes:
+    highest: the highest lead that the replica had after a step.
+    seconds: the time that it has waited.
+  """
+
+  def __init__(self, clocks: Clocks, advanced: tf.Tensor, max_lead: int,
+               start_timeout: float = 60.0, expects_all: bool = True):
+    """Creates the hook.
+
+    Args:
+      clocks: the replica's.
+      advanced: the value of `clocks.advance`.
+      max_lead: the highest lead, in steps, at least 1.
+      start_timeout: seconds that the other replicas may take to join.
+      expects_all: whether to wait at all for replicas that have not joined yet.
+    """
+    if max_lead < 1:
+      raise ValueError("max_lead must be at least 1, got %r: with 0, all would wait for each "
+                       "other" % (max_lead,))
+    if not start_timeout > 0:
+      raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
+        start_timeout,))
+    self._clocks = clocks
+    self._advanced = advanced
+    self._max_lead = max_lead
+    self._start_timeout = start_timeout
+    # The states of the replicas that count, and of those that a next step waits for.
+    self._counted = (ACTIVE,) + (EXPECTED,) * expects_all
+    self._awaited = self._counted + (JOINING,)
+    self._coord = None
+    self._began = 0.0
+    self._lost: Optional[lost_replicas.LostReplicas] = None
+    self._names = []
+    self._lifecycle = None
+    self.highest = 0
+    self.seconds = 0.0
+
+  def on_join(self, lifecycle):
+    self._lifecycle = lifecycle
+
+  def after_create_session(self, session, coord):
+    self._close()
+    record = latest_record()
+    self._names = lost_replicas.names(self._clocks.replicas, record)
+    self._lost = lost_replicas.LostReplicas(record, self._start_timeout)
+    view = self._clocks.join(session)
+    self._coord, self._began = coord, time.monotonic()
+    # The slowest that takes part may be ahead of one that has not joined.
+    self._wait(session, view, coord.should_stop)
+
+  def before_run(self, run_context):
+    return tf.train.SessionRunArgs(self._advanced)
+
+  def after_run(self, run_context, run_values):
+    view = view_clocks(run_values.results)
+    if view.states[self._clocks.index] != ACTIVE:
+      _log.warning("this replica was silent, and the others did not count it; it joins again")
+      view = self._clocks.join(run_context.session)
+    self.highest = max(self.highest, view.lead(self._clocks.index, self._counted))
+    self._wait(run_context.session, view, lambda: run_context.stop_requested)
+
+  def leave(self, session, finished: bool = True):
+    """Leaves; a replica that waits for the others' end leaves before.
+
+    Args:
+      session: the session.
+      finished: makes no difference here.
+    """
+    self._close()
+    self._clocks.leave(session)
+
+  def end(self, session):
+    self.leave(session)
+
+  def _is_signalled(self):
+    return self._lifecycle is not None and self._lifecycle.signum is not None
+
+  def _may_begin(self, view):
+    return view.lead(self._clocks.index, self._awaited) < self._max_lead
+
+  def _wait(self, session, view, is_stopped):
+    """Waits until the next step may begin, or until there will be none."""
+    if self._may_begin(view):
+      return
+    began = looked = time.monotonic()
+    pause = TIMING.first_poll_interval
+    while not (self._may_begin(view) or is_stopped() or self._is_signalled()
+               or self._coord.wait_for_stop(pause)):
+      view = self._clocks.look(session)
+      pause = min(2 * pause, TIMING.local_poll_interval)
+      if time.monotonic() - looked >= TIMING.heartbeat_interval:
+        looked = time.monotonic()
+        self._drop_the_lost(session, view)
+    self.seconds += time.monotonic() - began
+
+  def _drop_the_lost(self, session, view):
+    index = self._clocks.index
+    awaited = [i for i in range(self._clocks.replicas) if i != index
+               and view.states[i] in self._awaited
+               and view.clocks[index] - view.clocks[i] >= self._max_lead]
+    try:
+      reasons = self._lost.lost(awaited)
+    except ControlError as error:
+      _log.debug("the heartbeats were not read: %s", error_line(error))
+      reasons = {}
+    waited = time.monotonic() - self._began
+    for i in awaited:
+      if view.states[i] == EXPECTED and waited > self._start_timeout:
+        reasons.setdefault(i, "has not joined within %.0f s" % waited)
+    for i, reason in sorted(reasons.items()):
+      self._clocks.drop(session, i)
+      _log.warning("%s %s: the others do not wait for it any more", self._names[i], reason)
+
+  def _close(self):
+    if self._lost is not None:
+      self._lost.close()
+      self._lost = None

@@ -1,10 +1,13 @@
-"""Which replicas will not come, as the heartbeats of the job say.
+"""The replicas that will not arrive, as the heartbeats of the job report.
 
 A replica is lost that
 
-1. has not been heard of within `start_timeout`, or beats but has not joined the run within it;
+1. has sent no heartbeat within `start_timeout`, or sends heartbeats but has not joined the run
+   within it;
 2. has ended, by its own report;
-3. was silent for `heartbeat_timeout` seconds, while the keeper of the heartbeats answered steadily.
+3. was silent for the heartbeat timeout, while the keeper of the heartbeats answered steadily.
+
+Rounds (sync_hook.py), clocks and warm-up ask it about the replicas that they wait for.
 """
 
 from __future__ import annotations
@@ -18,35 +21,36 @@ from tf1ps.state import ControlTable, members_of
 
 
 class LostReplicas:
-  """Who is lost, as the heartbeats of this process's job say."""
+  """Finds lost replicas by the heartbeats of this process's job."""
 
   def __init__(self, record: Optional[ServerRecord], start_timeout: float):
     """Prepares; makes no call yet.
 
     Args:
-      record: of this process's server; None: nobody is ever lost.
-      start_timeout: seconds that a replica may take to come, and then to join.
+      record: of this process's server; None: no replica is ever lost.
+      start_timeout: seconds that a replica may take to send a heartbeat, and then to join.
     """
     self._record = record
     self._start_timeout = start_timeout
     self._began = self._read_at = time.monotonic()
-    self._outside = {}  # since when a process beats that has not joined, by name, host and pid
+    # When a process that has not joined was seen first, by its name, host and pid.
+    self._outside = {}
     self._table = None
     if record is not None:
       cluster = record.cluster
       self._table = ControlTable(record.target, cluster.task, cluster.control_task)
 
   def lost(self, replicas: List[int]) -> Dict[int, str]:
-    """Finds those of some replicas who will not come.
+    """Finds the lost ones of some replicas.
 
     Args:
       replicas: their indices.
 
     Returns:
-      Why, by index.
+      The reason for each lost one, by index.
 
     Raises:
-      control.ControlError: the keeper of the heartbeats did not answer.
+      ControlError: the keeper of the heartbeats did not answer.
     """
     if self._table is None or not replicas:
       return {}
@@ -54,7 +58,7 @@ class LostReplicas:
     members = {member.name: member for member in members_of(
       self._table.read(), self._record.container)}
     own = members.get(cluster.task.name)
-    # Where the keeper was held up, everybody's last beat is older than it should be.
+    # Where the keeper was held up, all last heartbeats are older than they should be.
     now = time.monotonic()
     steady = now - self._read_at < (TIMING.steady_beats - 1) * TIMING.heartbeat_interval
     self._read_at = now
@@ -69,10 +73,12 @@ class LostReplicas:
     return found
 
   def _reason(self, member, run) -> str:
-    """Why a replica will not come; "" where it may."""
-    if member is None or member.run not in ("", run):  # what it left in an earlier run says nothing
+    """Why a replica will not arrive; "" where it may."""
+    if member is None or member.run not in ("", run):  # its record is of an earlier run
       waited = time.monotonic() - self._began
-      return "has not come within %.0f s" % waited if waited > self._start_timeout else ""
+      if waited > self._start_timeout:
+        return "has sent no heartbeat within %.0f s" % waited
+      return ""
     if member.has_ended:
       return "has ended (%s%s)" % (member.state, member.reason and ": " + member.reason)
     if member.age > self._record.heartbeat_timeout:
@@ -81,7 +87,7 @@ class LostReplicas:
       since = self._outside.setdefault((member.name, member.host, member.pid), time.monotonic())
       waited = time.monotonic() - since
       if waited > self._start_timeout:
-        return "is there, but has not joined within %.0f s" % waited
+        return "sends heartbeats, but has not joined within %.0f s" % waited
     return ""
 
   def close(self) -> None:
@@ -91,6 +97,6 @@ class LostReplicas:
 
 
 def names(replicas: int, record: Optional[ServerRecord]) -> List[str]:
-  """What so many replicas are called in a message."""
+  """The names of so many replicas, for messages."""
   tasks = record.cluster.replicas if record is not None else []
   return [tasks[i].name if i < len(tasks) else "replica %d" % i for i in range(replicas)]

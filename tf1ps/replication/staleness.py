@@ -1,24 +1,36 @@
-"""How old a gradient is when it is applied.
+"""The age of gradients: how it is measured, what it changes, and where it is counted.
 
-A worker that updates for itself computes its gradient on variables that others go on changing. The
-age of a gradient is the number of updates, by anybody, that were made between the reading of the
-variables and its own update: 0 for a worker alone, about n - 1 for n workers of one speed.
+A worker that updates by itself computes its gradient on variables that others continue to change.
+The age of a gradient is the number of updates, by any worker, between the reading of the variables
+and its own update: 0 for one worker, about n - 1 for n workers of equal speed. It is measured on
+the ps that keeps the global step, in this order:
 
-It is measured on the ps that keeps the global step, which it costs two reads of one number: the
-first as the step begins, beside the reads of the variables, the second after the update. What other
-workers do between the update of the last variable and the second read counts too. An age that is
-fetched travels to the worker in a message of its own; age_table.py counts it on the ps instead.
-
-`Ages` are what was measured.
+1. `begin_gradient_age` reads the global step as the step begins, beside the reads of the variables.
+2. `age_at_push` reads it again when the gradients are there. `damped_learning_rate` divides the
+   learning rate by that age, and `apply_unless_older` makes the update only where the age is low
+   enough. Both need the age before the update, which costs a round trip to the ps.
+3. `gradient_age` reads it after the update instead. It then also counts what other workers do
+   between the update of the last variable and this read.
+4. `AgeTable` counts the age on the ps. An age that is fetched travels to the worker in a message of
+   its own, and a step of a small model notices that. `read_ages` turns tables into `Ages`.
 """
 
 from __future__ import annotations
 
 import collections
-from typing import Dict, Optional
+import contextlib
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.replication.gradients import Gradient
+
+AGE_TABLE_SIZE = 4096  # counts of the ages from 0; the last count includes all higher ages
+_REF = ("VariableV2", "Variable")  # types of operations
+
+
+# Measuring.
 
 def begin_gradient_age(global_step: tf.Variable) -> tf.Tensor:
   """Builds the first read, which is made as the step begins.
@@ -27,19 +39,19 @@ def begin_gradient_age(global_step: tf.Variable) -> tf.Tensor:
     global_step: the variable that counts updates.
 
   Returns:
-    What `age` needs, an int64 scalar.
+    The argument `begun` of `gradient_age` and `age_at_push`, an int64 scalar.
   """
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies(None):
-    # A sum, because what a ref variable's read returns may change with the variable.
+    # A sum, because the value that a ref variable's read returns may change with the variable.
     return tf.add(tf.cast(global_step.read_value(), tf.int64), 1, name="staleness_begun")
 
 
 def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operation) -> tf.Tensor:
-  """Builds the age of a training step's gradient.
+  """Builds the age of a training step's gradient, as of the end of its update.
 
   Args:
     global_step: the variable that counts updates.
-    begun: what `begin` returned.
+    begun: the value of `begin_gradient_age`.
     train_op: the update, which raises the global step by one.
 
   Returns:
@@ -50,11 +62,104 @@ def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operat
     return tf.maximum(done - begun, 0, name="staleness")
 
 
+def age_at_push(global_step: tf.Variable, begun: tf.Tensor,
+                gradients: List[Gradient]) -> tf.Tensor:
+  """Builds the age of a gradient as of its push.
+
+  Args:
+    global_step: the variable that counts updates.
+    begun: the value of `begin_gradient_age`.
+    gradients: those of all variables; None among them is ignored.
+
+  Returns:
+    The age in global steps, an int64 scalar: 0 where no worker has made an update meanwhile.
+  """
+  parts = [part for gradient in gradients if gradient is not None for part in (
+    (gradient.values, gradient.indices) if isinstance(gradient, tf.IndexedSlices) else (gradient,))]
+  with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies(parts):
+    # A sum, because the value that a ref variable's read returns may change with the variable.
+    now = tf.add(tf.cast(global_step.read_value(), tf.int64), 1)
+    return tf.maximum(now - begun, 0, name="age_at_push")
+
+
+# What the age changes.
+
+def damped_learning_rate(learning_rate: Union[float, tf.Tensor], age: tf.Tensor) -> tf.Tensor:
+  """The learning rate for a gradient of this age: divided by the age, where that is above 1.
+
+  The learning rate is lowered and not the gradient, because optimizers such as Adam scale a
+  gradient back. From Zhang, Gupta, Lian and Liu, "Staleness-aware Async-SGD for Distributed Deep
+  Learning", 2015, who use the number of workers as the expected age; this function uses the age of
+  each gradient.
+
+  Args:
+    learning_rate: of a fresh gradient.
+    age: as of the push, an integer scalar.
+
+  Returns:
+    A float32 scalar, for an optimizer of TensorFlow's.
+  """
+  with tf.get_default_graph().colocate_with(age.op):
+    return tf.cast(learning_rate, tf.float32) / tf.maximum(tf.cast(age, tf.float32), 1.0)
+
+
+class Applied(NamedTuple):
+  """An update that is made only for young gradients."""
+
+  train_op: tf.Operation  # the update, or nothing
+  taken: tf.Tensor  # bool scalar: whether it was made
+
+
+def apply_unless_older(
+  optimizer: tf.train.Optimizer, grads_and_vars: List[Tuple[Gradient, tf.Variable]],
+  global_step: tf.Variable, age: tf.Tensor, max_staleness: int
+) -> Applied:
+  """Builds an update that is made only where the gradients are young enough.
+
+  Args:
+    optimizer: makes the update.
+    grads_and_vars: pairs of a gradient and its variable; pairs without a gradient are ignored.
+    global_step: is raised by an update; a dropped gradient does not change it.
+    age: as of the push, an int64 scalar.
+    max_staleness: the highest age of a gradient that is applied.
+
+  Returns:
+    The update, and whether it was made.
+
+  Raises:
+    ValueError: a `max_staleness` below 0, or ref variables together with TensorFlow 2's control
+      flow, which cannot update them in a branch.
+  """
+  if max_staleness < 0:
+    raise ValueError("max_staleness must be at least 0, got %r" % (max_staleness,))
+  pairs = [(gradient, variable) for gradient, variable in grads_and_vars if gradient is not None]
+
+  if tf.control_flow_v2_enabled() and any(v.op.type in _REF for _, v in pairs):
+    raise ValueError(
+      "an update of ref variables that may be left out needs the control flow of TensorFlow 1: "
+      "call tf.disable_control_flow_v2() first, or make resource variables (use_resource=True)")
+
+  scope = tf.get_default_graph().get_name_scope()
+
+  def apply():
+    # Outside of the branch's scope: the optimizer's variables then have the names that they have
+    # without a branch, and checkpoints fit both.
+    with tf.name_scope(scope + "/" if scope else None):
+      update = optimizer.apply_gradients(pairs, global_step=global_step)
+    with tf.control_dependencies([update]):
+      return tf.constant(True)
+
+  taken = tf.cond(age <= max_staleness, apply, lambda: tf.constant(False))
+  return Applied(tf.group(taken, name="apply_unless_older"), taken)
+
+
+# Counting.
+
 class Ages:
   """The ages of gradients.
 
   Attributes:
-    counts: how many gradients had each age.
+    counts: the number of gradients of each age.
   """
 
   def __init__(self, counts: Optional[Dict[int, int]] = None):
@@ -67,7 +172,7 @@ class Ages:
 
   @property
   def gradients(self) -> int:
-    """How many there were."""
+    """The number of gradients."""
     return sum(self.counts.values())
 
   @property
@@ -77,16 +182,16 @@ class Ages:
 
   @property
   def mean(self) -> float:
-    """Their mean age; 0 where there was none."""
+    """Their mean age; 0 without gradients."""
     return self.total / max(1, self.gradients)
 
   @property
   def highest(self) -> int:
-    """The highest age; 0 where there was none."""
+    """The highest age; 0 without gradients."""
     return max(self.counts, default=0)
 
   def histogram(self) -> tf.HistogramProto:
-    """What TensorBoard shows of them: a bucket for each age."""
+    """A histogram for TensorBoard: one bucket per age."""
     ages = sorted(self.counts)
     return tf.HistogramProto(
       min=ages[0] if ages else 0, max=self.highest, num=self.gradients, sum=self.total,
@@ -95,3 +200,79 @@ class Ages:
 
   def __str__(self):
     return "staleness %.1f (%d at most)" % (self.mean, self.highest)
+
+
+class AgeTable:
+  """The counts of one replica's ages, a small vector beside the global step, in no checkpoint.
+
+  A process that begins to train runs `reset`, counts each age after its update, and now and then
+  reads the table. Each replica writes only its own table, so that no step needs a lock. A ps that
+  was restarted has no table (`is_initialized`).
+
+  Attributes:
+    reset: the operation that sets the table to zero.
+    is_initialized: a bool scalar tensor: whether the table exists.
+    read: the table, an int64 tensor of shape [AGE_TABLE_SIZE], for `read_ages`.
+  """
+
+  def __init__(self, global_step: tf.Variable, index: int):
+    """Builds the table in the default graph.
+
+    Args:
+      global_step: the variable that counts updates; the table lives beside it.
+      index: of the replica.
+
+    Raises:
+      ValueError: an index below 0.
+    """
+    if index < 0:
+      raise ValueError("index must be at least 0, got %r" % (index,))
+    self._global_step = global_step
+    container = global_step.op.get_attr("container").decode("utf-8")
+    with self._beside(), tf.get_default_graph().container(container):
+      self._handle = tf.raw_ops.VarHandleOp(
+        dtype=tf.int64, shape=[AGE_TABLE_SIZE],
+        shared_name="tf1ps.ages:%s:%d" % (global_step.op.name, index))
+      self.reset = tf.raw_ops.AssignVariableOp(
+        resource=self._handle, value=tf.zeros([AGE_TABLE_SIZE], tf.int64))
+      self.is_initialized = tf.raw_ops.VarIsInitializedOp(resource=self._handle)
+      self.read = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64)
+
+  def count(self, age: tf.Tensor, max_staleness: Optional[int] = None) -> tf.Operation:
+    """Builds the operation that counts an age.
+
+    Args:
+      age: an int64 scalar beside the global step, as `gradient_age` returns it.
+      max_staleness: a gradient of a higher age is dropped, and does not count.
+
+    Returns:
+      The operation. Run it together with the training step, as it is: inside of a group that
+      belongs to another task it would send a message.
+    """
+    with self._beside():
+      one = tf.constant(1, tf.int64)
+      if max_staleness is not None:
+        one = tf.cast(age <= max_staleness, tf.int64)
+      # As few operations as possible: a step of a small model notices each.
+      return tf.raw_ops.ResourceScatterAdd(
+        resource=self._handle, indices=tf.minimum(age, AGE_TABLE_SIZE - 1), updates=one)
+
+  @contextlib.contextmanager
+  def _beside(self):
+    """A scope for operations beside the global step that wait for their inputs alone."""
+    with tf.control_dependencies(None), tf.name_scope("ages"), \
+        tf.get_default_graph().colocate_with(self._global_step.op):
+      yield
+
+
+def read_ages(tables: Iterable[np.ndarray]) -> Ages:
+  """The ages in tables that were read.
+
+  Args:
+    tables: of one or several replicas, each of shape [AGE_TABLE_SIZE].
+
+  Returns:
+    The ages of all tables. The age AGE_TABLE_SIZE - 1 includes all higher ages.
+  """
+  counts = np.sum(list(tables), axis=0)
+  return Ages({int(age): int(counts[age]) for age in np.flatnonzero(counts)})

@@ -1,7 +1,7 @@
 """An asynchronous update: the gradients of one worker, applied at once, if they are not too old.
 
 The age of the gradients is measured in any case. Without a policy that is after the update, on the
-ps (replication/staleness.py); a policy needs it before (stale_gradients.py there).
+ps (replication/staleness.py); a policy needs it before.
 """
 
 from __future__ import annotations

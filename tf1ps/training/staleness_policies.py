@@ -3,10 +3,10 @@
 The mechanisms are elsewhere; this is how the flags put them together, in the order of a step:
 
   --warm_up_steps      before the first step: warm_up.py
-  --staleness_damping  the learning rate of the update: replication/stale_gradients.py
-  --max_staleness      whether the update is made: replication/stale_gradients.py
+  --staleness_damping  the learning rate of the update: replication/staleness.py
+  --max_staleness      whether the update is made: replication/staleness.py
   always               how old the gradient was: staleness_recorder.py
-  --max_lead           before the next step: replication/lead_hook.py
+  --max_lead           before the next step: replication/clocks.py
 
 Those of the update itself are in the graph already (async_update.py); here are the hooks.
 """

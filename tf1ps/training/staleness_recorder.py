@@ -1,6 +1,6 @@
 """What becomes of the measured staleness: a count for each worker, a histogram in the summaries.
 
-1. The first session of this process sets its tables of ages to zero (replication/age_table.py).
+1. The first session of this process sets its tables of ages to zero (replication/staleness.py).
 2. Each step counts the age of its gradient there, of which nothing comes back.
 3. The tables are read every few seconds and at the end, each in a run of its own.
 4. Where a ps was started again its table is new: what was last read of the old one is kept.

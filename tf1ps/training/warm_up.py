@@ -23,7 +23,7 @@ from typing import Optional
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING, error_line
-from tf1ps.replication import CLOCK_AWAY, Clocks, LostReplicas
+from tf1ps.replication import CLOCK_LEFT, Clocks, LostReplicas
 from tf1ps.session import Membership, TaskLostError
 from tf1ps.state import ControlError
 
@@ -82,8 +82,8 @@ class WarmUp(LifecycleHook):
       step = self._tracker.ask(session)
       if step >= self._begins_at or self._last_step is not None and step >= self._last_step:
         return
-      standings = self._clocks.look(session).standings
-      if all(standings[i] == CLOCK_AWAY or i in gone for i in before):
+      states = self._clocks.look(session).states
+      if all(states[i] == CLOCK_LEFT or i in gone for i in before):
         return
       if not said:
         said = True
