@@ -8,7 +8,7 @@ The notes say that the last step needs a timeout. It needs more: one `dequeue_ma
 timeout loses the predictions of the living together with the dead one's, and answers nothing from
 then on. Here each network has a queue of its own, answers are matched by the number of the request,
 and elements do not vanish in a timeout.
-Toolkit: tf1ps.replication.queue_ensemble and aggregator (docs/ensembles.md).
+Toolkit: tf1ps.replication.QueueEnsemble (docs/ensembles.md).
 
     1$ python examples/ensemble_queues.py --role=ps --ps=127.0.0.1:2241
     2$ python examples/ensemble_queues.py --role=net --index=0 --ps=127.0.0.1:2241 --together=4

@@ -6,7 +6,7 @@ What to look for: the ensemble's answer is numpy's mean of the three answers, to
 answer, though: one device that stands still keeps the whole answer (ensemble_queues.py does not).
 The devices are logical ones of this process; on a cluster, "/job:worker/task:1" stands in their
 place and nothing else changes.
-Toolkit: tf1ps.replication.ensemble (docs/ensembles.md).
+Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
 
     $ python examples/book/ensemble_in_graph.py
     network_0 runs on /device:CPU:1

@@ -11,7 +11,7 @@ how good the three are, and how good their mean is. That it beats the best of th
 having been trained with different digits: they err in different places. How much it gains is luck:
 with --seed=0 to 9 of the search it was right 8, 2, 11, 6, 19, 20, 8, 8, 9 and 15 times more often
 than the best of the three (663 of 720 against 655 in the first case; measured on 2 cores, 1.15).
-Toolkit: tf1ps.replication.ensemble (docs/ensembles.md).
+Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
 
     1$ python examples/exercises/hyper_parameter_search.py --for_ensemble \
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224

@@ -4,7 +4,7 @@ from __future__ import annotations
 import tensorflow.compat.v1 as tf
 
 from tests.cluster_tasks import say
-from tf1ps.replication import aggregator, queue_ensemble
+from tf1ps.replication import queue_ensemble
 
 
 def serve(target, options, index, factor):
@@ -33,7 +33,7 @@ def feed(target, options, values):
 def aggregate(target, options, timeout):
   """An aggregator that answers until the end, and says the answers."""
   with tf.Graph().as_default() as graph:
-    last = aggregator.Aggregator(
+    last = queue_ensemble.Aggregator(
       queue_ensemble.QueueEnsemble(**options), timeout, quorum=options["networks"])
   with tf.Session(target, graph) as session:
     for answer in last.answers(session):

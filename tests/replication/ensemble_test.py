@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks
-from tf1ps.replication import aggregator, ensemble
+from tf1ps.replication import ensemble
 from tf1ps.state import containers
 
 TWO_CPUS = tf.ConfigProto(device_count={"CPU": 2})
@@ -62,7 +62,7 @@ def test_a_vote_in_the_graph_and_in_numpy(votes, winner, dtype):
   with tf.Graph().as_default(), tf.Session() as session:
     combined = session.run(ensemble.vote_predictions([tf.constant(vote) for vote in votes]))
   assert combined.tolist() == winner and combined.dtype == dtype
-  combined = aggregator.vote_answers(votes)
+  combined = ensemble.vote_predictions(votes)
   assert combined.tolist() == winner and combined.dtype == dtype
 
 
@@ -85,7 +85,7 @@ def test_networks_that_vote():
     (dict(containers=["a", "b_c"]), "has '_' at position 1"),
     (
       dict(combine=ensemble.vote_predictions),
-      "a vote is taken of classes, integers, got .* of float32",
+      ".* is of the type float32, and a vote is taken of classes, integers",
     ),
   ],
 )
@@ -96,7 +96,7 @@ def test_arguments_that_cannot_work(arguments, message):
 
 
 def test_a_mean_of_classes_is_refused():
-  with tf.Graph().as_default(), pytest.raises(ValueError, match="put together by vote"):
+  with tf.Graph().as_default(), pytest.raises(ValueError, match="Combine classes by vote_"):
     ensemble.mean_predictions([tf.constant(1)])
 
 

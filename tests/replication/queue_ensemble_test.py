@@ -10,7 +10,8 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.replication import ensemble_tasks
-from tf1ps.replication import aggregator, queue_ensemble
+from tf1ps.replication import ensemble as ensemble_lib
+from tf1ps.replication import queue_ensemble
 from tf1ps.state import queue_errors
 
 LONG = 60.0  # seconds; a limit that no test is to reach
@@ -36,7 +37,7 @@ class Parts:
   def aggregate(self, timeout=LONG, **options):
     """Begins with a new aggregator and empty queues."""
     with self.graph.as_default():
-      self.aggregator = aggregator.Aggregator(self.ensemble, timeout, **options)
+      self.aggregator = queue_ensemble.Aggregator(self.ensemble, timeout, **options)
     for queue in self.ensemble._queues.values():
       queue.drain(self.session)
     return self
@@ -183,8 +184,8 @@ def test_fewer_than_the_quorum(three):
   three.aggregate(timeout=0.1, quorum=2)
   numbers = three.feed(2.0, 3.0)
   three.predict(1, batch=1)
-  with pytest.raises(aggregator.QuorumError, match=(
-      "^request %d: 1 of 3 networks answered within 0.1 s, 2 are needed; silent: net 0, net 2$"
+  with pytest.raises(queue_ensemble.QuorumError, match=(
+      "^request %d: 1 of 3 networks answered within 0.1 s, 2 are needed. Silent: net 0, net 2$"
       % numbers[0])) as caught:
     three.answer()
   assert caught.value.silent == caught.value.answer.timed_out == ["net 0", "net 2"]
@@ -192,7 +193,7 @@ def test_fewer_than_the_quorum(three):
   assert caught.value.answer.combined is None
   # The quorum is waited for, also where those that it takes are left out.
   three.predict(1)
-  with pytest.raises(aggregator.QuorumError, match="silent: net 0, net 2$") as caught:
+  with pytest.raises(queue_ensemble.QuorumError, match="Silent: net 0, net 2$") as caught:
     three.answer()
   assert caught.value.answer.seconds >= 0.1 and caught.value.answer.timed_out == []
   number, = three.feed(4.0)
@@ -249,7 +250,7 @@ def test_queues_that_are_full_and_the_end(make):
 
 def test_vectors_and_a_vote(make):
   parts = make(networks=2, input_shape=[2], prediction_shape=[3], prediction_dtype=tf.int32)
-  parts.aggregate(combine=aggregator.vote_answers)
+  parts.aggregate(combine=ensemble_lib.vote_predictions)
   parts.feed([0.5, 1.5])
   for network, classes in zip(parts.networks, ([1, 5, 9], [2, 5, 7])):
 
@@ -271,8 +272,8 @@ def describe(**options):
   (lambda: describe(name=""), "needs a name"),
   (lambda: describe(networks=0), "at least one network, got networks=0"),
   (lambda: queue_ensemble.Network(describe(), 3), "index must be from 0 to networks - 1, got 3 of"),
-  (lambda: aggregator.Aggregator(describe(), 0), "timeout must be a number of seconds above 0"),
-  (lambda: aggregator.Aggregator(describe(), 1, 4), "quorum must be from 1 to networks, got 4"),
+  (lambda: queue_ensemble.Aggregator(describe(), 0), "timeout must be a number of seconds above 0"),
+  (lambda: queue_ensemble.Aggregator(describe(), 1, 4), "quorum must be from 1 to networks, got 4"),
 ])
 def test_arguments_that_cannot_work(function, message):
   with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
@@ -299,7 +300,7 @@ class Asking:
       self._parts.feeder.feed(self._parts.session, value, timeout=LONG)
       try:
         answer = self._parts.aggregator.answer(self._parts.session)
-      except aggregator.QuorumError as error:  # none of them was fast enough, or there yet
+      except queue_ensemble.QuorumError as error:  # none of them was fast enough, or there yet
         answer = error.answer
       # Whatever comes when, each answer is made of the predictions for its own request.
       assert answer.predictions.tolist() == [value * self._factors[i] for i in answer.networks]

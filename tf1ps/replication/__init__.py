@@ -6,7 +6,6 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "aggregator": ["Aggregator", "QuorumError", "mean_answers", "vote_answers"],
   "all_reduce": ["build_mirrored"],
   "clocks": ["CLOCK_LEFT", "Clocks", "ClocksView", "LeadHook", "view_clocks"],
   "clones": [
@@ -19,7 +18,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "lost_replicas": ["LostReplicas"],
   "model_parallel": ["layers_on_devices", "split_dense"],
   "peers": ["PEER_ERRORS", "PeerLostError", "missing_tasks", "watch_peers"],
-  "queue_ensemble": ["Feeder", "Network", "QueueEnsemble"],
+  "queue_ensemble": ["Aggregator", "Feeder", "Network", "QueueEnsemble", "QuorumError"],
   "recurrent": ["looped_recurrent", "unrolled_recurrent"],
   "replica_threads": ["ReplicaError", "ReplicaThreads", "ReplicasLeft"],
   "round_errors": ["RoundRulesError", "explain_round_error", "is_end_of_replicas"],

@@ -1,13 +1,17 @@
-"""An ensemble of processes, linked by queues: a network may be slow, die and come back.
+"""An ensemble of processes, linked by queues: a network may be slow, die and return.
 
 Each process describes the same `QueueEnsemble` and builds its part of it:
 
-1. A `Feeder` gives a request a number, says so in the queue of requests, and puts its inputs into
-   the input queue of each network, all in one run, with the time by the clock of the ps.
-2. A `Network` takes what its input queue holds, up to a batch, calls the network, and puts the
-   predictions into its prediction queue, each with its request's number and its age.
-3. An `Aggregator` (aggregator.py) takes a request, waits for the predictions of its number until
-   all have come or the time is over, and puts them together.
+1. A `Feeder` gives a request a number, puts the number into the queue of requests, and puts the
+   inputs into the input queue of each network, all in one run, with the time by the ps's clock.
+2. A `Network` takes the contents of its input queue, up to a batch, calls the network, and puts the
+   predictions into its prediction queue, each with the number and the age of its request.
+3. An `Aggregator` takes a request and waits for the predictions of its number, from every network
+   that is not left out, until all have arrived or the time is over.
+4. It leaves out each network that has not answered by then, from now on, and reports that: a dead
+   network delays one answer, and no more.
+5. It combines the predictions that have arrived, also of networks that are left out, if they are
+   the quorum at least.
 
     ensemble = QueueEnsemble("prices", networks=3, input_shape=[4], device="/job:ps/task:0")
 
@@ -15,44 +19,56 @@ Each process describes the same `QueueEnsemble` and builds its part of it:
     feeder.feed(session, [5.1, 3.5, 1.4, 0.2])
     session.run(feeder.close)
 
-    network = Network(ensemble, 2)                                # a process a network
+    network = Network(ensemble, 2)                                # one process per network
     network.serve(session, lambda inputs: model.run(outputs, {images: inputs}))
 
     aggregator = Aggregator(ensemble, timeout=0.5, quorum=2)      # one process
     for answer in aggregator.answers(session):
       print(answer.number, answer.combined, answer.timed_out)
 
-The session only moves elements; the network is computed by whatever the callable uses, such as a
-`tf.Session` of this process with a graph of its own. Several processes may serve one network: they
-share its queue. Several feeders may ask: their requests are told apart.
+The session only moves elements; the callable computes the network by its own means, such as a
+`tf.Session` of this process with its own graph. Several processes may serve one network: they
+share its queue. Several feeders may send requests: each has a number of its own.
 
-A network that does not take its inputs has a queue that is full one day; it then misses requests,
-and nobody waits for room. An aggregator that does not keep up is waited for, by `feed`.
+A prediction that arrives after its answer is not used, but it shows that its network is alive. If
+it was made within the limit, by the ps's clock and counted from the feed of its request, the
+aggregator waits for its network again, from the next request on. So no request waits for a network
+that first works off its full queue, or is always slower than the limit.
+
+If a network does not take its inputs, its queue becomes full; it then misses requests, and no
+process waits for room. If an aggregator does not keep up, `feed` waits for it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Callable, Optional, Sequence
+import time
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import Error
+from tf1ps.replication.ensemble import mean_predictions
 from tf1ps.state import FIFOQueue, QueueCall, QueueEnded, QueueFull, shared_placement
 
+_log = logging.getLogger("tf1ps")
+_ALL = 2 ** 20  # elements; more than ever wait
 
-def name_of(index: int) -> str:
-  """What a network is called in answers, errors and the log."""
+
+def _name_of(index: int) -> str:
+  """The name of a network in answers, errors and the log."""
   return "net %d" % index
 
 
 class QueueEnsemble:
-  """An ensemble's queues, all on one task. Each is built when a part asks for it first.
+  """An ensemble's queues, all on one task; each is built at its first use.
 
-  A request is told by (feeder, number), both int64.
+  A request is known by (feeder, number), both int64.
 
   Attributes:
-    networks: how many networks there are.
+    networks: the number of networks.
     input: the `tf.TensorSpec` of one request.
     prediction: the `tf.TensorSpec` of one prediction.
   """
@@ -64,14 +80,15 @@ class QueueEnsemble:
     """Describes the ensemble, in all processes alike, for the default graph.
 
     Args:
-      name: its queues are called "<name>/requests", "<name>/inputs/0", "<name>/predictions/0" ...
-      networks: how many there are.
+      name: its queues have the names "<name>/requests", "<name>/inputs/0", "<name>/predictions/0"
+        and so on.
+      networks: the number of networks.
       input_shape: of one request.
       prediction_shape: of one prediction.
       input_dtype: of requests.
       prediction_dtype: of predictions.
-      capacity: how many requests may wait for the aggregator.
-      device: where the queues live, such as "/job:ps/task:0"; see `FIFOQueue`.
+      capacity: the number of requests that may wait for the aggregator.
+      device: the task that the queues live on, such as "/job:ps/task:0"; see `FIFOQueue`.
       container: their container; see `FIFOQueue`.
 
     Raises:
@@ -100,8 +117,8 @@ class QueueEnsemble:
 
   def predictions(self, index: int) -> FIFOQueue:
     """The prediction queue of a network: [feeder, number, age in microseconds], prediction."""
-    # Without a limit: a network never waits for room, not even where the aggregator is gone. What
-    # it can hold is limited by the requests, and by the input queue of a network that is late.
+    # Without a limit: a network never waits for room, even if the aggregator has ended. The
+    # requests, and the input queue of a late network, limit the number of elements.
     return self._queue("predictions/%d" % index, -1, 3, self.prediction)
 
   def clock(self, queue: FIFOQueue) -> tf.Tensor:
@@ -122,12 +139,12 @@ class QueueEnsemble:
 
 
 class Feeder:
-  """Asks an ensemble.
+  """Sends requests to an ensemble.
 
   Attributes:
-    missed: for each network, how many requests its full queue had no room for.
-    close: an operation: no more requests will come. Networks and the aggregator end when they have
-      done what there is. The next feeder needs another name or container, or a reset.
+    missed: for each network, the number of requests that its full queue had no room for.
+    close: an operation that ends the requests. Networks and the aggregator end when they have
+      processed all of them. The next feeder needs another name or container, or a reset.
   """
 
   def __init__(self, ensemble: QueueEnsemble):
@@ -147,26 +164,25 @@ class Feeder:
       self.close = tf.group(*[queue.close() for queue in [self._requests] + inputs])
 
   def feed(self, session, inputs, timeout: Optional[float] = None) -> int:
-    """Asks all networks at once.
+    """Sends one request to all networks.
 
     Args:
       session: a session of the graph.
       inputs: of one request.
-      timeout: seconds to wait while as many requests as the capacity have not been taken by the
-        aggregator; None: as long as it takes.
+      timeout: seconds to wait while the queue of requests is full; None: without a limit.
 
     Returns:
       The number of the request among those of this feeder, from 0 on.
 
     Raises:
-      queue_errors.QueueFull: the time was over; nothing was asked.
-      queue_errors.QueueEnded: a feeder has closed the ensemble. queue_errors.QueueReset: its
-      container was reset.
+      QueueFull: the time was over; no request was sent.
+      QueueEnded: a feeder has closed the ensemble.
+      QueueReset: its container was reset.
     """
     inputs = np.asarray(inputs, self._inputs.dtype.as_numpy_dtype)
     self._inputs.shape.assert_is_compatible_with(inputs.shape)
     number, self._next = self._next, self._next + 1
-    # First the request: whatever comes out of a prediction queue belongs to one that was told.
+    # The request goes first, so that each prediction belongs to a known request.
     self._requests.put(session, [[self._id, number]], timeout)
     call = QueueCall(self._requests, session, "feed()", 1, timeout)
     counts = call.run(self._put, {self._number: number, self._inputs: inputs})
@@ -179,7 +195,7 @@ class Network:
   """One network of an ensemble.
 
   Attributes:
-    name: what it is called: "net 2".
+    name: such as "net 2".
   """
 
   def __init__(self, ensemble: QueueEnsemble, index: int):
@@ -187,7 +203,7 @@ class Network:
     if not 0 <= index < ensemble.networks:
       raise ValueError("index must be from 0 to networks - 1, got %r of %r" % (
         index, ensemble.networks))
-    self.name = name_of(index)
+    self.name = _name_of(index)
     self._inputs, self._predictions = ensemble.inputs(index), ensemble.predictions(index)
     with tf.control_dependencies(None), tf.name_scope("network_%d" % index):
       self._heads = tf.placeholder(tf.int64, [None, 3], "heads")
@@ -203,13 +219,14 @@ class Network:
     Args:
       session: a session of the graph.
       predict: a callable: predictions `[n] + prediction_shape` from inputs `[n] + input_shape`.
-      batch: how many requests at most are given to it at once.
+      batch: the highest number of requests in one call.
 
     Returns:
-      How many requests it answered.
+      The number of requests that it answered.
 
     Raises:
-      ValueError: predictions of another shape. queue_errors.QueueReset: the container was reset.
+      ValueError: predictions of another shape.
+      QueueReset: the container was reset.
     """
     answered = 0
     while True:
@@ -220,11 +237,14 @@ class Network:
 
   def answer(self, session, predict: Callable, batch: int = 32,
              timeout: Optional[float] = None) -> int:
-    """Answers what is there, as `serve` does again and again; returns how many requests it were.
+    """Answers the waiting requests once; `serve` repeats this call.
+
+    Returns:
+      The number of requests that it answered.
 
     Raises:
-      queue_errors.QueueEmpty: after `timeout` seconds without a request.
-      queue_errors.QueueEnded: a feeder has closed the ensemble, and all requests were taken.
+      QueueEmpty: no request arrived within `timeout` seconds.
+      QueueEnded: a feeder has closed the ensemble, and all requests were taken.
     """
     batch = min(batch, self._inputs.spec.capacity)
     heads, inputs = self._inputs.get(session, batch, up_to=True, timeout=timeout)
@@ -239,3 +259,156 @@ class Network:
     if not count:
       call.pause(present, closed, QueueFull)  # it is closed: raises that
     return len(heads)
+
+
+class Answer(NamedTuple):
+  """The answer of an ensemble to a request."""
+
+  number: int  # of the request
+  feeder: int  # a random number, different for each feeder
+  combined: object  # numpy: the combined prediction
+  predictions: np.ndarray  # [answered] + prediction_shape, in the order of the networks
+  networks: List[int]  # the indices of the networks that answered
+  timed_out: List[str]  # the networks that are left out from now on, because of this: ["net 2"]
+  back: List[str]  # the networks that were left out, and are awaited again since this answer
+  seconds: float  # the time that the answer took
+
+
+class QuorumError(Error, RuntimeError):
+  """Too few networks answered a request. The next call goes on with the next one.
+
+  Attributes:
+    answer: the `Answer` as far as it goes; its `combined` is None.
+    silent: the names of all networks that did not answer.
+  """
+
+  def __init__(self, reason: str, answer: Answer, silent: Sequence[str]):
+    super().__init__(reason)
+    self.answer = answer
+    self.silent = list(silent)
+
+
+class Aggregator:
+  """Answers the requests of an ensemble, one after the other, in the order in which they came.
+
+  Attributes:
+    left_out: the names of the networks that no request waits for at present.
+  """
+
+  def __init__(self, ensemble: QueueEnsemble, timeout: float,
+               quorum: Optional[int] = None, combine: Callable = mean_predictions):
+    """Builds the aggregator's operations in the default graph.
+
+    Args:
+      ensemble: the ensemble whose requests it answers.
+      timeout: seconds that an answer waits for the networks.
+      quorum: the number of networks that must have answered; None: more than half of them.
+      combine: a function of the predictions, `[answered] + prediction_shape`: `mean_predictions`,
+        `vote_predictions`, or another one.
+
+    Raises:
+      ValueError: a timeout that is not above 0, a quorum that is not from 1 to `networks`.
+    """
+    quorum = ensemble.networks // 2 + 1 if quorum is None else quorum
+    if not timeout > 0:
+      raise ValueError("timeout must be a number of seconds above 0, got %r" % (timeout,))
+    if not 1 <= quorum <= ensemble.networks:
+      raise ValueError("quorum must be from 1 to networks, got %r of %r" % (
+        quorum, ensemble.networks))
+    self._timeout, self._quorum, self._combine = timeout, quorum, combine
+    self._count = ensemble.networks
+    self._left_out = set()
+    self._back = set()  # taken in again since the last answer
+    # Predictions of requests that are not answered yet: {(feeder, number): {network: prediction}}.
+    self._got: Dict[tuple, Dict[int, np.ndarray]] = {}
+    self._next: Dict[int, int] = {}  # by feeder: a prediction for a lower number is too late
+    self._requests = ensemble.requests
+    predictions = [ensemble.predictions(index) for index in range(self._count)]
+    with tf.control_dependencies(None), tf.name_scope("aggregator"):
+      self._take = [queue.try_dequeue_many(_ALL, up_to=True).components
+                    for queue in predictions]
+
+  @property
+  def left_out(self) -> List[str]:
+    return self._names(self._left_out)
+
+  def answers(self, session) -> Iterator[Answer]:
+    """Yields an answer for each request, until a feeder closes the ensemble.
+
+    A `QuorumError` ends the iteration as any error does; another one goes on with the next request.
+    """
+    while True:
+      try:
+        answer = self.answer(session)
+      except QueueEnded:
+        return
+      yield answer
+
+  def answer(self, session, wait: Optional[float] = None) -> Answer:
+    """Answers the next request.
+
+    Args:
+      session: a session of the graph.
+      wait: seconds to wait for a request; None: without a limit.
+
+    Returns:
+      An `Answer`, after `timeout` seconds at most.
+
+    Raises:
+      QuorumError: too few networks answered.
+      QueueEmpty: no request arrived.
+      QueueEnded: a feeder has closed the ensemble.
+      QueueReset: its container was reset.
+    """
+    feeder, number = self._requests.get(session, timeout=wait).tolist()
+    began = time.monotonic()
+    call = QueueCall(self._requests, session, "answer()", self._count, None)
+    self._begin(feeder, number)
+    got = self._got.setdefault((feeder, number), {})
+    while True:
+      self._hear(call.run(self._take))
+      seconds = time.monotonic() - began
+      missing = set(range(self._count)) - set(got) - self._left_out
+      if (not missing and len(got) >= self._quorum) or seconds >= self._timeout:
+        break
+      time.sleep(max(0.0, min(self._requests.poll_secs, self._timeout - seconds)))
+    self._begin(feeder, number + 1)
+    return self._conclude(Answer(
+      number, feeder, None, np.array([got[index] for index in sorted(got)]), sorted(got),
+      self._names(missing), [], seconds), missing)
+
+  def _begin(self, feeder, number):
+    """From now on, predictions for lower numbers of this feeder are too late."""
+    self._next[feeder] = number
+    self._got = {key: got for key, got in self._got.items()
+                 if key[0] != feeder or key[1] >= number}
+
+  def _hear(self, taken):
+    """Sorts predictions by their requests; takes networks in again."""
+    for index, (heads, values) in enumerate(taken):
+      for (feeder, number, age), value in zip(heads.tolist(), values):
+        if number >= self._next.get(feeder, 0):
+          self._got.setdefault((feeder, number), {})[index] = value
+        if index in self._left_out and age <= 1e6 * self._timeout:
+          self._left_out.discard(index)
+          self._back.add(index)
+          _log.warning("%s is back", _name_of(index))
+
+  def _conclude(self, answer, missing):
+    """Leaves out the missing networks; completes the answer, or raises the error."""
+    for name in answer.timed_out:
+      _log.warning("%s timed out: no prediction for request %d within %g s. Later requests do not "
+                   "wait for it.", name, answer.number, self._timeout)
+    self._left_out |= missing
+    answer = answer._replace(back=self._names(self._back - missing))
+    self._back = set()
+    if len(answer.networks) < self._quorum:
+      silent = self._names(set(range(self._count)) - set(answer.networks))
+      raise QuorumError(
+        "request %d: %d of %d networks answered within %g s, %d are needed. Silent: %s" % (
+          answer.number, len(answer.networks), self._count, self._timeout, self._quorum,
+          ", ".join(silent)), answer, silent)
+    return answer._replace(combined=self._combine(answer.predictions))
+
+  def _names(self, indices):
+    return [_name_of(index) for index in sorted(indices)]
