@@ -25,7 +25,6 @@ setup(
         f"numpy; {CURRENT}",
         "absl-py",
         "grpcio",  # asks TensorFlow's servers for their status
-        "tqdm",  # the progress line on a terminal
     ],
     extras_require={
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5"],

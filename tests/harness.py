@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 
-from tf1ps.launch import fork_server, ports, tasks
+from tf1ps.launch import fork_server, ports
 
 LIMIT = 60.0  # seconds; for whatever takes one or two on a machine that has nothing else to do
 _BLOCK = 200  # ports that a process of tests takes for itself at a time
@@ -120,7 +120,7 @@ class Forks(object):
       env: environment variables for the process.
     """
     with self._lock:
-      return Task(self, self._server.start_task(tasks.LocalTask(name, function, args, env)))
+      return Task(self, self._server.start_task(fork_server.LocalTask(name, function, args, env)))
 
   def take(self):
     with self._lock:

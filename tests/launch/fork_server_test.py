@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from tests.launch import sample_tasks
 from tf1ps.launch import fork_server
-from tf1ps.launch.tasks import LocalTask
+from tf1ps.launch.fork_server import LocalTask
 
 
 def test_preloads_once_and_quietly(tmp_path, capfd, monkeypatch):
@@ -123,14 +125,14 @@ def test_a_server_that_is_killed_takes_its_tasks_along(tmp_path):
     os.close(process.output)
 
 
-def test_tasks_die_with_the_lifeline_alone(tmp_path):
+def test_tasks_end_with_the_pipe_of_the_launcher_alone(tmp_path):
   with fork_server.ForkServer() as server:
     process = server.start_task(
         LocalTask("worker 0", sample_tasks.start_child, (str(tmp_path / "pids"),)))
     pids = [int(pid) for pid in sample_tasks.read_when_there(tmp_path / "pids").split()]
     os.kill(server.pid, signal.SIGSTOP)
     with open(os.devnull) as null:
-      os.dup2(null.fileno(), server._lifeline)  # Closes it, as the end of the launcher would.
+      os.dup2(null.fileno(), server._launcher_pipe)  # Closes it, as the end of the launcher would.
     assert sample_tasks.wait_until(lambda: not any(map(sample_tasks.lives, pids)))
     os.close(process.output)
 
@@ -146,11 +148,11 @@ def mine():
 
 def main():
   with fork_server.ForkServer() as server:
-    process = server.start_task(tasks.LocalTask("ps 0", sample_tasks.answer, (4,)))
+    process = server.start_task(LocalTask("ps 0", sample_tasks.answer, (4,)))
     assert sample_tasks.wait_exit(server, process) == 4
     assert sample_tasks.read_output(process) == b""
     try:
-      server.start_task(tasks.LocalTask("ps 0", mine))
+      server.start_task(LocalTask("ps 0", mine))
     except ValueError as error:
       print(error)
 
@@ -176,3 +178,20 @@ def test_the_launchers_main_module_runs_once(how, tmp_path):
   else:
     refusal, = output[1:]
     assert refusal.startswith("The function of ps 0, mine, is defined in the script that is run")
+
+
+def test_function_and_arguments_are_pickled():
+  task = LocalTask("ps 0", sample_tasks.answer, (7,))
+  assert pickle.loads(fork_server.pickle_task(task)) == (sample_tasks.answer, (7,))
+  assert task.env == {}
+
+
+@pytest.mark.parametrize("task, message", [
+    (LocalTask("ps 0", lambda: 0), "ps 0 cannot be sent to a process of its own: .*lambda"),
+    (LocalTask("worker 1", sample_tasks.answer, (threading.Lock(),)),
+     "worker 1 cannot be sent to a process of its own: .*lock"),
+    (LocalTask("ps 0", sample_tasks.answer, env={"CUDA_VISIBLE_DEVICES": -1}),
+     "environment of ps 0 has 'CUDA_VISIBLE_DEVICES': -1")])
+def test_what_no_other_process_could_run_is_refused(task, message):
+  with pytest.raises(ValueError, match=message):
+    fork_server.pickle_task(task)

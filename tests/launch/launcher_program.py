@@ -4,13 +4,13 @@ from __future__ import annotations
 import sys
 
 from tests.launch import sample_tasks
-from tf1ps.launch import local, tasks
+from tf1ps.launch import fork_server, local
 
 
 def make_task(text):
   name, function, args = text.split(":")
   args = [float(arg) if arg[0].isdigit() else arg for arg in args.split(",") if arg]
-  return tasks.LocalTask(name, getattr(sample_tasks, function), tuple(args))
+  return fork_server.LocalTask(name, getattr(sample_tasks, function), tuple(args))
 
 
 def main(argv):

@@ -6,9 +6,8 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "fork_server": ["ForkServer", "ForkServerLost", "PreloadError"],
+  "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
   "gpus": ["divide_gpus", "visible_gpus"],
   "local": ["run_local"],
   "ports": ["find_free_ports"],
-  "tasks": ["LocalTask"],
 })

@@ -2,15 +2,15 @@
 
 Order of use:
 
-1. `ForkServer(preload)` starts one process that imports TensorFlow (`fork_server_main`
-   tells what happens there); `take()` until it is `ready`.
-2. `start_task(task)` has it fork a process, and returns a `TaskProcess`.
-3. `take()` notes which of them have ended. The server has a `fileno()`, so that
-   `multiprocessing.connection.wait([server, ...], limit)` waits for news of it beside others.
-4. `signal_task` signals a task with everything that it has started.
-5. `close()`, or the end of the `with` block, kills what still runs and ends the fork server.
+1. `ForkServer(preload)` starts one process that imports TensorFlow (see fork_server_main.py);
+   call `take()` until it is `ready`.
+2. `start_task(task)` makes it fork a process for a `LocalTask`, and returns a `TaskProcess`.
+3. `take()` records the tasks that have ended. The server has a `fileno()`, so that
+   `multiprocessing.connection.wait([server, ...], limit)` waits for its messages beside others.
+4. `signal_task` signals a task and every process that it has started.
+5. `close()`, or the end of the `with` block, kills all running tasks and ends the fork server.
 
-Nothing outlives the launcher, however it ends: see `lifeline`.
+No task outlives the launcher, however the launcher ends: see task_main.py.
 """
 
 from __future__ import annotations
@@ -19,17 +19,52 @@ import multiprocessing
 import multiprocessing.connection
 import multiprocessing.reduction
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
-from typing import List, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from tf1ps.compat import TIMING, Error
-from tf1ps.launch import tasks
 
 _START = ("import sys; sys.path[:] = %r; from tf1ps.launch import fork_server_main; "
           "fork_server_main.main(%d, %d, %d, %r, %r, %r)")
+
+
+class LocalTask(NamedTuple):
+  """A task of a job, to run as a process of this machine."""
+  # Job and index: "ps 0", "worker 1", "evaluator 0".
+  name: str
+  # The function that the process calls; `pickle` needs a function of a module that can be imported.
+  # It returns the exit code, or None for 0. Its process then leaves by `os._exit`: functions of
+  # `atexit` do not run, and no other thread can delay the end.
+  function: Callable[..., Optional[int]]
+  # The function's arguments; they are pickled.
+  args: Tuple = ()
+  # Environment variables to set before the function is loaded; None removes one. TensorFlow is
+  # imported already: variables that it reads at import belong into the launcher's environment.
+  env: Dict[str, Optional[str]] = {}
+
+
+class TaskProcess(object):
+  """A task that was started.
+
+  Attributes:
+    name: the task's.
+    pid: process id, and the id of its process group.
+    output: file descriptor of a pipe with its stdout and stderr; the reader closes it.
+    exit_code: None while it runs, then its exit code; -n if signal n ended it.
+  """
+
+  def __init__(self, name: str, pid: int, output: int):
+    self.name = name
+    self.pid = pid
+    self.output = output
+    self.exit_code: Optional[int] = None
+
+  def __repr__(self):
+    return "TaskProcess(%r, pid=%d, exit_code=%r)" % (self.name, self.pid, self.exit_code)
 
 
 class PreloadError(Error, RuntimeError):
@@ -37,7 +72,7 @@ class PreloadError(Error, RuntimeError):
 
 
 class ForkServerLost(Error, RuntimeError):
-  """The fork server has ended by itself; its tasks die with it."""
+  """The fork server has ended by itself; its tasks end with it."""
 
 
 class ForkServer(object):
@@ -50,7 +85,7 @@ class ForkServer(object):
 
     Args:
       preload: names of the modules that it imports: "tensorflow.compat.v1".
-      quiet: keep back what these imports print, unless one of them fails.
+      quiet: hold back the output of these imports, unless one of them fails.
     """
     if isinstance(preload, str):
       raise TypeError("preload is a list of modules' names, not the string %r." % preload)
@@ -58,24 +93,24 @@ class ForkServer(object):
     # How long the imports took, in seconds; None before they are done.
     self.import_seconds: Optional[float] = None
     # The tasks that have ended, the first one first.
-    self.ended: List[tasks.TaskProcess] = []
+    self.ended: List[TaskProcess] = []
     self._processes = {}  # Number, in order of their start, to TaskProcess.
     self._connection, far_end = multiprocessing.Pipe()
-    lifeline_read, self._lifeline = os.pipe()
+    pipe_read, self._launcher_pipe = os.pipe()
     path = [entry for entry in sys.path if isinstance(entry, str)]
-    code = _START % (path, far_end.fileno(), lifeline_read, os.getpid(), list(preload),
+    code = _START % (path, far_end.fileno(), pipe_read, os.getpid(), list(preload),
                      bool(quiet), list(sys.argv))
     try:
       self._server = subprocess.Popen(
           [sys.executable, "-c", code], stdin=subprocess.DEVNULL, start_new_session=True,
-          pass_fds=(far_end.fileno(), lifeline_read))
+          pass_fds=(far_end.fileno(), pipe_read))
     except BaseException:
       self._connection.close()
-      os.close(self._lifeline)
+      os.close(self._launcher_pipe)
       raise
     finally:
       far_end.close()
-      os.close(lifeline_read)
+      os.close(pipe_read)
 
   def __enter__(self) -> ForkServer:
     return self
@@ -92,7 +127,7 @@ class ForkServer(object):
     """The file descriptor to wait on; then call `take`."""
     return self._connection.fileno()
 
-  def start_task(self, task: tasks.LocalTask) -> tasks.TaskProcess:
+  def start_task(self, task: LocalTask) -> TaskProcess:
     """Starts a task; waits until the server is ready, and for the fork.
 
     Args:
@@ -103,10 +138,10 @@ class ForkServer(object):
 
     Raises:
       ValueError: if another process could not find the function or load the arguments.
-      PreloadError, ForkServerLost: see there.
+      PreloadError, ForkServerLost: see these classes.
       OSError: if the machine has no room for another process.
     """
-    payload = tasks.pickle_task(task)
+    payload = pickle_task(task)
     while not self.ready:
       self._receive(None)
     number = len(self._processes)
@@ -127,31 +162,31 @@ class ForkServer(object):
       raise
     finally:
       os.close(write_end)
-    self._processes[number] = tasks.TaskProcess(task.name, answer[2], read_end)
+    self._processes[number] = TaskProcess(task.name, answer[2], read_end)
     return self._processes[number]
 
   def take(self) -> None:
-    """Notes what the server has told since: `ready`, and the exit codes of ended tasks.
+    """Takes the server's messages since the last call: `ready`, and exit codes of ended tasks.
 
     Raises:
-      PreloadError, ForkServerLost: see there.
+      PreloadError, ForkServerLost: see these classes.
     """
     while self._poll(0):
       self._receive(0)
 
-  def signal_task(self, process: tasks.TaskProcess, number: int) -> None:
-    """Sends a signal to a task and all of its process group; none to one that has ended."""
+  def signal_task(self, process: TaskProcess, number: int) -> None:
+    """Sends a signal to a running task and all of its process group."""
     if process.exit_code is None:
       for key, known in self._processes.items():
         if known is process:
           self._send(("signal", key, int(number)))
 
   def close(self) -> None:
-    """Kills every task that still runs and ends the server. To be called once or more."""
-    if self._lifeline is None:
+    """Kills every running task and ends the server; further calls do nothing."""
+    if self._launcher_pipe is None:
       return
-    os.close(self._lifeline)
-    self._lifeline = None
+    os.close(self._launcher_pipe)
+    self._launcher_pipe = None
     self._connection.close()
     if not self.ready:
       self._server.kill()  # It would see the closed connection only after its imports.
@@ -177,10 +212,10 @@ class ForkServer(object):
       self._lost()
 
   def _receive(self, limit):
-    """Takes one message of the server, if one comes within `limit` seconds.
+    """Takes one message of the server, if one arrives within `limit` seconds.
 
     Returns:
-      ("started", ...) or ("not started", ...) if it is one of these, else None.
+      A ("started", ...) or ("not started", ...) message, else None.
     """
     if not self._poll(limit):
       return None
@@ -201,7 +236,7 @@ class ForkServer(object):
     return None
 
   def _lost(self):
-    """Kills what the server's tasks have left behind: nobody else does it any more."""
+    """Kills the process groups of the server's tasks, which the server cannot kill any more."""
     for process in self._processes.values():
       if process.exit_code is None:
         try:
@@ -209,4 +244,25 @@ class ForkServer(object):
         except (ProcessLookupError, PermissionError):
           pass
     raise ForkServerLost(
-        "The fork server (process %d), which starts and holds all tasks, is gone." % self.pid)
+        "The fork server (process %d), which starts and holds all tasks, has ended." % self.pid)
+
+
+def pickle_task(task):
+  """Returns the pickle of the task's function and arguments.
+
+  Raises:
+    ValueError: if another process could not load it; the message names the task and the reason.
+  """
+  if getattr(task.function, "__module__", None) == "__main__":
+    raise ValueError(
+        "The function of %s, %s, is defined in the script that is run itself. It must be in a "
+        "module that the task's process can import." % (task.name, task.function.__qualname__))
+  for name, value in task.env.items():
+    if not isinstance(name, str) or not (value is None or isinstance(value, str)):
+      raise ValueError("The environment of %s has %r: %r; it takes strings, and None to remove a "
+                       "variable." % (task.name, name, value))
+  try:
+    return pickle.dumps((task.function, tuple(task.args)))
+  except (pickle.PicklingError, AttributeError, TypeError) as error:
+    raise ValueError(
+        "%s cannot be sent to a process of its own: %s" % (task.name, error)) from error

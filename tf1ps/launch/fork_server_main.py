@@ -3,15 +3,17 @@
 What happens, in order:
 
 1. The launcher starts it (`fork_server.ForkServer`) in a session of its own: a terminal's Ctrl-C
-   does not reach it, nor the tasks. It imports what it is told to, and says "ready".
+   reaches neither it nor the tasks. It imports the modules of the launcher's list and sends
+   "ready".
 2. For each "start" it forks a task (`task_main`), whose output goes into the pipe that came with
    the request.
-3. When a task ended, whatever is left of its process group is killed, and its exit code is told.
-4. When the launcher closes the connection or is gone, every group is killed, and it leaves.
+3. When a task has ended, it kills the remainder of the task's process group and sends the exit
+   code.
+4. When the launcher closes the connection or has ended, it kills every group and leaves.
 
-It stays a single thread (beside what the imports start), never uses what it imported, and runs no
-`__main__` but its own. (multiprocessing's fork server would import the launcher's main module into
-every task once more, and would not end the process groups of its children.)
+It starts no threads itself, never uses the modules that it imported, and runs no `__main__` but its
+own. (multiprocessing's fork server would import the launcher's main module into every task once
+more, and would not end the process groups of its children.)
 
 Messages to it: ("start", number, env, pickle of (function, args)), followed by a file descriptor;
 ("signal", number, signal). From it: ("ready", seconds) or ("refused", text); then for each task
@@ -33,38 +35,38 @@ import traceback
 import warnings
 
 from tf1ps.compat import TIMING
-from tf1ps.launch import lifeline, task_main
+from tf1ps.launch import task_main
 
 _FOR_TASKS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
-def main(connection, lifeline_end, launcher, modules, quiet, argv):
+def main(connection, launcher_pipe, launcher, modules, quiet, argv):
   """Serves one launcher, and never returns: the process leaves from here.
 
   Args:
     connection: file descriptor of the connection to the launcher.
-    lifeline_end: file descriptor, the read end of the pipe that `lifeline.watch` wants.
+    launcher_pipe: file descriptor, the read end of the pipe that `task_main.watch_launcher` reads.
     launcher: the launcher's process id.
     modules: names of the modules to import.
-    quiet: whether what the imports print is kept back unless they fail.
+    quiet: whether the output of the imports is held back unless they fail.
     argv: the launcher's `sys.argv`; programs may look at it.
   """
   connection = multiprocessing.connection.Connection(connection)
-  # Somebody may signal every process of the job at once. It is not for the fork server to leave
-  # then: its tasks would die with it. Blocked, not ignored, so that no task misses a signal
-  # before it has its own handlers.
+  # A user may signal every process of the job at once. The fork server must not leave then: its
+  # tasks would die with it. Blocked, not ignored, so that no task misses a signal before it has its
+  # own handlers.
   signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_TASKS)
-  # An import takes seconds, and nobody looks at the connection meanwhile.
-  lifeline.die_with_parent(launcher, signal.SIGKILL)
+  # An import takes seconds, during which this process does not read the connection.
+  task_main.die_with_parent(launcher, signal.SIGKILL)
   sys.argv[:] = argv
   task_main.prepare_streams()
   try:
     _import_modules(connection, modules, quiet)
     # From now on there may be tasks to kill: a stopped fork server is woken up to do that.
-    lifeline.die_with_parent(launcher, signal.SIGCONT)
-    _Server(connection, lifeline_end).serve()
+    task_main.die_with_parent(launcher, signal.SIGCONT)
+    _Server(connection, launcher_pipe).serve()
   except (EOFError, ConnectionError):
-    pass  # The launcher is gone.
+    pass  # The launcher has ended.
   except BaseException:
     traceback.print_exc()
   finally:
@@ -72,7 +74,7 @@ def main(connection, lifeline_end, launcher, modules, quiet, argv):
 
 
 def _import_modules(connection, modules, quiet):
-  """Imports the modules and tells the launcher; an import that fails ends the process."""
+  """Imports the modules and reports to the launcher; an import that fails ends the process."""
   started = time.time()
   noise = tempfile.TemporaryFile()
   kept = [os.dup(1), os.dup(2)] if quiet else []
@@ -99,14 +101,14 @@ def _import_modules(connection, modules, quiet):
 class _Server(object):
   """The loop that waits for requests and for the ends of tasks."""
 
-  def __init__(self, connection, lifeline_end):
+  def __init__(self, connection, launcher_pipe):
     self._connection = connection
-    self._lifeline_end = lifeline_end
-    self._running = {}  # Process id to the number the launcher gave.
+    self._launcher_pipe = launcher_pipe
+    self._running = {}  # {process id: the launcher's number}
     self._wake_read, self._wake_write = os.pipe()
 
   def serve(self):
-    """Serves until the launcher closes the connection; then kills what is left."""
+    """Serves until the launcher closes the connection; then kills the remaining tasks."""
     for end in (self._wake_read, self._wake_write):
       os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -118,13 +120,13 @@ class _Server(object):
         ready = multiprocessing.connection.wait([self._connection, self._wake_read])
         if self._wake_read in ready:
           os.read(self._wake_read, 4096)
-          self._tell_ended()
+          self._report_ended()
         if self._connection in ready:
-          self._obey(self._connection.recv())
+          self._handle(self._connection.recv())
     finally:
       self._kill_all()
 
-  def _obey(self, request):
+  def _handle(self, request):
     if request[0] == "start":
       _, number, env, payload = request
       output = multiprocessing.reduction.recv_handle(self._connection)
@@ -150,7 +152,7 @@ class _Server(object):
     pid = os.fork()
     if pid:
       try:
-        os.setpgid(pid, pid)  # The child does it as well: whoever comes first.
+        os.setpgid(pid, pid)  # The child does it as well; the order does not matter.
       except OSError:
         pass
       return pid
@@ -161,10 +163,10 @@ class _Server(object):
       os.close(self._wake_read)
       os.close(self._wake_write)
     finally:
-      task_main.become_task(parent, self._lifeline_end, output, env, payload)
+      task_main.become_task(parent, self._launcher_pipe, output, env, payload)
 
-  def _tell_ended(self):
-    """Tells of each task that ended, after killing what it has left behind."""
+  def _report_ended(self):
+    """Reports each task that ended, after killing the remainder of its process group."""
     for pid in list(self._running):
       ended, status = os.waitpid(pid, os.WNOHANG)
       if ended:
@@ -176,7 +178,7 @@ class _Server(object):
         self._connection.send(("ended", self._running.pop(pid), code))
 
   def _kill_all(self):
-    """Kills every group, and waits until the tasks are gone."""
+    """Kills every group and waits until the tasks have ended."""
     for pid in self._running:
       _signal_group(pid, signal.SIGKILL)
     end = time.time() + TIMING.fork_server_kill_limit
@@ -188,10 +190,10 @@ class _Server(object):
 
 
 def _signal_group(pid, number):
-  """Sends a signal to a process group; one that is gone is no error."""
+  """Sends a signal to a process group; a group that has ended is no error."""
   try:
     os.killpg(pid, number)
     if number == signal.SIGTERM or number == signal.SIGINT:
-      os.killpg(pid, signal.SIGCONT)  # A stopped one could not obey.
+      os.killpg(pid, signal.SIGCONT)  # A stopped one could not react.
   except (ProcessLookupError, PermissionError):
     pass

@@ -1,14 +1,14 @@
-"""What the tasks write: into one log file each, and line by line onto the launcher's screen.
+"""The output of the tasks: into one log file each, and line by line onto the launcher's screen.
 
-One thread reads the pipes of all tasks until their ends. Each piece goes as it is into the task's
-log file at once; each complete line goes to the screen, as "[worker 0] text". The file of an
-earlier start is continued below a separator, so that nothing of it is lost.
+One thread reads the pipes of all tasks to their ends. Each piece goes unchanged into the task's log
+file at once; each complete line goes to the screen, as "[worker 0] text". The log file of an
+earlier start is continued below a separator.
 
-Of a line that was overwritten on its way (a progress bar's carriage returns), the screen gets what
-was to be seen last. A last line without line end is shown when the task's output ends.
+Of a line that was overwritten by carriage returns, the screen shows the last text. A last line
+without a line end is shown when the task's output ends.
 
-A pipe ends when the task and everything that inherited it have ended. A process that left its
-task's process group could hold it open for ever: every wait for an end has a limit.
+A pipe ends when the task and every process that inherited it have ended. A process that left its
+task's process group could hold it open without a limit: so every wait for an end has one.
 """
 
 from __future__ import annotations
@@ -16,21 +16,112 @@ from __future__ import annotations
 import collections
 import os
 import selectors
+import sys
 import threading
 import time
-from typing import List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
-from tf1ps.launch import screen as screen_lib
-from tf1ps.launch import tasks
+from tf1ps.launch.fork_server import TaskProcess
 
-# A line longer than this is shown in pieces; bytes.
+# A longer line is shown in pieces; bytes.
 _LINE_LIMIT = 64 * 1024
-# Read from a pipe at once: all that a pipe holds; bytes.
+# Read from a pipe at once: everything that a pipe holds; bytes.
 _PIECE = 64 * 1024
-# Kept for the final report.
+# Lines kept per task for the final report.
 _KEPT_LINES = 20
+# The width of a terminal that does not report its width.
+_COLUMNS = 80
 
 PROGRESS = "progress: "
+
+
+class Screen:
+  """Shows the lines of all tasks; on a terminal, the chief's progress on one line below them.
+
+  Lines come from the thread that reads the tasks' output and from the main thread; a lock keeps
+  them whole. A line that cannot be shown never stops a job: letters that the terminal's encoding
+  lacks are escaped, and when the output has no reader any more, the log files go on alone.
+  """
+
+  def __init__(self, log: Callable[[str], None] = print):
+    """Creates a screen.
+
+    Args:
+      log: shows one line, without line end. `print` stands for stdout, flushed after each line; if
+        that is a terminal, each progress overwrites the one before by a carriage return.
+    """
+    self._log = log
+    self._lock = threading.Lock()
+    self._is_closed = False
+    self._is_terminal = log is print and sys.stdout is not None and sys.stdout.isatty()
+    self._progress = ""  # the text on the terminal's last line
+
+  def line(self, text: str) -> None:
+    """Shows a line, above the progress if there is one."""
+    with self._lock:
+      self._guarded(self._show, text)
+
+  def progress(self, text: str) -> None:
+    """Shows a line that replaces the last progress; without a terminal, a plain line."""
+    with self._lock:
+      self._guarded(self._show_progress if self._is_terminal else self._show, text)
+
+  def close(self) -> None:
+    """Leaves the last progress on its line; later lines come below it."""
+    with self._lock:
+      if self._progress:
+        self._guarded(self._end_progress)
+
+  def _guarded(self, show, *args):
+    if self._is_closed:
+      return
+    try:
+      show(*args)
+    except (OSError, ValueError):  # ValueError: closed. _show handles UnicodeError.
+      self._is_closed = True
+      if self._log is print:
+        _discard_stdout()
+
+  def _show(self, text):
+    progress = self._progress
+    self._overwrite("")
+    try:
+      self._log(text)
+    except UnicodeEncodeError:
+      self._log(text.encode("ascii", "backslashreplace").decode("ascii"))
+    self._overwrite(progress)
+    if self._log is print:
+      sys.stdout.flush()
+
+  def _show_progress(self, text):
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
+    self._overwrite(text[:columns - 1])  # a line that wraps could not be overwritten
+    sys.stdout.flush()
+
+  def _overwrite(self, text):
+    """Replaces the progress on the terminal's last line."""
+    if text == self._progress:
+      return
+    blank = " " * (len(self._progress) - len(text))
+    encoding = sys.stdout.encoding or "ascii"
+    shown = text.encode(encoding, "replace").decode(encoding)
+    sys.stdout.write("\r" + shown + blank + ("" if text else "\r"))
+    self._progress = text
+
+  def _end_progress(self):
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    self._progress = ""
+
+
+def _discard_stdout():
+  """Redirects stdout, so that Python does not flush its last lines to a pipe without a reader."""
+  try:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+  except (AttributeError, OSError, ValueError):
+    pass
 
 
 def log_path(log_dir: str, name: str) -> str:
@@ -38,17 +129,17 @@ def log_path(log_dir: str, name: str) -> str:
   return os.path.join(log_dir, name.replace(" ", "-") + ".log")
 
 
-class Output(object):
-  """Reads the output of tasks until all of it has ended, in a thread of its own."""
+class Output:
+  """Reads the output of tasks to its end, in a thread of its own."""
 
-  def __init__(self, processes: Sequence[tasks.TaskProcess], screen: screen_lib.Screen,
+  def __init__(self, processes: Sequence[TaskProcess], screen: Screen,
                log_dir: Optional[str]):
-    """Starts to read.
+    """Starts reading.
 
     Args:
-      processes: the `TaskProcess`es; their `output` is closed here.
+      processes: the tasks; this class closes their `output`.
       screen: a `Screen`.
-      log_dir: directory of the log files, which is there; None for none.
+      log_dir: directory of the log files, which exists; None for none.
     """
     self._screen = screen
     self._shown = 0
@@ -60,26 +151,26 @@ class Output(object):
     self._thread.start()
 
   def wait_end(self, name: str, limit: float) -> bool:
-    """Waits until a task's output was read to its end; whether it was, within `limit` seconds."""
+    """Returns whether a task's output ended within `limit` seconds."""
     return self._streams[name].ended.wait(limit)
 
   def last_lines(self, name: str, n: int) -> List[str]:
-    """Returns at most `n` lines that a task wrote last, without progress lines."""
+    """Returns the last `n` lines of a task, or fewer, without progress lines."""
     return list(self._streams[name].kept)[-n:]
 
   def close(self, limit: float) -> None:
-    """Waits for the ends, then reads what is there, and stops.
+    """Waits for the ends, then reads the remainder, and stops.
 
     Args:
-      limit: seconds without another line after which no end is waited for any more; ten times
-        that while lines come.
+      limit: seconds without another line after which the wait ends; ten times that while lines
+        come.
     """
     if self._stop_write is None:
       return
     self._join_while_lines_come(limit)
     os.close(self._stop_write)
     self._stop_write = None
-    # It hangs only in a screen that takes no line; then it is left behind, a daemon.
+    # It hangs only in a screen that takes no line; then it stays behind, as a daemon.
     self._join_while_lines_come(limit)
 
   def _join_while_lines_come(self, limit):
@@ -114,8 +205,8 @@ class Output(object):
       self._screen.line("[%s] %s" % (name, line))
 
 
-class _Stream(object):
-  """One task's pipe, log file, and the line that is not complete yet."""
+class _Stream:
+  """One task's pipe, log file, and incomplete last line."""
 
   def __init__(self, process, show, complain, log_dir):
     self.descriptor = process.output
@@ -172,7 +263,7 @@ class _Stream(object):
       view = memoryview(piece)
       while view:
         view = view[self._log.write(view):]
-    except OSError as error:  # A full disk ends the log, not the job.
+    except OSError as error:  # a full disk ends the log, not the job
       self._complain("cannot write %s any more: %s" % (self._log.name, error))
       self._log.close()
       self._log = None

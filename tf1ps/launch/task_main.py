@@ -1,12 +1,26 @@
-"""What a forked process does before, while and after it runs its task.
+"""A forked process before, while and after it runs its task; and how it ends with the launcher.
 
-1. The fork server has made its streams fit for what comes (`prepare_streams`).
-2. `become_task` sends stdout and stderr, Python's and everybody else's, into a pipe, puts the
-   process into a process group of its own, and ties it to launcher and fork server (`lifeline`).
-3. It gives the process its own signals, random numbers and environment; only then the function is
-   unpickled, which imports its module, and called.
-4. The process leaves by `os._exit` with what the function returned, after flushing: the threads of
-   a TensorFlow server would hold up an ordinary end.
+1. The fork server has prepared the streams (`prepare_streams`).
+2. `become_task` sends stdout and stderr, of Python and of C, into a pipe, puts the process into a
+   process group of its own, and ties it to the launcher and the fork server.
+3. It gives the process its own signals, random numbers and environment. Only then it unpickles the
+   function, which imports its module, and calls it.
+4. The process leaves by `os._exit` with the function's result, after flushing: the threads of a
+   TensorFlow server would delay an ordinary end.
+
+A task ends with its launcher by three means, because each works where another does not:
+
+1. The fork server reads a connection whose other end only the launcher holds. When the launcher has
+   ended, it kills every task's process group and leaves. This works for stopped tasks and for
+   processes that a task has started, but not when the fork server itself has ended or is stopped.
+2. `watch_launcher`: a thread in each task reads a pipe whose write end only the launcher holds. At
+   the end of file the task kills its own process group. This works on every system, but not in a
+   stopped task.
+3. `die_with_parent`: the kernel sends a signal when the parent has ended (Linux only). This works
+   in a stopped task, but reaches that one process alone.
+
+Nothing is ever written into the pipe of 2. Python opens its write end close-on-exec, and tasks are
+forked from a process that never had it: so it is open exactly as long as the launcher keeps it.
 """
 
 from __future__ import annotations
@@ -17,29 +31,32 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import traceback
 
 from tf1ps.compat import EXIT_FAILED
-from tf1ps.launch import lifeline
+
+_PR_SET_PDEATHSIG = 1
 
 
 def prepare_streams():
-  """Makes Python's streams fit for pipes, which their descriptors become in the tasks.
+  """Prepares Python's streams for pipes, which their descriptors become in the tasks.
 
-  Here and not there: a stream that was opened on a file cannot be changed any more once its
-  descriptor is a pipe. And modules that are imported here keep these objects, for their logs.
+  The fork server calls this, not the task: a stream that was opened on a file cannot be changed
+  once its descriptor is a pipe. And modules that the fork server imports keep these objects, for
+  their logs.
   """
   for stream in (sys.stdout, sys.stderr):
-    # Lines, so that both streams keep their order; a name in any alphabet must not fail.
+    # Line buffering keeps the order of both streams; a name in any alphabet must not fail.
     stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def become_task(fork_server, lifeline_end, output, env, payload):
+def become_task(fork_server, launcher_pipe, output, env, payload):
   """Turns this process, just forked, into a task. Does not return.
 
   Args:
     fork_server: process id of the parent.
-    lifeline_end: file descriptor for `lifeline.watch`.
+    launcher_pipe: file descriptor for `watch_launcher`.
     output: file descriptor of the pipe for stdout and stderr.
     env: dict of environment variables; None removes one.
     payload: pickle of (function, args).
@@ -50,8 +67,8 @@ def become_task(fork_server, lifeline_end, output, env, payload):
     os.dup2(output, 2)
     os.close(output)
     os.setpgid(0, 0)
-    lifeline.die_with_parent(fork_server)
-    lifeline.watch(lifeline_end)
+    die_with_parent(fork_server)
+    watch_launcher(launcher_pipe)
     code = _run(env, payload)
   except BaseException:
     traceback.print_exc()
@@ -60,7 +77,7 @@ def become_task(fork_server, lifeline_end, output, env, payload):
 
 
 def _run(env, payload):
-  """What a task's process does; returns its exit code."""
+  """Runs the task in this process; returns its exit code."""
   try:
     _reset_inherited()
     for name, value in env.items():
@@ -89,7 +106,7 @@ def _reset_inherited():
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   signal.pthread_sigmask(signal.SIG_SETMASK, [])
   if "numpy" in sys.modules:
-    # Else all tasks would draw the same numbers; Python's own `random` sees to it itself.
+    # Otherwise all tasks would draw the same numbers; Python's `random` reseeds itself.
     sys.modules["numpy"].random.seed()
 
 
@@ -102,10 +119,52 @@ def _exit_code(result):
 
 
 def flush():
-  """Writes out what Python's streams and C's hold back."""
+  """Writes out the buffers of Python's and C's streams."""
   for stream in (sys.stdout, sys.stderr):
     try:
       stream.flush()
     except (OSError, ValueError):
-      pass  # Closed, here or at its other end.
+      pass  # The stream or the pipe's other end is closed.
   ctypes.CDLL(None).fflush(None)
+
+
+def watch_launcher(read_end: int) -> threading.Thread:
+  """Kills this process's group with SIGKILL once the pipe's write end is closed everywhere.
+
+  Args:
+    read_end: file descriptor. Any number of processes may read the same one: none of them gets a
+      byte, all of them get the end of file.
+
+  Returns:
+    The daemon thread that waits, already started. It ends with the process.
+  """
+  thread = threading.Thread(target=_kill_group_at_end, args=(read_end,), name="tf1ps: launcher",
+                            daemon=True)
+  thread.start()
+  return thread
+
+
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+  """Asks the kernel to send this process a signal when its parent has ended. Linux only.
+
+  For Linux the parent is the *thread* that forked this process: it must live as long as its
+  process.
+
+  Args:
+    parent: process id of the parent. If it has ended already, the signal is sent at once.
+    number: the signal; a later call replaces it.
+  """
+  if not sys.platform.startswith("linux"):
+    return
+  libc = ctypes.CDLL(None, use_errno=True)
+  if libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0):
+    error = ctypes.get_errno()
+    raise OSError(error, "prctl(PR_SET_PDEATHSIG): %s" % os.strerror(error))
+  if os.getppid() != parent:
+    os.kill(os.getpid(), number)
+
+
+def _kill_group_at_end(read_end):
+  while os.read(read_end, 1):
+    pass
+  os.killpg(os.getpgrp(), signal.SIGKILL)

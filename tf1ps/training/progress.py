@@ -1,12 +1,13 @@
 """What a worker says of its progress, and how it counts examples.
 
 `ExampleCounter` adds up the sizes of the batches that were trained on. `Progress` says, every few
-seconds, how far the job is: on one line where the output is a terminal, by tqdm, else as plain
+seconds, how far the job is: on one line where the output is a terminal, else as plain
 lines that begin with "progress: ".
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -110,7 +111,7 @@ class Progress(tf.train.SessionRunHook):
     self._stream = stream or sys.stdout
     self._share = share
     self._others = others
-    self._bar = None
+    self._width = 0  # of the line on the terminal
     self._began = None
     self._next = 0.0
     self.loss = float("nan")
@@ -129,8 +130,9 @@ class Progress(tf.train.SessionRunHook):
       self._say(now, on_terminal)
 
   def end(self, session):
-    if self._bar is not None:
-      self._bar.close()
+    if self._width:
+      self._stream.write("\n")
+      self._stream.flush()
 
   def text(self, now: float) -> str:
     """The line, without its beginning."""
@@ -153,8 +155,8 @@ class Progress(tf.train.SessionRunHook):
     if not on_terminal:
       print("progress: " + self.text(now), file=self._stream, flush=True)
       return
-    if self._bar is None:
-      import tqdm  # only where there is a terminal
-
-      self._bar = tqdm.tqdm(bar_format="{desc}", file=self._stream, leave=True)
-    self._bar.set_description_str(self.text(now))
+    # A line that wraps could not be overwritten.
+    line = self.text(now)[:shutil.get_terminal_size().columns - 1]
+    self._stream.write("\r" + line.ljust(self._width))
+    self._stream.flush()
+    self._width = len(line)
