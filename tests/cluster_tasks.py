@@ -10,9 +10,8 @@ import time
 import tensorflow.compat.v1 as tf
 
 from tests import harness
-from tf1ps.cluster import bounded, canary, probe, readiness
+from tf1ps.cluster import bounded, path_check, probe
 from tf1ps.cluster import server as server_lib
-from tf1ps.cluster import watch as watch_lib
 from tf1ps.cluster.description import Cluster, Task
 
 
@@ -53,8 +52,8 @@ def serve(jobs, job, index):
   stay()
 
 
-def prove_paths(jobs, timeout):
-  """A worker that proves the way to every ps; says in how many seconds, or the error."""
+def check_paths(jobs, timeout):
+  """A worker that checks the path to every ps; says in how many seconds, or the error."""
   server = tf.train.Server(tf.train.ClusterSpec(jobs), "worker", 0)
   cluster = Cluster({job: dict(enumerate(addresses)) for job, addresses in jobs.items()},
                     "worker", 0)
@@ -63,25 +62,25 @@ def prove_paths(jobs, timeout):
   say("begins")
   began = time.monotonic()
   try:
-    canary.prove_paths(server.target, cluster.task, cluster.tasks(), config, timeout)
+    path_check.check_paths(server.target, cluster.task, cluster.tasks(), config, timeout)
     outcome = "proved"
-  except canary.PathError as error:
+  except path_check.PathError as error:
     outcome = str(error)
   say("%.2f s: %s" % (time.monotonic() - began, outcome))
 
 
 def watch(address, heartbeat_timeout):
   """Watches ps 0, as a process that can be stopped; says what it sees."""
-  watch_lib.TIMING = watch_lib.TIMING._replace(heartbeat_interval=0.1)
-  probe_all = readiness.probe_tasks
+  probe.TIMING = probe.TIMING._replace(heartbeat_interval=0.1)
+  probe_all = probe.probe_tasks
 
   def say_and_probe(tasks, timeout):
     say("round")
     return probe_all(tasks, timeout)
 
-  readiness.probe_tasks = say_and_probe
+  probe.probe_tasks = say_and_probe
   task = Task("ps", 0, address)
-  one = watch_lib.TaskWatch(
+  one = probe.TaskWatch(
     [probe.probe_task(task)],
     heartbeat_timeout,
     on_gone=lambda seen: say("gone", seen),

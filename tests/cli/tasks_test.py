@@ -7,7 +7,7 @@ import pytest
 
 from tests import harness
 from tests.cli import commands
-from tf1ps.cluster import exposure
+from tf1ps.cluster import network
 
 LINE = commands.LINE
 STALENESS = r", staleness [\d.]+ \(\d+ at most\)(?:, sent [^()]* up(?: \([^()]*\))?)?"
@@ -106,7 +106,7 @@ def test_a_job_whose_chief_is_worker_0(start):
   assert workers[0].lines[2] == "this task: /job:worker/task:0 (the chief), from TF_CONFIG"
   assert "ps 0: serving at " + ps_host in ps.lines
   for task in [ps] + workers:  # by hand, everybody who can be reached says so, once
-    assert len(warnings(task.lines)) == (exposure.outside_address() is not None)
+    assert len(warnings(task.lines)) == (network.outside_address() is not None)
   assert re.match(r"ps 0: the chief released this task: the job has ended, \d+\.\d s, exit code 0$",
                   ps.lines[-1])
   for task, who in zip(workers, ("worker 0 (chief)", "worker 1")):

@@ -150,7 +150,7 @@ def test_needs_a_ps(given, where):
 
 def test_answers_without_tensorflow():
   program = ("import sys\n"
-             "from tf1ps.cluster import description, exposure, parsing, session_config, signals\n"
+             "from tf1ps.cluster import description, network, parsing, session_config, signals\n"
              "sys.exit('tensorflow' in sys.modules)\n")
   root = pathlib.Path(__file__).parents[2]
   assert subprocess.call([sys.executable, "-c", program], timeout=60, cwd=str(root)) == 0

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import logging
+import re
 import signal
+import threading
 import time
 
 import pytest
@@ -125,3 +128,298 @@ def test_somebody_who_imitates_the_service(answer, state, detail):
 def test_no_proxy_is_asked(ps, monkeypatch, name):
   monkeypatch.setenv(name, "http://127.0.0.1:9")
   assert probe.probe_task(ps[0], 20.0).state == "up"
+
+
+# Waiting for tasks.
+
+
+@pytest.fixture(scope="module")
+def one_ps(forks):
+  """A ps that is up."""
+  jobs = {"ps": harness.addresses(1)}
+  task = forks.start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  task.wait_for("up")
+  yield Task("ps", 0, jobs["ps"][0])
+  task.kill()
+
+
+def test_returns_at_once_what_is_up(one_ps):
+  began = time.monotonic()
+  seen = probe.wait_for_tasks([one_ps], timeout=30)
+  assert [(one.task, one.state) for one in seen] == [(one_ps, "up")] and seen[0].incarnation
+  assert time.monotonic() - began < 20.0
+
+
+def test_nothing_to_wait_for():
+  assert probe.wait_for_tasks([], timeout=30) == []
+
+
+def test_probes_in_the_tasks_order(one_ps):
+  refused = [Task("ps", i, address) for i, address in enumerate(harness.addresses(3))]
+  tasks = [refused[2], one_ps, refused[1]]
+  assert [(one.task, one.state) for one in probe.probe_tasks(tasks, 20.0)] == [
+      (refused[2], "refused"), (one_ps, "up"), (refused[1], "refused")]
+  assert probe.probe_tasks([]) == []
+
+
+def test_names_all_that_are_missing_with_address_and_reason(one_ps):
+  gone = Task("ps", 1, harness.addresses(1)[0])
+  unknown = Task("ps", 2, "no-such-host.invalid:2222")
+  other = Task("worker", 0, one_ps.address)
+  with strangers.silent() as address:
+    quiet = Task("ps", 3, address)
+    began = time.monotonic()
+    with pytest.raises(probe.TaskUnavailableError) as raised:
+      probe.wait_for_tasks([gone, one_ps, unknown, quiet, other], 1.0, "these did not come")
+    took = time.monotonic() - began
+  assert 1.0 <= took < 20.0
+  assert re.sub(r"after \d+ s|within 1\.\d s", "in time", str(raised.value)) == (
+      "these did not come in time: "
+      "/job:ps/task:1 at %s: refused (nothing listens on that port); "
+      "/job:ps/task:2 at no-such-host.invalid:2222: no such host; "
+      "/job:ps/task:3 at %s: silent (no answer in time); "
+      "/job:worker/task:0 at %s: another task answers there: /job:ps/task:0" % (
+          gone.address, address, one_ps.address))
+  assert [(one.task, one.state) for one in raised.value.seen] == [
+      (gone, "refused"), (unknown, "no such host"), (quiet, "silent"), (other, "another task")]
+
+
+@pytest.mark.parametrize("timeout", [0.3, 1.7])
+def test_the_limit_is_kept_where_somebody_is_silent(timeout):
+  with strangers.silent() as address:
+    began = time.monotonic()
+    with pytest.raises(probe.TaskUnavailableError, match="silent"):
+      probe.wait_for_tasks([Task("ps", 0, address)], timeout)
+  assert timeout <= time.monotonic() - began < timeout + 20.0
+
+
+def test_a_task_that_comes_late(start, one_ps, caplog):
+  address, = harness.addresses(1)
+  late = Task("late", 0, address)
+  begun, found = threading.Event(), []
+
+  def wait():
+    found.extend(probe.wait_for_tasks([one_ps, late], 60, interrupted=begun.set))
+    found.append(time.monotonic())
+
+  with caplog.at_level(logging.WARNING, "tf1ps"):
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert begun.wait(60)  # one round without it
+    harness.wait_until(lambda: caplog.messages)
+    server = start("late", cluster_tasks.serve, {"late": [address]}, "late", 0)
+    server.wait_for("up")
+    up = time.monotonic()
+    waiting.join(60)
+  assert [(one.task, one.state) for one in found[:2]] == [(one_ps, "up"), (late, "up")]
+  assert found[2] - up < 20.0
+  # Said once, as a rule: again only when it sees something else, or in a while.
+  assert 1 <= len(caplog.messages) <= 3
+  assert re.match(r"waiting \(\d+ of 60 s\) for /job:late/task:0 at %s: refused \(nothing listens "
+                  r"on that port\)$" % address, caplog.messages[0])
+
+
+def test_a_task_that_stops_while_others_are_waited_for(start, one_ps):
+  here, later = harness.addresses(2)
+  jobs = {"ps": [one_ps.address, here, later]}
+  first = start("ps", cluster_tasks.serve, jobs, "ps", 1)
+  first.wait_for("up")
+  rounds = []
+
+  def change():
+    rounds.append(0)
+    if len(rounds) == 1:
+      first.signal(signal.SIGSTOP)
+      start("ps", cluster_tasks.serve, jobs, "ps", 2).wait_for("up")
+
+  began = time.monotonic()
+  with pytest.raises(probe.TaskUnavailableError) as raised:
+    probe.wait_for_tasks([Task("ps", 1, here), Task("ps", 2, later)], 4.0, interrupted=change)
+  assert [(one.task.index, one.state) for one in raised.value.seen] == [(1, "silent")]
+  assert rounds and 4.0 <= time.monotonic() - began < 30.0
+
+
+def test_the_wait_can_be_interrupted():
+  def interrupt():
+    raise SystemExit(130)
+
+  began = time.monotonic()
+  with pytest.raises(SystemExit) as raised:
+    probe.wait_for_tasks([Task("ps", 0, harness.addresses(1)[0])], 60, interrupted=interrupt)
+  assert raised.value.code == 130 and time.monotonic() - began < 20.0
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_a_limit_that_is_none(timeout):
+  with pytest.raises(ValueError, match="must be a positive number of seconds, got %d" % timeout):
+    probe.wait_for_tasks([], timeout)
+
+
+# The watch.
+
+
+class Rounds:
+  """A watch with short rounds, what it has seen in them, and what it said."""
+
+  def __init__(self, monkeypatch, seen, heartbeat_timeout):
+    monkeypatch.setattr(probe, "TIMING", probe.TIMING._replace(heartbeat_interval=0.1))
+    self.states, self.calls, self.called = [], [], threading.Event()
+    probe_all = probe.probe_tasks
+
+    def probe_all_and_note(tasks, timeout):
+      found = probe_all(tasks, timeout)
+      self.states.append([one.state for one in found])
+      return found
+
+    monkeypatch.setattr(probe, "probe_tasks", probe_all_and_note)
+    self.watch = probe.TaskWatch(
+        seen, heartbeat_timeout, on_gone=lambda one: self._call("gone", one),
+        on_lost=lambda one, silence: self._call("lost", one, silence))
+
+  def _call(self, *call):
+    self.calls.append(call)
+    self.called.set()
+
+  def wait_for(self, states, count=1):
+    """Waits for so many more rounds with these states."""
+    before = len(self.states)
+    harness.wait_until(lambda: self.states[before:].count(states) >= count)
+
+
+@pytest.fixture
+def own_ps(start):
+  """Starts ps 0; returns (its process, its task)."""
+  def start_ps(address):
+    process = start("ps", cluster_tasks.serve, {"ps": [address]}, "ps", 0)
+    process.wait_for("up")
+    return process
+
+  address, = harness.addresses(1)
+  start_ps.process = start_ps(address)
+  start_ps.again = lambda: start_ps(address)
+  start_ps.task = Task("ps", 0, address)
+  return start_ps
+
+
+def test_a_task_that_was_restarted_is_gone(own_ps, monkeypatch):
+  rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)], 60.0)
+  own_ps.process.kill()
+  own_ps.again()
+  rounds.watch.start()
+  assert rounds.called.wait(60)
+  (what, one), = rounds.calls
+  assert (what, one.task, one.state) == ("gone", own_ps.task, "up")
+  assert str(one) == "/job:ps/task:0 at %s: it was started again" % own_ps.task.address
+  rounds.watch.stop()
+
+
+def test_a_task_that_refuses_is_gone(own_ps, monkeypatch):
+  rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)], 60.0)
+  rounds.watch.start()
+  rounds.wait_for(["up"], 2)
+  assert not rounds.calls
+  own_ps.process.kill()
+  assert rounds.called.wait(60)
+  (what, one), = rounds.calls
+  assert (what, one.task, one.state) == ("gone", own_ps.task, "refused")
+  assert rounds.states[-1] == ["refused"]
+  rounds.watch.stop()
+  assert len(rounds.calls) == 1
+
+
+def test_one_refusal_does_not_count(own_ps, monkeypatch):
+  up = probe.probe_task(own_ps.task, 20.0)
+  refused = up._replace(state="refused")
+  rounds = Rounds(monkeypatch, [up], 60.0)
+  assert [rounds.watch._judge(one) for one in (refused, up, refused, refused)] == [
+      False, False, False, True]
+  assert rounds.calls == [("gone", refused)]
+
+
+def test_a_silent_task_is_lost_after_the_limit(own_ps, monkeypatch):
+  rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)], 1.5)
+  rounds.watch.start()
+  rounds.wait_for(["up"])
+  own_ps.process.signal(signal.SIGSTOP)
+  began = time.monotonic()
+  assert rounds.called.wait(60)
+  took = time.monotonic() - began
+  (what, one, silence), = rounds.calls
+  assert (what, one.task, one.state) == ("lost", own_ps.task, "silent")
+  assert 1.4 < took < 20.0 and 1.5 <= silence < 20.0
+  rounds.watch.stop()
+
+
+def test_a_silent_task_that_comes_back_is_not_lost(own_ps, monkeypatch):
+  rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)], 3.0)
+  rounds.watch.start()
+  rounds.wait_for(["up"])
+  for _ in range(3):  # together longer than the limit
+    own_ps.process.signal(signal.SIGSTOP)
+    rounds.wait_for(["silent"])
+    own_ps.process.signal(signal.SIGCONT)
+    rounds.wait_for(["up"])
+  assert not rounds.calls
+  rounds.watch.stop()
+
+
+def test_one_call_for_several_tasks(start, monkeypatch):
+  jobs = {"ps": harness.addresses(2)}
+  processes = [start("ps", cluster_tasks.serve, jobs, "ps", i) for i in range(2)]
+  for process in processes:
+    process.wait_for("up")
+  tasks = [Task("ps", i, address) for i, address in enumerate(jobs["ps"])]
+  rounds = Rounds(monkeypatch, probe.probe_tasks(tasks, 20.0), 60.0)
+  rounds.watch.start()
+  rounds.wait_for(["up", "up"])
+  for process in processes:
+    process.kill()
+  assert rounds.called.wait(60)
+  rounds.watch._thread.join(60)
+  assert not rounds.watch._thread.is_alive() and len(rounds.calls) == 1
+
+
+def test_nothing_is_said_after_stop(own_ps, monkeypatch):
+  rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)], 60.0)
+  rounds.watch.start()
+  rounds.wait_for(["up"])
+  rounds.watch.stop()
+  assert not rounds.watch._thread.is_alive()
+  count = len(rounds.states)
+  own_ps.process.kill()
+  assert (rounds.calls, len(rounds.states)) == ([], count)
+
+
+def test_it_can_be_stopped_from_its_own_call(own_ps, monkeypatch):
+  rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)._replace(incarnation=1)], 60.0)
+  rounds.watch._on_gone = lambda one: (rounds.watch.stop(), rounds.called.set())
+  rounds.watch.start()
+  assert rounds.called.wait(60)
+
+
+def test_a_watch_that_stood_still_itself_gives_time(own_ps, start):
+  watcher = start("watcher", cluster_tasks.watch, own_ps.task.address, 1.2)
+  watcher.wait_for("round")
+  own_ps.process.signal(signal.SIGSTOP)
+  rounds = len(watcher.lines)
+  harness.wait_until(lambda: len(watcher.lines) > rounds)  # and now it waits for an answer
+  watcher.signal(signal.SIGSTOP)
+  began = time.monotonic()  # as when a machine sleeps: three rounds and two seconds, and more
+  harness.wait_until(lambda: time.monotonic() - began > 2.6)
+  watcher.signal(signal.SIGCONT)
+  with pytest.raises(AssertionError, match="^no '/job:ps/task:0' within 0.8 s"):
+    watcher.wait_for("/job:ps/task:0", 0.8)
+  assert watcher.wait_for("/job:ps/task:0").startswith("lost /job:ps/task:0")
+
+
+def test_without_tasks_there_is_nothing_to_watch():
+  one = probe.TaskWatch([], 1.0, None, None)
+  one.start()
+  assert not one._thread.is_alive()
+  one.stop()
+
+
+@pytest.mark.parametrize("heartbeat_timeout", [0, -1])
+def test_a_watch_limit_that_is_none(heartbeat_timeout):
+  with pytest.raises(ValueError, match="heartbeat_timeout must be a positive number of seconds"):
+    probe.TaskWatch([], heartbeat_timeout, None, None)

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
 from tests.replication import nodes as nodes_lib
-from tf1ps.cluster import readiness
+from tf1ps.cluster import probe
 from tf1ps.cluster import session as session_lib
 from tf1ps.cluster.description import Task
 from tf1ps.replication import all_reduce, peers
@@ -89,6 +89,6 @@ def test_a_run_that_ended_before_the_watch_noticed(start, is_gone):
 def test_who_is_not_there_is_named():
   absent = Task("worker", 7, harness.addresses(1)[0])
   with tf.Graph().as_default() as graph, session_lib.BoundedSession(graph=graph) as session:
-    with pytest.raises(readiness.TaskUnavailableError, match="/job:worker/task:7 at .*: refused"):
+    with pytest.raises(probe.TaskUnavailableError, match="/job:worker/task:7 at .*: refused"):
       with peers.watch_peers(session, [absent], timeout=0.2):
         pass

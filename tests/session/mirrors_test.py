@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
-from tf1ps.cluster import probe, readiness
+from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 from tf1ps.replication import peers
 from tf1ps.session import mirrors
@@ -33,7 +33,7 @@ def test_a_worker_that_was_started_again_is_lost_whatever_the_new_one_says(
   jobs = {"worker": harness.addresses(2)}
   task = Task("worker", 1, jobs["worker"][1])
   first = start("first", cluster_tasks.serve, jobs, "worker", 1)
-  before = readiness.wait_for_tasks([task], 20.0)
+  before = probe.wait_for_tasks([task], 20.0)
   failed = part_of(heartbeat.MEMBER_FAILED, "a step was ended by another worker")
   assert "a step was ended by another worker" in says(
     part_of(heartbeat.MEMBER_TRAINING, ""), before

@@ -11,20 +11,19 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "bounded": ["LimitExceeded", "call_within"],
-  "canary": ["PathError", "prove_paths"],
   "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
-  "device_filters": ["filters_show_task", "make_device_filters"],
-  "exposure": ["exposure_warning", "outside_address"],
   "lifecycle_hook": ["LifecycleHook"],
+  "network": ["bypass_proxy", "exposure_warning", "outside_address"],
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
-  "probe": ["ProbeResult", "probe_task", "task_name_of_device"],
-  "proxy": ["bypass_proxy"],
-  "readiness": ["TaskUnavailableError", "probe_tasks", "wait_for_tasks"],
+  "path_check": ["PathError", "check_paths"],
+  "probe": [
+    "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
+    "task_name_of_device", "wait_for_tasks"],
   "server": [
     "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "job_container",
     "latest_record", "record_of", "register_end_waiter"],
   "session": ["BoundedSession"],
-  "session_config": ["keepalive_environment", "make_session_config"],
+  "session_config": [
+    "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config"],
   "signals": ["SignalQueue", "SignalWatch", "raise_exit"],
-  "watch": ["TaskWatch"],
 })

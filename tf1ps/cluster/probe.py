@@ -1,18 +1,32 @@
-"""The probe: who answers at a task's address, within a limit.
+"""The state of tasks, seen by calls with a limit: once, until all are up, or all the time.
 
-One call of the server's status service (see compat/worker_service.py) tells apart what a session
-would only wait for: nobody there, a host that nobody knows, a process that listens and is silent,
-something that is no TensorFlow server, the server of another task, and the server of a task that
-was restarted since it was last seen.
+One call of a server's status service (see compat/worker_service.py) tells apart cases in which a
+session would only wait: nothing listens, the host is unknown, a process listens and is silent, the
+server is not TensorFlow's, it is another task's, or it was restarted since the last call.
+
+1. `probe_task` and `probe_tasks` look once.
+2. `wait_for_tasks` probes the tasks that a session is going to use until all are up, or the time is
+   over. The error names each missing task, its address and the result of its probe.
+3. `TaskWatch` probes them while a session uses them. A run on a ps that died may raise (TF 2.21) or
+   hang (1.15); on a ps that was stopped it hangs on both. A task that refuses, or is up under
+   another incarnation, has lost the session's state: `on_gone` is called. A silent task may only be
+   paused: `on_lost` is called after `heartbeat_timeout` seconds of silence.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import concurrent.futures
+import logging
+import threading
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import grpc
 
-from tf1ps.compat import TIMING, CallError, get_status
+from tf1ps.cluster.description import Task
+from tf1ps.compat import TIMING, CallError, Error, get_status
+
+_log = logging.getLogger("tf1ps")
 
 UP = "up"
 REFUSED = "refused"
@@ -23,11 +37,11 @@ ANOTHER_TASK = "another task"
 
 
 class ProbeResult(NamedTuple):
-  """What a probe saw at a task's address."""
+  """The result of a probe."""
 
-  task: object  # the Task that was probed
+  task: Task
   state: str  # one of the constants above
-  detail: str  # the sentence for a person
+  detail: str  # the state in words
   incarnation: int = 0  # of the server's first device; changes when the server is restarted
 
   @property
@@ -38,15 +52,15 @@ class ProbeResult(NamedTuple):
     return "%s at %s: %s" % (self.task.name, self.task.address, self.detail)
 
 
-def probe_task(task, timeout: float = TIMING.probe_limit) -> ProbeResult:
+def probe_task(task: Task, timeout: float = TIMING.probe_limit) -> ProbeResult:
   """Probes one task.
 
   Args:
-    task: a `spec.Task`.
+    task: the task.
     timeout: seconds; a server that is up answers in a few milliseconds.
 
   Returns:
-    What was seen; this function raises nothing for a task that is not there.
+    The result; a task that is not there raises nothing.
   """
   try:
     devices = get_status(task.address, timeout)
@@ -60,7 +74,7 @@ def probe_task(task, timeout: float = TIMING.probe_limit) -> ProbeResult:
 
 
 def task_name_of_device(device) -> str:
-  """The task that has a device of `worker_service.get_status`: "/job:ps/task:0"."""
+  """Returns the name of the task that has a device of `get_status`: "/job:ps/task:0"."""
   return device.name.split("/device:")[0].replace("/replica:0", "")
 
 
@@ -79,3 +93,156 @@ def _failure(task, error: CallError, timeout: float) -> ProbeResult:
   if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL):
     return ProbeResult(task, NOT_TENSORFLOW, "no TensorFlow server: %s" % error.details)
   return ProbeResult(task, NOT_TENSORFLOW, "no TensorFlow server answers: %s" % error)
+
+
+class TaskUnavailableError(Error, RuntimeError):
+  """Tasks that did not come up, or ended, within the limit.
+
+  Attributes:
+    seen: the last `ProbeResult` of each of them.
+  """
+
+  def __init__(self, seen: Sequence[ProbeResult], waited: float, what: str):
+    self.seen = list(seen)
+    listed = "; ".join(str(one) for one in self.seen)
+    super().__init__("%s after %.0f s: %s" % (what, waited, listed))
+
+
+def probe_tasks(tasks: Sequence[Task], timeout: float = TIMING.probe_limit) -> List[ProbeResult]:
+  """Probes tasks side by side; returns the results in the order of the tasks."""
+  if len(tasks) < 2:
+    return [probe_task(task, timeout) for task in tasks]
+  with concurrent.futures.ThreadPoolExecutor(min(len(tasks), 16)) as pool:
+    return list(pool.map(lambda task: probe_task(task, timeout), tasks))
+
+
+def wait_for_tasks(
+  tasks: Sequence[Task],
+  timeout: float,
+  what: str = "not every task of the cluster is there",
+  interrupted: Optional[Callable[[], None]] = None,
+) -> List[ProbeResult]:
+  """Waits until every task is up.
+
+  Args:
+    tasks: the tasks that a session is going to use.
+    timeout: seconds for all of them together.
+    what: the beginning of the error.
+    interrupted: called in every round; it raises to end the wait early, after a signal.
+
+  Returns:
+    The result of each task, with its incarnation.
+
+  Raises:
+    TaskUnavailableError: names each missing task, its address and the result of its probe.
+    ValueError: the timeout is not positive.
+  """
+  if timeout <= 0:
+    raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
+  began = time.monotonic()
+  logged, logged_at = None, began - TIMING.reminder_interval
+  seen = {}
+  while True:
+    limit = max(0.1, min(TIMING.probe_limit, began + timeout - time.monotonic()))
+    missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
+    for one in probe_tasks(missing, limit):
+      seen[one.task] = one
+    absent = [seen[task] for task in tasks if not seen[task].is_up]
+    if not absent:
+      # A task that was up in an early round may have ended since: all are probed once more.
+      final = probe_tasks(tasks, limit) if len(missing) != len(tasks) else [seen[t] for t in tasks]
+      if all(one.is_up for one in final):
+        return final
+      seen = {one.task: one for one in final}
+      continue
+    now = time.monotonic()
+    if now - began >= timeout:
+      raise TaskUnavailableError(absent, now - began, what)
+    line = "; ".join(str(one) for one in absent)
+    is_due = line != logged or now - logged_at >= TIMING.reminder_interval
+    if is_due and now - began > TIMING.first_report:
+      _log.warning("waiting (%.0f of %.0f s) for %s", now - began, timeout, line)
+      logged, logged_at = line, now
+    if interrupted is not None:
+      interrupted()
+    time.sleep(max(0.0, min(TIMING.poll_interval, began + timeout - now)))
+
+
+class TaskWatch:
+  """A thread that probes tasks, from `start` to `stop`."""
+
+  def __init__(
+    self,
+    seen: Sequence[ProbeResult],
+    heartbeat_timeout: float,
+    on_gone: Callable[[ProbeResult], None],
+    on_lost: Callable[[ProbeResult, float], None],
+  ):
+    """Prepares the thread; `start` starts it.
+
+    Args:
+      seen: the result of each task when the session was made, with its incarnation.
+      heartbeat_timeout: seconds of silence after which a task counts as lost.
+      on_gone: called with the result of a task that was restarted or refuses; once in all.
+      on_lost: called with the result of a silent task and the seconds of silence; once in all.
+    """
+    if heartbeat_timeout <= 0:
+      raise ValueError("heartbeat_timeout must be a positive number of seconds, got "
+                       "%r" % (heartbeat_timeout,))
+    self._tasks = [one.task for one in seen]
+    self._incarnations = {one.task: one.incarnation for one in seen}
+    self._heartbeat_timeout = heartbeat_timeout
+    self._on_gone = on_gone
+    self._on_lost = on_lost
+    self._refusals: Dict[object, int] = {}
+    self._stopped = threading.Event()
+    now = time.monotonic()
+    self._answered_at = {task: now for task in self._tasks}
+    self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: watch the ps")
+
+  def start(self) -> None:
+    """Starts the thread if there are tasks to watch."""
+    if self._tasks:
+      self._thread.start()
+
+  def stop(self) -> None:
+    """Ends the thread; waits for a probe in progress within the probe's limit."""
+    self._stopped.set()
+    if self._thread.is_alive() and self._thread is not threading.current_thread():
+      self._thread.join(TIMING.watch_probe_limit + TIMING.thread_end_limit)
+
+  def _watch(self):
+    before = time.monotonic()
+    while not self._stopped.wait(TIMING.heartbeat_interval):
+      seen = probe_tasks(self._tasks, timeout=TIMING.watch_probe_limit)
+      now = time.monotonic()
+      if now - before > 3 * TIMING.heartbeat_interval + 2 * TIMING.watch_probe_limit:
+        # This process itself was stopped: that silence is not the tasks'.
+        self._answered_at = {task: now for task in self._tasks}
+      before = now
+      for one in seen:
+        if self._stopped.is_set() or self._judge(one):
+          return
+
+  def _judge(self, one: ProbeResult) -> bool:
+    """Calls back if the task has ended or is lost; returns whether it did."""
+    now = time.monotonic()
+    if one.is_up:
+      self._answered_at[one.task] = now
+      self._refusals[one.task] = 0
+      if one.incarnation != self._incarnations[one.task]:
+        self._on_gone(one._replace(detail="it was started again"))
+        return True
+      return False
+    if one.state != SILENT:
+      # A full queue of connections also refuses, for a moment: only two refusals in a row count.
+      self._refusals[one.task] = self._refusals.get(one.task, 0) + 1
+      if self._refusals[one.task] >= 2:
+        self._on_gone(one)
+        return True
+      return False
+    silence = now - self._answered_at[one.task]
+    if silence >= self._heartbeat_timeout:
+      self._on_lost(one, silence)
+      return True
+    return False

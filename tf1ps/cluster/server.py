@@ -19,8 +19,8 @@ from typing import Callable, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import proxy
 from tf1ps.cluster.description import Cluster
+from tf1ps.cluster.network import bypass_proxy
 from tf1ps.cluster.parsing import from_cluster_spec
 from tf1ps.cluster.signals import SignalWatch
 from tf1ps.compat import Error, signal_exit_code
@@ -149,7 +149,7 @@ class Server(tf.train.Server):
     for name, value in (("heartbeat_timeout", heartbeat_timeout), ("start_timeout", start_timeout)):
       if value is not None and value <= 0:
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
-    proxy.bypass_proxy(cluster.tasks())
+    bypass_proxy(cluster.tasks())
     try:
       # TensorFlow 1.15 takes no dict whose indices are text.
       if not isinstance(server_or_cluster_def, tf.train.ServerDef):

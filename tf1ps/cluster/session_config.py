@@ -1,24 +1,38 @@
-"""The one config of the server and of every session, and what goes into the environment before.
+"""The one config of the server and of every session, and the environment before them.
 
 TensorFlow reads its settings at three times:
 
-  1. at its import, from the environment: `hide_gpus` or `gpu_environment`, `keepalive_environment`;
+  1. at its import, from the environment, such as `keepalive_environment`;
   2. at the start of the server, which fixes threads and GPU memory of the process, from
-     `session_config`;
+     `make_session_config`;
   3. at each session: timeouts, placement, device filters, from the same config.
 
-A server and its sessions with different configs surprise: what a gRPC session says about threads
-and GPU memory has no effect. So there is one config, from one function.
+Threads and GPU memory in the config of a gRPC session have no effect, because its server has set
+them. So there is one config, from one function.
+
+A session contacts every task that its device filters show, and waits for each without a limit.
+`make_device_filters` makes filters from the devices of the session's graph, so that it waits only
+for the tasks that it needs:
+
+  1. this task and the control task, always;
+  2. each task that a device in the graph names, also inside the functions that the graph calls;
+  3. all tasks of another job that a device names without a task, because TensorFlow may choose any.
+
+A device that names neither a job nor a task adds nothing. This task's own job without a task means
+this task: where the filters hide the others, both TensorFlows choose it.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterable, Mapping, MutableMapping, Optional, Sequence, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Set
+
+from tf1ps.cluster.description import Cluster, ClusterError, Task
 
 _GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
-_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_NO_GPU = "-1"
+# Ops that call functions, whose ops have devices of their own.
+_CALLERS = frozenset(["If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase",
+                      "For", "PartitionedCall", "StatefulPartitionedCall"])
 
 
 def make_session_config(
@@ -44,10 +58,10 @@ def make_session_config(
     soft_placement: Whether an op without a kernel on its device may run elsewhere on its task. None
       without a `base`: True.
     log_device_placement: Whether each op's device is logged.
-    operation_timeout_secs: Seconds after which a run fails; also one that would have survived a
+    operation_timeout_secs: Seconds after which a run fails, also a run that would have survived a
       pause of the ps.
     device_filters: The devices that a session sees, see `make_device_filters`.
-    base: A `tf.ConfigProto` of the user's; it is copied. None: an empty one.
+    base: The user's `tf.ConfigProto`, which is copied. None: an empty one.
 
   Returns:
     A new `tf.ConfigProto`.
@@ -55,7 +69,8 @@ def make_session_config(
   Raises:
     ValueError: If a number is out of its range.
   """
-  import tensorflow.compat.v1 as tf  # late: the functions below come before TensorFlow
+  import tensorflow.compat.v1 as tf  # late: other functions here run before TensorFlow's import
+
   config = tf.ConfigProto()
   if base is not None:
     config.CopyFrom(base)
@@ -85,7 +100,7 @@ def make_session_config(
 
 
 def _set_threads(config, pool, threads):
-  """Sets the size of a pool, "inter_op" or "intra_op", and checks the one that then is there."""
+  """Sets the size of a pool, "inter_op" or "intra_op", and checks the result."""
   field = f"{pool}_parallelism_threads"
   if threads is not None:
     if threads < 1:
@@ -99,16 +114,16 @@ def _set_threads(config, pool, threads):
 
 def keepalive_environment(seconds: float = 10, timeout: float = 5,
                           environ: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
-  """Returns what makes calls to a task that has gone silent fail, for TensorFlow 2.
+  """Returns the variable with which calls to a silent task fail, for TensorFlow 2.
 
   Without it a call over a cut cable waits for as long as the system retries to send. TensorFlow
-  1.15 does not know the variable.
+  1.15 ignores the variable.
 
   Args:
-    seconds: Seconds of silence after which a sign of life is asked for.
-    timeout: Seconds that the answer may take.
-    environ: The environment that TensorFlow will see; what stands there is the user's and stays.
-      None: this process's.
+    seconds: Seconds of silence until a keepalive ping is sent.
+    timeout: Seconds that its answer may take.
+    environ: The environment that TensorFlow will see; a value of the user's stays. None: this
+      process's.
 
   Returns:
     The variable to add to the environment before TensorFlow starts; nothing if it is set already.
@@ -121,7 +136,7 @@ def keepalive_environment(seconds: float = 10, timeout: float = 5,
       raise ValueError(f"{name} is {value}: it must be above 0")
   if _GRPC_OPTIONS in (os.environ if environ is None else environ):
     return {}
-  # Signs of life only while calls are open: a server takes more of them for an attack.
+  # Pings only while calls are open: a server takes more of them for an attack.
   return {_GRPC_OPTIONS: f"grpc.keepalive_time_ms={_milliseconds(seconds)},"
                          f"grpc.keepalive_timeout_ms={_milliseconds(timeout)}"}
 
@@ -130,22 +145,64 @@ def _milliseconds(seconds):
   return max(1, round(seconds * 1000))
 
 
-def gpu_environment(visible: Union[None, str, Iterable[object]]) -> Dict[str, str]:
-  """Returns what lets a process see these GPUs and no others, to set before TensorFlow starts.
+def make_device_filters(graph, cluster: Cluster) -> List[str]:
+  """Returns the filters of a session that runs this graph.
 
   Args:
-    visible: The GPUs, by number or by name, or as CUDA_VISIBLE_DEVICES has them: [0, 1] or "0,1".
-      None, "" and []: no GPU.
+    graph: The complete `tf.Graph`.
+    cluster: The cluster, with the task that opens the session.
+
+  Returns:
+    Such as ["/job:ps/task:0", "/job:worker/task:1"], by job and index, for
+    `tf.ConfigProto.device_filters`.
+
+  Raises:
+    ClusterError: If an op's device names a task that is not in the cluster.
   """
-  if not isinstance(visible, str):
-    visible = ",".join(str(gpu) for gpu in visible or ())
-  return {_VISIBLE_GPUS: visible or _NO_GPU}
+  tasks = {cluster.task, cluster.control_task}
+  for device, op_name in _devices(graph).items():
+    try:
+      tasks |= _tasks(device, cluster)
+    except ClusterError as error:
+      raise ClusterError(f'the op "{op_name}" is placed on "{device}", but {error}') from error
+  return [task.name for task in sorted(tasks)]
 
 
-def hide_gpus(environ: MutableMapping[str, str]) -> None:
-  """Hides all GPUs from a ps or an evaluator; to be called before TensorFlow starts.
+def filters_show_task(filters: Sequence[str], task: Task) -> bool:
+  """Returns whether a session with these filters sees a task."""
+  import tensorflow.compat.v1 as tf
 
-  Args:
-    environ: The environment to change, such as `os.environ`.
-  """
-  environ.update(gpu_environment(None))
+  specs = [tf.DeviceSpec.from_string(text) for text in filters]
+  return any(spec.job in (None, task.job) and spec.task in (None, task.index) for spec in specs)
+
+
+def _devices(graph) -> Dict[str, str]:
+  """Returns each device of the graph with the name of one of its ops."""
+  ops = graph.get_operations()
+  devices = {op.device: op.name for op in reversed(ops)}
+  # This copies the whole graph, so only where it calls functions.
+  if any(op.type in _CALLERS for op in ops):
+    for function in graph.as_graph_def().library.function:
+      for node in function.node_def:
+        devices.setdefault(node.device, f"{function.signature.name}/{node.name}")
+  return devices
+
+
+def _tasks(device, cluster) -> Set[Task]:
+  """Returns the tasks on which TensorFlow may place an op with this device."""
+  import tensorflow.compat.v1 as tf
+
+  spec = tf.DeviceSpec.from_string(device)
+  if spec.job is None and spec.task is None:
+    return set()
+  if spec.job is None:  # a task of any job
+    return {task for task in cluster.tasks() if task.index == spec.task}
+  if spec.task is not None:
+    return {cluster.find(spec.job, spec.task)}
+  if spec.job == cluster.task.job:
+    return {cluster.task}
+  tasks = set(cluster.tasks(spec.job))
+  if not tasks:
+    raise ClusterError(f"there is no job {spec.job} in the cluster, which has "
+                       f"{', '.join(sorted(cluster.jobs))}")
+  return tasks

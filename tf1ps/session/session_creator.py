@@ -4,7 +4,7 @@
 
 1. The tasks that the graph uses are probed until all are up: within `start_timeout` the first time,
    within `heartbeat_timeout` afterwards.
-2. The first time, the way to each ps and back is proved, and the cluster that each was told
+2. The first time, the path to each ps and back is checked, and the cluster that each was told
    compared.
 3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
    initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
@@ -33,11 +33,11 @@ from tf1ps.cluster import (
   TaskUnavailableError,
   TaskWatch,
   call_within,
+  check_paths,
   filters_show_task,
   make_device_filters,
   make_session_config,
   probe_tasks,
-  prove_paths,
   wait_for_tasks,
 )
 from tf1ps.compat import TIMING, Error, error_line
@@ -154,7 +154,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
     if first:
       self._membership.compare_clusters()
-      prove_paths(self._membership.record.target, self._membership.cluster.task,
+      check_paths(self._membership.record.target, self._membership.cluster.task,
                   self._membership.holders, self.config, self._start_timeout)
     self._membership.resets.wait(self._membership.heartbeat_timeout, self._interrupted)
     if self._is_chief:

@@ -15,11 +15,11 @@ def serve(start, jobs, index=0):
 
 def prove(start, jobs, timeout):
   """Has a worker prove its paths; returns (seconds, what it says, what it logged)."""
-  worker = start("worker", cluster_tasks.prove_paths, jobs, timeout)
+  worker = start("worker", cluster_tasks.check_paths, jobs, timeout)
   outcome = worker.wait_for(" s: ")
   assert worker.wait() == 0
   seconds, said = outcome.split(" s: ", 1)
-  return float(seconds), said, [line for line in worker.lines if line.startswith("the way to")]
+  return float(seconds), said, [line for line in worker.lines if line.startswith("the path to")]
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def jobs():
 
 def complaint(jobs, task=0):
   """(How the error begins, how it ends)."""
-  return ("/job:ps/task:%d at %s answers, and yet no tensor comes from /job:worker/task:0 to it "
+  return ("/job:ps/task:%d at %s answers, but no tensor gets from /job:worker/task:0 to it "
           "and back (" % (task, jobs["ps"][task]),
-          "). Was it started with the same cluster? It must know /job:worker/task:0 at %s."
+          "). Start it with the same cluster: it must know /job:worker/task:0 at %s."
           % jobs["worker"][0])
 
 
@@ -59,7 +59,7 @@ def test_a_ps_that_has_another_address_for_the_worker(start, jobs):
   begin, end = complaint(jobs, 1)
   assert said.startswith(begin) and said.endswith(end)
   assert 3.0 <= seconds < 20.0
-  assert len(logged) == 1 and logged[0].startswith("the way to /job:ps/task:1 and back fails: ")
+  assert len(logged) == 1 and logged[0].startswith("the path to /job:ps/task:1 and back fails: ")
 
 
 def test_a_ps_that_stands_still(start, jobs):
@@ -71,7 +71,7 @@ def test_a_ps_that_stands_still(start, jobs):
 
 def test_a_ps_that_comes_a_moment_late(start, jobs):
   del jobs["ps"][1:]
-  worker = start("worker", cluster_tasks.prove_paths, jobs, 60.0)
+  worker = start("worker", cluster_tasks.check_paths, jobs, 60.0)
   worker.wait_for("begins")
   serve(start, jobs)
   assert worker.wait_for(" s: ").endswith(" s: proved")

@@ -1,0 +1,82 @@
+"""The network round a server: proxies, and the interfaces on which it can be reached.
+
+TensorFlow's servers dial each other through gRPC, which obeys `http_proxy`: with a proxy in the
+environment a cluster on 127.0.0.1 hangs without a limit, on 1.15 and on 2.21. The probe uses no
+proxy and would find such a cluster healthy. `no_proxy` with the cluster's hosts mends it.
+
+The servers also listen on every interface, whatever their address says, and authenticate nobody.
+This machine can only tell whether it has an interface besides the loopback.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import Iterable, MutableMapping, Optional
+
+from tf1ps.cluster.description import Cluster, Task, parse_address
+
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+_EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
+# Addresses that are reserved for documentation: no machine has them.
+_RESERVED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+
+
+def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, str]] = None) -> None:
+  """Excepts the hosts of a cluster from the proxy in the environment, if there is one.
+
+  Args:
+    tasks: the tasks of the cluster.
+    environ: the environment to change before a server starts; None: this process's.
+  """
+  environ = os.environ if environ is None else environ
+  if not any(environ.get(name) for name in _PROXIES):
+    return
+  hosts = sorted({parse_address(task.address, task.name, allow_zero=True).host
+                  for task in tasks})
+  for name in _EXCEPTIONS:
+    # gRPC reads the first of the two that is set.
+    if name in environ or name == "no_proxy":
+      known = [host for host in environ.get(name, "").split(",") if host]
+      environ[name] = ",".join(known + [host for host in hosts if host not in known])
+
+
+def exposure_warning(cluster: Cluster) -> Optional[str]:
+  """Returns a warning that this task's server can be reached from outside this machine, or None.
+
+  Args:
+    cluster: the cluster; its `task` is this task.
+
+  Returns:
+    None if this machine has no route to another one, and for an evaluator, which has no server.
+  """
+  task = cluster.task
+  if task.job not in cluster.jobs:
+    return None
+  address = outside_address()
+  if address is None:
+    return None
+  port = parse_address(task.address, task.name, allow_zero=True).port
+  which = f"port {port}" if port else "a port that the system chooses"
+  return (f"{task.name} listens on {which} of every interface, {address} too, as all TensorFlow "
+          "servers do: anyone who can connect can run anything here. "
+          'See "Who can connect" in README.md.')
+
+
+def outside_address() -> Optional[str]:
+  """Returns the address from which this machine reaches others; None without a route.
+
+  Nothing is sent: connecting a UDP socket only looks up the route.
+  """
+  for family, reserved in _RESERVED:
+    try:
+      with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((reserved, 9))
+        address = probe.getsockname()[0]
+    except OSError:
+      continue  # no such family here, or no route
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if not found.is_loopback and not found.is_unspecified:
+      return address
+  return None
