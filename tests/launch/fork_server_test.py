@@ -141,7 +141,8 @@ PROGRAM = """
 import sys
 print("main runs", flush=True)
 from tests.launch import sample_tasks
-from tf1ps.launch import fork_server, tasks
+from tf1ps.launch import fork_server
+from tf1ps.launch.fork_server import LocalTask
 
 def mine():
   pass

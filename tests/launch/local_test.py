@@ -282,7 +282,7 @@ def test_a_fork_server_that_is_killed_ends_the_job(tmp_path):
                                (str(tmp_path / "parent"), str(tmp_path / "ps 0")))],
                     1, 1, None)
   assert code == 1
-  assert re.match(r"tf1ps-local: failed: The fork server \(process \d+\), which .*, is gone\., ",
+  assert re.match(r"tf1ps-local: failed: The fork server \(process \d+\), which .*, has ended\., ",
                   lines[-1])
   assert sample_tasks.wait_until(
       lambda: not sample_tasks.lives(int((tmp_path / "ps 0").read_text())))

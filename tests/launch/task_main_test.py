@@ -103,7 +103,7 @@ print(pid, flush=True)
 os.kill(parent, signal.SIGKILL)
 """
 
-# The parent is gone before the child asks for its signal.
+# The parent has ended before the child asks for its signal.
 TOO_LATE = """
 import os, signal, sys, time
 from tf1ps.launch import task_main

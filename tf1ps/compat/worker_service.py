@@ -3,43 +3,73 @@
 A session waits for every task that it may see, without a limit. The worker service behind the
 same port answers a plain gRPC call within milliseconds, and the call carries its own deadline:
 
-1. `GetStatus` returns the server's devices: their names tell which task answers, their
-   incarnation whether it is still the process that answered before.
+1. `GetStatus` returns the server's devices: their names contain the task, and their incarnation
+   changes when the server is restarted.
 2. `CleanupAll` clears containers on this one server. It ends no session and needs no other task.
 
-Neither has a place in TensorFlow's public API, and TensorFlow's packages carry no Python messages
-for them; so the few fields that matter are written and read here by the protocol buffers' wire
-format (https://protobuf.dev/programming-guides/encoding/). The service and its field numbers stand
-in tensorflow/core/protobuf/worker_service.proto, worker.proto and device_attributes.proto; they are
-the same in 1.15 and in 2.21, and worker_service_test.py notices when they change.
+TensorFlow's public API has neither, and its packages carry no Python messages for them. So the
+messages are described here, with only the fields that matter; protobuf skips the others. Service,
+messages and field numbers stand in tensorflow/core/protobuf/worker_service.proto, worker.proto and
+device_attributes.proto. They are the same in 1.15 and in 2.21, and worker_service_test.py fails
+when they change.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import List, NamedTuple, Sequence
 
 import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from tf1ps.compat.errors import Error
 
 _SERVICE = "/tensorflow.WorkerService/"
-# A proxy for the outside world has no business between the tasks of a cluster. The global pool of
-# connections is left alone: a fresh connection tells what is there now, not what was there before.
+# No proxy belongs between the tasks of a cluster. A pool of its own makes each connection a new
+# one, which shows the present state of the server.
 _CHANNEL_OPTIONS = [
   ("grpc.enable_http_proxy", 0),
   ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
+def _make_messages():
+  """Returns the classes of the messages GetStatusResponse and CleanupAllRequest."""
+  field = descriptor_pb2.FieldDescriptorProto
+  file = descriptor_pb2.FileDescriptorProto(name="tf1ps/worker_service.proto", package="tf1ps")
+
+  def add(name, *fields):
+    added = file.message_type.add(name=name)
+    for field_name, number, kind, label, type_name in fields:
+      added.field.add(name=field_name, number=number, type=kind, label=label, type_name=type_name)
+
+  # Bytes and not strings: how protobuf treats a string that is not UTF-8 depends on its version.
+  add("DeviceAttributes",
+      ("name", 1, field.TYPE_BYTES, field.LABEL_OPTIONAL, None),
+      ("incarnation", 6, field.TYPE_FIXED64, field.LABEL_OPTIONAL, None))
+  add("GetStatusResponse",
+      ("device", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, ".tf1ps.DeviceAttributes"))
+  add("CleanupAllRequest", ("container", 1, field.TYPE_BYTES, field.LABEL_REPEATED, None))
+  pool = descriptor_pool.DescriptorPool()
+  pool.AddSerializedFile(file.SerializeToString())
+  # protobuf 4.22 has GetMessageClass in the place of a factory's GetPrototype.
+  make = getattr(message_factory, "GetMessageClass", None)
+  make = make or message_factory.MessageFactory(pool).GetPrototype
+  return [make(pool.FindMessageTypeByName("tf1ps." + name))
+          for name in ("GetStatusResponse", "CleanupAllRequest")]
+
+
+_GetStatusResponse, _CleanupAllRequest = _make_messages()
+
+
 class Device(NamedTuple):
-  """One device of a server, as it names it itself."""
+  """One device of a server."""
 
   name: str  # "/job:ps/replica:0/task:0/device:CPU:0"
-  incarnation: int  # random; another one after a restart of the server
+  incarnation: int  # random; it changes when the server is restarted
 
 
 class CallError(Error):
-  """A call that brought no answer.
+  """A call without a usable answer.
 
   Attributes:
     code: the gRPC status code, a `grpc.StatusCode`.
@@ -63,15 +93,17 @@ def get_status(address: str, timeout: float) -> List[Device]:
     The devices of the server's own task.
 
   Raises:
-    CallError: nobody answered, or somebody who is no TensorFlow server.
+    CallError: there was no answer, or not one of a TensorFlow server.
   """
   reply = _call(address, "GetStatus", b"", timeout)
   try:
-    return [_device(value) for number, value in _fields(reply) if number == 1]
-  except (AttributeError, IndexError, KeyError, TypeError, UnicodeDecodeError) as error:
+    devices = [_device(one) for one in _GetStatusResponse.FromString(reply).device]
+    if reply and not devices:
+      raise ValueError("no device in the answer")
+    return devices
+  except (message.DecodeError, ValueError) as error:
     raise CallError(
-      grpc.StatusCode.INTERNAL, "an answer in another format than TensorFlow's"
-    ) from error
+      grpc.StatusCode.INTERNAL, "an answer in another format than TensorFlow's") from error
 
 
 def cleanup_all(address: str, containers: Sequence[str], timeout: float) -> None:
@@ -79,18 +111,18 @@ def cleanup_all(address: str, containers: Sequence[str], timeout: float) -> None
 
   Args:
     address: "host:port".
-    containers: names of the containers; the default one bears the name of the server's job.
+    containers: names of the containers; the default one has the name of the server's job.
     timeout: seconds until the call is given up.
 
   Raises:
-    ValueError: no names. The server would take that for all of its default state.
-    CallError: the call brought no answer.
+    ValueError: no names, with which the server would clear all of its default state.
+    CallError: there was no answer.
   """
   if isinstance(containers, str) or not containers or not all(containers):
     raise ValueError(
       "containers must be a list of at least one name and no empty one, got %r" % (containers,))
-  request = b"".join(_string_field(1, name) for name in containers)
-  _call(address, "CleanupAll", request, timeout)
+  request = _CleanupAllRequest(container=[name.encode("utf-8") for name in containers])
+  _call(address, "CleanupAll", request.SerializeToString(), timeout)
 
 
 def _call(address: str, method: str, request: bytes, timeout: float) -> bytes:
@@ -103,51 +135,7 @@ def _call(address: str, method: str, request: bytes, timeout: float) -> bytes:
     channel.close()
 
 
-def _device(message: bytes) -> Device:
-  values = dict(_fields(message))
-  return Device(values[1].decode("utf-8"), int.from_bytes(values[6], "little"))
-
-
-def _string_field(number: int, text: str) -> bytes:
-  data = text.encode("utf-8")
-  return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-  out = bytearray()
-  while value > 127:
-    out.append(value & 127 | 128)
-    value >>= 7
-  out.append(value)
-  return bytes(out)
-
-
-def _fields(message: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
-  position = 0
-  while position < len(message):
-    key, position = _read_varint(message, position)
-    number, wire_type = key >> 3, key & 7
-    if wire_type == 0:
-      value, position = _read_varint(message, position)
-    elif wire_type in (1, 2, 5):
-      length = {1: 8, 5: 4}.get(wire_type)
-      if length is None:
-        length, position = _read_varint(message, position)
-      value = message[position:position + length]
-      if len(value) != length:
-        raise IndexError("the message ends early")
-      position += length
-    else:
-      raise TypeError("wire type %d" % wire_type)
-    yield number, value
-
-
-def _read_varint(message: bytes, position: int) -> Tuple[int, int]:
-  value = shift = 0
-  while True:
-    byte = message[position]
-    position += 1
-    value |= (byte & 127) << shift
-    shift += 7
-    if not byte & 128:
-      return value, position
+def _device(attributes) -> Device:
+  if not (attributes.HasField("name") and attributes.HasField("incarnation")):
+    raise ValueError("a device without a name or an incarnation")
+  return Device(attributes.name.decode("utf-8"), attributes.incarnation)
