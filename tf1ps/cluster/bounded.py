@@ -1,8 +1,8 @@
 """A limit for a call that has none of its own.
 
-TensorFlow has calls that wait for ever: a server whose ps has no address, the first run of a
-session, the close of a session whose ps died. Nothing can end such a call from outside, but its
-thread can be left behind: the call runs in a daemon thread, and the caller goes on after the limit.
+Some calls of TensorFlow wait without a limit: a server whose ps has no address, the first run of a
+session, the close of a session whose ps died. No other thread can end such a call. So the call runs
+in a daemon thread of its own, and the caller goes on after the limit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tf1ps.compat import Error
 
 
 class LimitExceeded(Error, RuntimeError):
-  """A call that did not return within its limit."""
+  """A call did not return within its limit."""
 
 
 def call_within(limit: float, what: str, function, *args, **kwargs):
@@ -21,15 +21,17 @@ def call_within(limit: float, what: str, function, *args, **kwargs):
 
   Args:
     limit: seconds.
-    what: what is being done, for the error: "creating the session on grpc://...".
-    function: the callable; args and kwargs: what it is called with.
+    what: the name of the call, for the error: "creating the session on grpc://...".
+    function: the function to call.
+    args: its arguments.
+    kwargs: its keyword arguments.
 
   Returns:
-    What the function returned.
+    The function's result.
 
   Raises:
-    LimitExceeded: the function had not returned by then. Its thread stays behind, a daemon.
-    Whatever the function raised.
+    LimitExceeded: the function has not returned. Its thread, a daemon, stays behind.
+    Exception: the function's own.
   """
   box = {}
 

@@ -5,15 +5,15 @@ on a ps that died never returns, and on TF 2.21 the close of such a session neve
 interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with five
 changes:
 
-1. Every run is made by a helper thread, one for each calling thread, while the caller waits in
-   Python, where signals arrive (about 0.05 ms a run).
+1. A helper thread, one per calling thread, makes every run, while the caller waits in Python, where
+   signals arrive (about 0.05 ms per run).
 2. `abort(error)` frees every caller at once: their runs raise that error. The helpers stay behind
    until the ps answers or the process ends.
-3. `close()` returns within its limit; a session that would not close is left to the process's end,
+3. `close()` returns within its limit; a session that does not close stays until the process ends,
    and its destructor does nothing.
-4. A run that TensorFlow 2 refuses by mistake is made again (compat/refused_runs.py).
-5. Fetches that come again are not worked out again (compat/prepared_runs.py). The metadata of a run
-   with neither feeds nor options, in which TensorFlow notes nothing, is left as it is.
+4. A run that TensorFlow 2 refuses by mistake is made again (compat/session_runs.py).
+5. Repeated fetches are analysed once (compat/session_runs.py). TensorFlow writes nothing into the
+   metadata of a run with neither feeds nor options, so that metadata stays unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BoundedSession(tf.Session):
   """A `tf.Session` whose run can be aborted and whose close is bounded.
 
   Attributes:
-    refusals: how many runs TensorFlow refused by mistake so far, and were made again.
+    refusals: the number of runs that TensorFlow refused by mistake and that were made again.
     close_limit: seconds that `close` may take.
     on_long_run: called with graph and fetches of a run that has lasted `TIMING.long_run`; or None.
   """
@@ -51,7 +51,7 @@ class BoundedSession(tf.Session):
       graph: as for `tf.Session`.
       config: as for `tf.Session`.
       close_limit: seconds that `close` may take.
-      on_close: called once, when the session is closed, before TensorFlow is asked to.
+      on_close: called once, when the session is closed, before TensorFlow closes it.
       explain: called with the error of a run; returns the error to raise.
     """
     self._on_close = on_close
@@ -70,19 +70,19 @@ class BoundedSession(tf.Session):
     super().__init__(target, graph, config)
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
-    """Like `tf.Session.run`; raises the error given to `abort` when that is called meanwhile."""
+    """Like `tf.Session.run`; raises the error of `abort` if that is called meanwhile."""
     return self._delegate(fetches, self._run_now, fetches, feed_dict, options, run_metadata)
 
   def make_callable(self, fetches, feed_list=None, accept_options=False):
     """Like `tf.Session.make_callable`, with runs that can be aborted."""
-    # It sends the graph to the master, which may not answer.
+    # This sends the graph to the master, which may not answer.
     function = self._delegate(fetches, super().make_callable, fetches, feed_list, accept_options)
     return lambda *args, **kwargs: self._delegate(fetches, function, *args, **kwargs)
 
   def abort(self, error_factory: Callable[[], BaseException]) -> None:
-    """Frees every caller of `run`, now and later, with the error that the factory makes."""
+    """Frees every caller of `run`, now and later, with an error from the factory."""
     with self._lock:
-      # In one step: a helper that is not in the list yet belongs to a caller who sees the factory.
+      # Under one lock: a helper that is not in the list yet has a caller that sees the factory.
       if self._error_factory is None:
         self._error_factory = error_factory
       helpers = list(self._helpers)
@@ -95,12 +95,12 @@ class BoundedSession(tf.Session):
 
   @property
   def is_running(self) -> bool:
-    """Whether somebody waits for a run at this moment."""
+    """Whether a caller waits for a run at this moment."""
     with self._lock:
       return any(helper.is_busy for helper in self._helpers)
 
   def close(self) -> None:
-    """Closes the session within the limit; one that will not close is left behind."""
+    """Closes the session within the limit; a session that does not close stays behind."""
     with self._lock:
       if self._is_closed:
         return
@@ -112,11 +112,11 @@ class BoundedSession(tf.Session):
       self._close_within()
 
   def hold_close(self) -> None:
-    """Has `close` leave TensorFlow's session open until `finish_close`.
+    """Makes `close` leave TensorFlow's session open until `finish_close`.
 
     While TensorFlow closes a session it keeps every other session of this process's server waiting,
-    on 2.21 for up to a minute where an iterator's autotuning thread does not wake (see
-    pipeline/iterators.py). Whoever has something left to say to the cluster says it before.
+    on 2.21 for up to a minute where an iterator's autotuning thread does not wake (see the room
+    pipeline). Use this to send last calls to the cluster before.
     """
     self._is_held = True
 
@@ -139,7 +139,7 @@ class BoundedSession(tf.Session):
     try:
       super().close()
     except tf.errors.OpError:
-      pass  # a session that its servers have forgotten is closed
+      pass  # a session that its servers do not know any more is closed
 
   def __del__(self):
     # The stock destructor closes, without a limit, even while the interpreter exits.
@@ -164,9 +164,9 @@ class BoundedSession(tf.Session):
     helper.is_busy = True
     try:
       helper.inbox.put((self._run_again, (function,) + args, kwargs))
-      value, error = helper.answer(lambda: self._tell_of(fetches))
+      value, error = helper.answer(lambda: self._explain_long_run(fetches))
     except BaseException:
-      # The caller leaves its wait (KeyboardInterrupt), and the run goes on. Its result is nobody's.
+      # The caller stops waiting (KeyboardInterrupt), and the run goes on. Its result is dropped.
       del self._local.helper
       raise
     finally:
@@ -183,7 +183,7 @@ class BoundedSession(tf.Session):
   def _run_again(self, function, *args, **kwargs):
     return retry_refused_run(function, *args, on_refusal=self._count_refusal, **kwargs)
 
-  def _tell_of(self, fetches):
+  def _explain_long_run(self, fetches):
     if self.on_long_run is not None:
       self.on_long_run(self.graph, fetches)
 
@@ -200,7 +200,7 @@ class BoundedSession(tf.Session):
 
 
 class _Helper:
-  """Makes the runs of one calling thread, which alone holds it; its own thread ends with it."""
+  """Makes the runs of one calling thread, its only owner; the helper's own thread ends with it."""
 
   def __init__(self):
     self.inbox = queue.SimpleQueue()
@@ -217,7 +217,7 @@ class _Helper:
         return self.outbox.get(timeout=TIMING.call_poll_interval)
       except queue.Empty:
         before, waited = waited, waited + TIMING.call_poll_interval
-        # A signal that came just before the wait began is heard now.
+        # Between two waits, Python runs the handler of a signal from just before the wait.
         if before < TIMING.long_run <= waited:
           on_long()
 
@@ -235,7 +235,7 @@ def _make_runs(inbox, outbox):
       result = (function(*args, **kwargs), None)
     except BaseException as error:
       result = (None, error)
-    # Nothing of a run may outlive it here: a kept error would keep its whole stack.
+    # No reference of a run may outlive it here: a kept error would keep its whole stack.
     job = function = args = kwargs = None
     outbox.put(result)
     result = None

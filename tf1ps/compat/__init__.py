@@ -1,7 +1,8 @@
-"""What differs between TensorFlow versions, and what current TensorFlow took away.
+"""Differences between TensorFlow versions, and the parts that current TensorFlow lacks.
 
-This room alone may touch private symbols of TensorFlow. It also holds what every room shares: the
-base class of all errors.
+This room alone may use private symbols of TensorFlow: `tf.Session._do_call` (session_runs.py) and
+`tf.Operation._update_input` (graph_inputs.py), each with its reason and a test that fails without
+it. It also holds what every room shares: the base class of all errors, exit codes and waits.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "error_text": ["error_line"],
-  "errors": ["Error"],
+  "errors": ["Error", "error_line"],
   "exit_codes": [
     "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
   "graph_inputs": ["replace_input"],
-  "prepared_runs": ["PreparedRuns", "can_prepare"],
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
-  "refused_runs": ["is_refused_run", "retry_refused_run"],
+  "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "timing": ["TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status"],
 })

@@ -1,9 +1,9 @@
-"""What the exit code of a task or of a launcher means.
+"""The exit codes of tasks and launchers.
 
-0 says that everything asked for was done. `EXIT_FAILED` says that it was not; the reason
-stands in the last line. 128 + n says that signal n ended the process before it was done,
-as shells count. Two pass between a task and its launcher only: `EXIT_PORT_TAKEN`, which a launcher
-that chose the ports itself answers with new ones, and `EXIT_RELEASED`, which is never the cause.
+0: the task has done everything. `EXIT_FAILED`: it has not; the last line has the reason. 128 + n:
+signal n ended the process before it was done, as in shells. Two codes pass only between a task and
+its launcher: `EXIT_PORT_TAKEN`, after which a launcher that chose the ports tries new ones, and
+`EXIT_RELEASED`, which is never the cause of a failure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import signal
 # Failed; the last line says why.
 EXIT_FAILED = 1
 
-# The server could not bind its port, because somebody else has it (Linux's EADDRINUSE is 98).
+# The server could not bind its port, because another process has it (Linux's EADDRINUSE is 98).
 EXIT_PORT_TAKEN = 98
 
-# Failed as the chief said that the job had: the cause is elsewhere. Its last line says EXIT_FAILED.
+# Failed because the chief reported that the job failed: the cause is elsewhere. The task's last line
+# names EXIT_FAILED.
 EXIT_RELEASED = 97
 
 
@@ -39,7 +40,7 @@ def signal_exit_code(number):
 
 
 def signal_name(number: int) -> str:
-  """The name of a signal, "SIGTERM"; "signal 63" where it has none."""
+  """Returns the name of a signal, "SIGTERM"; "signal 63" where it has none."""
   try:
     return signal.Signals(number).name
   except ValueError:

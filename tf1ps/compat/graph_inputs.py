@@ -1,8 +1,8 @@
-"""Another input for an operation that is in the graph already.
+"""Replaces the input of an operation that is in the graph already.
 
-The values that a model reads shall come by another way once the model is built, and whoever wrote
-it made its operations long before. TensorFlow changes inputs itself when it builds loops, by
-`Operation._update_input`; tf.contrib.graph_editor, which was the public way, is gone.
+Packing gives a model's operations their variables' values from another tensor, after the user's
+code has built them. TensorFlow itself replaces inputs when it builds loops, by the private method
+`Operation._update_input`. The public way, tf.contrib.graph_editor, was removed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import tensorflow.compat.v1 as tf
 
 
 def replace_input(tensor: tf.Tensor, by: tf.Tensor, consumers) -> int:
-  """Gives operations another tensor where they have this one.
+  """Replaces a tensor among the inputs of operations.
 
-  It must happen before a session runs any of them.
+  Call it before a session runs any of them.
 
   Args:
-    tensor: the input that they have.
-    by: what they get in its place, of the same type.
+    tensor: the present input.
+    by: the new input, of the same type.
     consumers: the operations.
 
   Returns:
-    How many inputs were replaced.
+    The number of replaced inputs.
   """
   count = 0
   for op in consumers:

@@ -1,15 +1,15 @@
-"""TensorFlow's own start-up noise: off by default, back when it is asked for.
+"""TensorFlow's own start-up messages: off by default, on by request.
 
-Most of it comes from C++ and is decided by environment variables that TensorFlow reads while it is
+Most of them come from C++ and depend on environment variables that TensorFlow reads while it is
 imported, so this module must run before that:
 
-1. `quiet_environment` sets the variables, leaving alone what the user has set.
+1. `quiet_environment` sets the variables; it leaves the user's values alone.
 2. TensorFlow is imported.
-3. `quiet_python` turns down the Python side, before a deprecated call can speak.
+3. `quiet_python` sets the level of TensorFlow's Python log, before a deprecated call logs.
 
-What TensorFlow 2.21 says before its own log is set up (that there is no GPU, for one) obeys no
-variable: `held_back` keeps what comes out of file descriptor 2 for as long as the import, or the
-start of a server, takes, and gives it back if that fails.
+TensorFlow 2.21 writes some messages before its log is set up, such as the one about a missing GPU;
+no variable turns them off. `held_back` holds the output of file descriptor 2 back during the import
+or the start of a server, and shows it if that fails.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import sys
 import tempfile
 from typing import MutableMapping, Optional
 
-# What a user may ask for, and TF_CPP_MIN_LOG_LEVEL for it. "warning", the default, silences
-# TensorFlow's warnings too: 14 of them come from a classic input pipeline alone.
+# TF_CPP_MIN_LOG_LEVEL by verbosity. "warning", the default, silences TensorFlow's warnings too: 14
+# of them come from a classic input pipeline alone.
 _CPP_LEVELS = {"debug": "0", "info": "0", "warning": "2", "error": "2", "fatal": "3"}
 VERBOSITIES = tuple(_CPP_LEVELS)
 
@@ -38,13 +38,13 @@ _PYTHON_LEVELS = {
 def quiet_environment(
   verbosity: str = "warning", environ: Optional[MutableMapping[str, str]] = None
 ) -> None:
-  """Sets what TensorFlow reads while it is imported.
+  """Sets the variables that TensorFlow reads while it is imported.
 
   Args:
     verbosity: "debug", "info", "warning", "error" or "fatal"; with the first two TensorFlow's
       start-up noise is shown.
-    environ: the environment to change, `os.environ` by default. A variable that is set already is
-      left as it is.
+    environ: the environment to change, `os.environ` by default. A variable that is set already
+      keeps its value.
 
   Raises:
     ValueError: another verbosity.
@@ -56,13 +56,13 @@ def quiet_environment(
   environ = os.environ if environ is None else environ
   environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _CPP_LEVELS[verbosity])
   if verbosity not in ("debug", "info"):
-    # oneDNN announces itself at every import, and changes the last digits of results.
+    # oneDNN logs a message at every import, and changes the last digits of results.
     environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 
 @contextlib.contextmanager
 def held_back(verbosity: str = "warning"):
-  """Holds back what this process writes to file descriptor 2; shows it if the block raises.
+  """Holds back this process's output to file descriptor 2; shows it if the block raises.
 
   Args:
     verbosity: with "debug" and "info" nothing is held back.

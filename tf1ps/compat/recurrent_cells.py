@@ -1,7 +1,7 @@
 """Recurrent cells: TensorFlow 2 has `tf.nn.rnn_cell`, and raises when one is used.
 
-`LSTMCell` and `GRUCell` compute what TensorFlow 1's `BasicLSTMCell` and `GRUCell` compute, from
-variables of the same last names and shapes, so that what was trained with those can be restored:
+`LSTMCell` and `GRUCell` compute the same as TensorFlow 1's `BasicLSTMCell` and `GRUCell`, from
+variables of the same last names and shapes, so that their checkpoints can be restored:
 
   LSTM   `<name>/kernel` [depth + units, 4 units], `<name>/bias` [4 units]; the gates in the order
          input, candidate, forget, output; the state is (c, h)
@@ -26,11 +26,11 @@ class LSTMState(NamedTuple):
 
 
 class _Cell:
-  """What both have in common.
+  """The common part of both cells.
 
   Attributes:
     units: of the output.
-    variables: what `build` made; None before.
+    variables: the variables that `build` made; None before.
   """
 
   def __init__(self, units: int, name: str):
