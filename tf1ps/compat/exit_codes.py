@@ -16,8 +16,8 @@ EXIT_FAILED = 1
 # The server could not bind its port, because another process has it (Linux's EADDRINUSE is 98).
 EXIT_PORT_TAKEN = 98
 
-# Failed because the chief reported that the job failed: the cause is elsewhere. The task's last line
-# names EXIT_FAILED.
+# Failed because the chief reported that the job failed: the cause is elsewhere. The task's last
+# line names EXIT_FAILED.
 EXIT_RELEASED = 97
 
 

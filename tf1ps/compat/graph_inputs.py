@@ -1,7 +1,7 @@
 """Replaces the input of an operation that is in the graph already.
 
-Packing gives a model's operations their variables' values from another tensor, after the user's
-code has built them. TensorFlow itself replaces inputs when it builds loops, by the private method
+Some features give a model's operations their values from another tensor after the user's code has
+built them. TensorFlow itself replaces inputs when it builds loops, by the private method
 `Operation._update_input`. The public way, tf.contrib.graph_editor, was removed.
 """
 

@@ -1,9 +1,9 @@
-"""Which GPUs this machine shows, and which worker gets which of them.
+"""The GPUs of this machine, divided among the workers.
 
-All of this is decided before TensorFlow looks for a GPU, and without TensorFlow: a process
-that has once seen the GPUs takes memory on each of them. The result is one value of
-`CUDA_VISIBLE_DEVICES` for each worker, set in its process before its first session or server.
-A ps and an evaluator get `NO_GPU`.
+This happens before TensorFlow looks for a GPU, and without TensorFlow, because a process that has
+once seen the GPUs takes memory on each of them. The result is one value of `CUDA_VISIBLE_DEVICES`
+per worker, set in its process before its first session or server. A ps and an evaluator get
+`NO_GPU`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def visible_gpus(environ=None):
   Args:
     environ: the environment to look at; None is `os.environ`. If it has CUDA_VISIBLE_DEVICES,
       that list counts, up to its first empty or negative entry, as for CUDA itself.
-      Otherwise `nvidia-smi -L` is asked.
+      Otherwise `nvidia-smi -L` lists them.
 
   Returns:
     list of str, such as ["0", "1"]. Empty where there is none, or no `nvidia-smi`.
@@ -58,9 +58,8 @@ def divide_gpus(gpus, num_workers):
     num_workers: int, 1 or more.
 
   Returns:
-    A `Division`. Each worker has a contiguous share, the first ones one more where it does not
-    come out even. Fewer GPUs than workers: one each, round robin, and a note says so.
-    No GPU: `NO_GPU` for everybody.
+    A `Division`. Each worker has a contiguous share; with a remainder the first ones have one more.
+    Fewer GPUs than workers: one each, round robin, with a note. No GPU: `NO_GPU` for all.
 
   Raises:
     ValueError: if there is no worker.
@@ -83,7 +82,7 @@ def divide_gpus(gpus, num_workers):
 
 
 def _run_nvidia_smi(environ):
-  """Returns what `nvidia-smi -L` prints; "" where it is absent, fails, or does not answer."""
+  """Returns what `nvidia-smi -L` prints; "" where it is absent, fails, or does not end."""
   try:
     return subprocess.run(
         ["nvidia-smi", "-L"], env=dict(environ), stdin=subprocess.DEVNULL,

@@ -1,16 +1,15 @@
 """Free TCP ports for the tasks of one job on this machine.
 
-1. Candidates are drawn at random below the ephemeral range: the kernel gives ports of that
-   range to outgoing connections, so that one of them could be gone again before a server
-   binds it. (Where there is too little room below, those above the range; where there is
-   neither, any port from 1024 on.)
-2. Each candidate is bound to every interface, because TensorFlow's servers bind so: a port
-   that is free on 127.0.0.1 only would fail later.
-3. All stay bound until there are enough of them; then all are closed together.
+1. Candidates are drawn at random below the ephemeral range: the kernel gives ports of that range
+   to outgoing connections, so that one of them could be taken before a server binds it. (With too
+   little room below, candidates are above the range; with too little there, any port from 1024 on.)
+2. Each candidate is bound to every interface, as TensorFlow's servers do: a port that is free on
+   127.0.0.1 only would fail later.
+3. All stay bound until there are enough; then all are closed together.
 
-Between closing here and binding in the task, somebody else may still take a port. With some
-20,000 candidates two launchers seldom draw the same one; the task that finds its port taken
-says so by its exit code, and the launcher draws again.
+Between closing here and binding in the task, another process may still take a port. With some
+20,000 candidates two launchers seldom draw the same one; a task that finds its port taken reports
+that by its exit code, and the launcher draws again.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _FIRST = 10000
 _LAST = 65535
 # A range with fewer ports than this would let two launchers meet often.
 _ROOM = 2000
-# What most systems use where the kernel does not tell: IANA's ephemeral range.
+# IANA's ephemeral range, which most systems use, where the kernel's cannot be read.
 _IANA_EPHEMERAL = (49152, 65535)
 _EPHEMERAL_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
-# The family exists but has no address here (IPv6 switched off).
+# The family exists but has no address here (IPv6 is off).
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def find_free_ports(n, candidates=None):
-  """Returns `n` distinct TCP ports that nobody on this machine has bound.
+  """Returns `n` distinct TCP ports that no process on this machine has bound.
 
   Args:
     n: int, 0 or more.
@@ -40,7 +39,7 @@ def find_free_ports(n, candidates=None):
       the ephemeral range.
 
   Returns:
-    list of `n` ints. Nothing holds them any more when this returns.
+    list of `n` ints. They are not bound any more when this returns.
 
   Raises:
     ValueError: if `n` is not an int of 0 or more.
