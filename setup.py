@@ -23,6 +23,7 @@ setup(
         f"numpy<1.19; {LEGACY}",  # it was built against an older numpy's C interface
         f"tensorflow>=2.16; {CURRENT}",
         f"numpy; {CURRENT}",
+        f"protobuf; {CURRENT}",  # the messages of grpcio's calls
         "absl-py",
         "grpcio",  # asks TensorFlow's servers for their status
     ],
