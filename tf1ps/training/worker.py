@@ -23,7 +23,7 @@ from tf1ps.checkpoint import (
   latest_checkpoint,
   make_saver,
 )
-from tf1ps.cluster import Server, record_of
+from tf1ps.cluster import Server
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate
@@ -73,8 +73,8 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, options, run.record.container)
       training = _Training(step, shard, run, options)
-      began = time.monotonic()
       with _open_session(training, run, options, directory) as session:
+        began = time.monotonic()
         while not session.should_stop():
           session.run(training.train_op)
       outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
@@ -87,7 +87,7 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
 @contextlib.contextmanager
 def _join(server, options):
   """This worker's membership of the run; reports an error that no session has reported."""
-  run = Membership(record_of(server.target), options.checkpoint_dir)
+  run = Membership(server.record, options.checkpoint_dir)
   run.start()
   try:
     yield run

@@ -1,0 +1,43 @@
+"""The order of the training loop's hooks, which CONTRIBUTING.md explains."""
+from __future__ import annotations
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.training import line_program, local_server
+from tf1ps.pipeline import next_batch
+from tf1ps.program import contract
+from tf1ps.session.membership import Membership
+from tf1ps.training import build, options, worker
+
+
+def input_fn(mode, shard):
+  rows = shard.dataset(tf.data.Dataset.from_tensor_slices(({"x": line_program.X}, line_program.Y)))
+  return next_batch(rows.batch(shard.batch_size))  # under --shard=dynamic it starts again
+
+
+@pytest.mark.parametrize("flags, order", [
+  (dict(steps_in_flight=2), [
+    "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
+    "EndOfDataHook", "InputPositions", "StepsInFlight", "TrafficReport", "Progress"]),
+  (dict(update="sync"), [
+    "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
+    "SyncReplicasHook", "InputPositions", "TrafficReport", "Progress"]),
+  (dict(replication="all_reduce"), [
+    "Execution", "ExampleCounter", "StopAtStep", "EndOfDataHook", "StepVote", "TrafficReport",
+    "Progress"]),
+  (dict(shard="dynamic", epochs=1), [
+    "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
+    "EndOfDataHook", "DynamicRanges", "TrafficReport", "Progress"]),
+  (dict(prefetch=True), [
+    "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
+    "EndOfDataHook", "PrefetchHook", "InputPositions", "TrafficReport", "Progress"])])
+def test_the_hooks_of_a_loop_stand_in_this_order(flags, order):
+  made = options.Options(steps=100, examples=1000, batch_size=4, **flags)
+  run = Membership(local_server.record("hook-order"))
+  program = contract.Program("program", None, input_fn, line_program.model_fn)
+  with tf.Graph().as_default():
+    shard = options.shard_of(made, 0, 3)
+    step = build.build_step(program, run.cluster, shard, made, "hook-order")
+    hooks = worker._Training(step, shard, run, made).hooks()
+  assert [type(hook).__name__ for hook in hooks] == order
