@@ -213,7 +213,7 @@ def test_it_is_on_the_worker_under_tensorflow_s_setter(graph):
 
 @pytest.mark.parametrize("arguments, error, message", [
     (dict(generator_fn=[1, 2]), TypeError, r"must be callable, .*got \[1, 2\]"),
-    (dict(generator_fn=lambda x: x), TypeError, "no parameter, or two: .*it takes 1"),
+    (dict(generator_fn=lambda x: x), TypeError, "no parameter, or two, .*it takes 1"),
     (dict(batch_size=0), ValueError, "batch_size must be an integer of at least 1, got 0"),
     (dict(capacity=0), ValueError, "capacity must be an integer of at least 1, got 0"),
     (dict(shapes=None), ValueError, "the number of dimensions of each shape must be known"),

@@ -30,7 +30,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING, error_line, is_refused_run
-from tf1ps.pipeline import bad_records, record_copies, record_retry
+from tf1ps.pipeline import bad_records, record_retry
 from tf1ps.pipeline.graph_input import input_of
 
 _log = logging.getLogger("tf1ps")
@@ -189,25 +189,25 @@ class Runner(StartableRunner):
   """A queue runner made of TensorFlow's, with the same queue and operations.
 
   Attributes:
-    copies: for each enqueue operation its `record_copies.Copy`, or None.
+    tracked: for each enqueue operation its `record_retry.TrackedEnqueue`, or None.
   """
 
   def __init__(self, stock: tf.train.QueueRunner):
     """Creates the runner in place of `stock`."""
     super().__init__(stock.queue, stock.enqueue_ops, stock.close_op, stock.cancel_op,
                      stock.queue_closed_exception_types)
-    self.copies: List[Optional[record_copies.Copy]] = [None] * len(stock.enqueue_ops)
+    self.tracked: List[Optional[record_retry.TrackedEnqueue]] = [None] * len(stock.enqueue_ops)
     self._is_tracked = False
     self._groups = []
 
   def track(self) -> None:
-    """Makes the copies, unless they exist or the graph is finalized."""
+    """Tracks the enqueue operations, unless they are tracked or the graph is finalized."""
     graph = self.close_op.graph
     if not self._is_tracked and not graph.finalized:
       self._is_tracked = True
       with graph.as_default():
-        self.copies = [record_copies.copy(op, number)
-                       for number, op in enumerate(self.enqueue_ops)]
+        self.tracked = [record_retry.track_records(op, number)
+                        for number, op in enumerate(self.enqueue_ops)]
 
   def create_threads(self, sess, coord=None, daemon=False, start=False):
     """Like TensorFlow's; the session's runs raise the error that ended a runner.
@@ -228,7 +228,7 @@ class Runner(StartableRunner):
     self.track()
     group = _Group(self, sess, coord, connect(sess, coord))
     self._groups.append(group)
-    threads = group.make_threads(self.enqueue_ops, self.copies, daemon)
+    threads = group.make_threads(self.enqueue_ops, self.tracked, daemon)
     if coord is not None:
       stopper = group.make_stopper(coord, daemon)
       threads.append(stopper)
@@ -262,11 +262,11 @@ class _Group:
   def is_running(self) -> bool:
     return self._running > 0
 
-  def make_threads(self, ops, copies, daemon: bool):
-    """Makes a thread for each enqueue operation and its copy, or None."""
+  def make_threads(self, ops, tracked, daemon: bool):
+    """Makes a thread for each enqueue operation and its `TrackedEnqueue`, or None."""
     self.threads = [
       RunnerThread(True, target=self._work, args=pair, daemon=daemon or None,
-                   name="tf1ps: queue runner %s" % pair[0].name) for pair in zip(ops, copies)]
+                   name="tf1ps: queue runner %s" % pair[0].name) for pair in zip(ops, tracked)]
     return list(self.threads)
 
   def make_stopper(self, coord, daemon: bool):
@@ -274,10 +274,10 @@ class _Group:
     return RunnerThread(False, target=self._stop_with, args=(coord,), daemon=daemon or None,
                         name="tf1ps: stop queue runner %s" % self._runner.name)
 
-  def _work(self, op, copy):
+  def _work(self, op, tracked):
     ended, failed = False, False
     try:
-      ended = self._enqueue(op, copy)
+      ended = self._enqueue(op, tracked)
     except Exception as error:
       failed = not self._is_stopping
       if failed:
@@ -298,11 +298,11 @@ class _Group:
     if last:
       self.session = None  # so that it can be deleted
 
-  def _enqueue(self, op, copy):
+  def _enqueue(self, op, tracked):
     """Returns whether the input has ended; raises the error that ends the runner."""
     session, coord = self.session, self._coord
     kind = class_of(session)
-    run = kind.make_callable(session, op if copy is None else copy.enqueue)
+    run = kind.make_callable(session, op if tracked is None else tracked.enqueue)
     ends = self._runner.queue_closed_exception_types + (tf.errors.CancelledError,)
     is_ending = self._is_ending.is_set
     while not (is_ending() or (coord is not None and coord.should_stop())):
@@ -313,11 +313,11 @@ class _Group:
       except tf.errors.OpError as error:
         if is_refused_run(error):
           continue
-        if copy is None or self._is_stopping or not (
-            copy.is_in(error) or copy.may_be_in(error)):
+        if tracked is None or self._is_stopping or not (
+            tracked.is_in(error) or tracked.may_be_in(error)):
           raise _with_hint(error) from None
         try:
-          record_retry.retry(kind, session, copy, error)
+          record_retry.retry(kind, session, tracked, error)
         except ends:
           return True
     return False
@@ -331,8 +331,8 @@ class _Group:
   def _check_at_end(self):
     policy = input_of(self.session.graph).bad_records
     try:
-      if policy.skipped and any(copy is not None and copy.counts for copy in self._runner.copies):
-        policy.check_at_end(record_retry.records_read(self.session, self._runner.copies))
+      if policy.skipped and any(one is not None and one.counts for one in self._runner.tracked):
+        policy.check_at_end(record_retry.records_read(self.session, self._runner.tracked))
     except (bad_records.TooManyBadRecordsError, tf.errors.OpError) as error:
       self._failures.record(error, self._runner.name)
 
