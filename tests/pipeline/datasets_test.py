@@ -314,10 +314,10 @@ def test_a_bad_record_of_a_leased_file(write, tmp_path):
 
 
 @pytest.mark.parametrize("kwargs, expected", [
-  (dict(shuffle=0), "shuffle must be an integer of 1 or more, got 0"),
-  (dict(prefetch=-1), "prefetch must be an integer of 0 or more, got -1"),
-  (dict(num_parallel_decodes=0), "num_parallel_decodes must be an integer of 1 or more, got 0"),
-  (dict(header_lines=1.5), "header_lines must be an integer of 0 or more, got 1.5"),
+  (dict(shuffle=0), "shuffle must be an integer of at least 1, got 0"),
+  (dict(prefetch=-1), "prefetch must be an integer of at least 0, got -1"),
+  (dict(num_parallel_decodes=0), "num_parallel_decodes must be an integer of at least 1, got 0"),
+  (dict(header_lines=1.5), "header_lines must be an integer of at least 0, got 1.5"),
   (dict(compression="gzip"), 'compression must be "GZIP", "ZLIB", "" for none.*got \'gzip\'')])
 def test_wrong_arguments_are_refused(write, kwargs, expected):
   with pytest.raises(ValueError, match=expected):

@@ -230,7 +230,7 @@ def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
 @pytest.mark.parametrize("flags, text", [
   (["--one_shot"], "Replace make_one_shot_iterator by tf.data.make_initializable_iterator"),
   (["--replication=in_graph"], "it needs --replication=between_graph"),
-  (["--update=sync"], "say --on_uneven=shrink, or pad")])
+  (["--update=sync"], "give --on_uneven=shrink, or pad")])
 def test_what_cannot_be_shared_so_is_refused(start, tmp_path, flags, text):
   job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
   chief = job.worker()

@@ -72,7 +72,7 @@ def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
     ValueError: an argument has a wrong value.
     TypeError: decode returned something else.
   """
-  _at_least("header_lines", header_lines, 0)
+  shard_lib.check_at_least("header_lines", header_lines, 0)
   form = _Format(
     lambda path, kind: tf.data.TextLineDataset(path, compression_type=kind).skip(header_lines),
     header_lines, has_text=True)
@@ -113,9 +113,9 @@ def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callabl
 
   Returns, raises: as `text_line_dataset`.
   """
-  _at_least("record_bytes", record_bytes, 1)
-  _at_least("header_bytes", header_bytes, 0)
-  _at_least("footer_bytes", footer_bytes, 0)
+  shard_lib.check_at_least("record_bytes", record_bytes, 1)
+  shard_lib.check_at_least("header_bytes", header_bytes, 0)
+  shard_lib.check_at_least("footer_bytes", footer_bytes, 0)
   form = _Format(lambda path, kind: tf.data.FixedLengthRecordDataset(
     path, record_bytes, header_bytes, footer_bytes, compression_type=kind))
   return _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, prefetch,
@@ -136,10 +136,10 @@ def whole_file_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Ten
 
 
 def _batch(shard, pattern, decode, form, shuffle, compression, drop_remainder, prefetch, parallel):
-  _at_least("prefetch", prefetch, 0)
-  _at_least("num_parallel_decodes", parallel, 1)
+  shard_lib.check_at_least("prefetch", prefetch, 0)
+  shard_lib.check_at_least("num_parallel_decodes", parallel, 1)
   if shuffle is not None:
-    _at_least("shuffle", shuffle, 1)
+    shard_lib.check_at_least("shuffle", shuffle, 1)
   if compression not in COMPRESSIONS:
     raise ValueError('compression must be "GZIP", "ZLIB", "" for none, or None to go by the names, '
                      "got %r" % (compression,))
@@ -223,8 +223,3 @@ def _kind(path, compression):
   if compression is None:
     return "GZIP" if path.endswith(".gz") else ""
   return compression
-
-
-def _at_least(name, value, least):
-  if not isinstance(value, int) or value < least:
-    raise ValueError("%s must be an integer of %d or more, got %r" % (name, least, value))

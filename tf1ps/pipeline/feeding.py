@@ -58,9 +58,9 @@ def feed(generator_fn: Callable[..., Iterable], dtypes: Any, shapes: Any = None,
   Raises:
     TypeError, ValueError: an argument has a wrong value.
   """
-  _at_least_one("capacity", capacity)
+  shard_lib.check_at_least("capacity", capacity, 1)
   if batch_size is not None:
-    _at_least_one("batch_size", batch_size)
+    shard_lib.check_at_least("batch_size", batch_size, 1)
   parts = _components(dtypes, shapes, batch_size is not None)
   make = _maker(generator_fn, shard)
   is_full = drop_remainder or (
@@ -218,11 +218,6 @@ def _maker(generator_fn, shard):
         raise ValueError("the generator yielded no element for worker %d of %d" % (index, count))
 
   return make
-
-
-def _at_least_one(name, value):
-  if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-    raise ValueError("%s must be an integer of at least 1, got %r" % (name, value))
 
 
 # Batches of Python values.

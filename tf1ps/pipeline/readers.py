@@ -75,7 +75,7 @@ def text_line_reader(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tenso
     ShardError: the files cannot be divided.
     ValueError, TypeError: an argument has a wrong value.
   """
-  _at_least("header_lines", header_lines, 0)
+  shard_lib.check_at_least("header_lines", header_lines, 0)
   _check_compression(compression)
 
   def read(names):
@@ -129,9 +129,9 @@ def fixed_length_record_reader(shard: shard_lib.Shard, pattern, decode: Callable
 
   Returns, raises: as `text_line_reader`.
   """
-  _at_least("record_bytes", record_bytes, 1)
-  _at_least("header_bytes", header_bytes, 0)
-  _at_least("footer_bytes", footer_bytes, 0)
+  shard_lib.check_at_least("record_bytes", record_bytes, 1)
+  shard_lib.check_at_least("header_bytes", header_bytes, 0)
+  shard_lib.check_at_least("footer_bytes", footer_bytes, 0)
   _check_compression(compression)
 
   def read(names):
@@ -168,9 +168,9 @@ def _build(shard, pattern, decode, read, shuffle, drop_remainder, num_readers, n
     num_decoders = 1 if shuffle is None else 2
   for name, value in (("num_readers", num_readers), ("num_decoders", num_decoders),
                       ("read_up_to", read_up_to)):
-    _at_least(name, value, 1)
+    shard_lib.check_at_least(name, value, 1)
   if shuffle is not None:
-    _at_least("shuffle", shuffle, 1)
+    shard_lib.check_at_least("shuffle", shuffle, 1)
   if shard.is_dynamic:
     raise shard_lib.ShardError("--shard=dynamic works only with tf.data, and this input is a "
                                "reader. Use a dataset of tf1ps.pipeline, such as "
@@ -210,11 +210,6 @@ def _check_compression(compression):
   if compression not in COMPRESSIONS:
     raise ValueError("compression must be one of %s, got %r" % (
       ", ".join(map(repr, COMPRESSIONS)), compression))
-
-
-def _at_least(name, value, least):
-  if isinstance(value, bool) or not isinstance(value, int) or value < least:
-    raise ValueError("%s must be an integer of at least %d, got %r" % (name, least, value))
 
 
 # Lines of text.

@@ -239,6 +239,12 @@ def check_asked(shard: Shard) -> None:
     f"{_LINES[shard.policy]}, or give --shard=none if every worker should read all of it.")
 
 
+def check_at_least(name: str, value: int, least: int) -> None:
+  """Raises ValueError if the argument `name` is not an integer of at least `least`."""
+  if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    raise ValueError("%s must be an integer of at least %d, got %r" % (name, least, value))
+
+
 def _glob(pattern: str) -> List[str]:
   # A name with brackets is a pattern that does not match itself.
   found = [pattern] if tf.gfile.Exists(pattern) else tf.gfile.Glob(pattern)
