@@ -29,9 +29,8 @@ from tf1ps.graph import (
   Subgraph,
   consumers_of,
   descendants,
-  is_control_flow,
   is_enter,
-  is_handle_type,
+  is_handle,
   needed_ops,
 )
 from tf1ps.pipeline import bad_records
@@ -115,7 +114,7 @@ def track_records(enqueue_op: tf.Operation, number: int = 0) -> Optional[Tracked
     return None
   if any(is_enter(op) for op in path):
     # A loop needs all its operations, also those that do not depend on records, like its counter.
-    path = needed_ops([enqueue_op], fed=ends, stop=_has_handle)
+    path = needed_ops([enqueue_op], fed=ends, stop=is_handle)
   with tf.device(None), tf.device(source.keys.device), tf.control_dependencies(None):
     return _copy(enqueue_op, source, path, number)
 
@@ -134,11 +133,6 @@ def _sources(graph) -> Dict[str, RecordSource]:
   for source in reads + input_of(graph).record_sources:
     sources[source.keys.name] = sources[source.values.name] = source
   return sources
-
-
-def _has_handle(op):
-  """Whether an operation returns a handle, such as of a variable, a queue or an array."""
-  return not is_control_flow(op) and any(is_handle_type(tensor) for tensor in op.outputs)
 
 
 def _copy(enqueue_op, source, path, number):
