@@ -13,9 +13,10 @@ PROGRAM = examples/digits.py
 TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 
 BENCH = benchmarks-results
+SITE = site
 
 .PHONY: help train test test-legacy test-slow test-slow-legacy examples examples-legacy bench \
-  bench-quick lint wheel clean train-flags
+  bench-quick lint docs wheel clean train-flags
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
@@ -28,6 +29,7 @@ help:
 	@echo "make bench        compare with every peer: hours, and a quiet machine (ARGS=latency_S for one)"
 	@echo "make bench-quick  see that every kind of benchmark runs"
 	@echo "make lint         check style, and that everything is Python 3.7"
+	@echo "make docs         make the documents and the API reference as a site in $(SITE)/"
 	@echo "make wheel        build the wheel into $(DIST)/"
 	@echo "make clean        remove the environments, builds and caches"
 	@echo
@@ -70,6 +72,11 @@ lint: $(VENV)/installed
 	@if python=$$(.ci/find_python LEGACY_PYTHON 3.7); then set -x; \
 	  "$$python" -m compileall -q setup.py $(wildcard benchmarks bin examples tests tf1ps); fi
 
+# A dead link, or a docstring that cannot be read, is an error.
+docs: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --editable ".[docs]"
+	$(VENV)/bin/python -m sphinx -b html -E -c docs -d $(SITE)/.doctrees -W --keep-going -q . $(SITE)
+
 # What an older build left in build/ would come along, even when its source is gone.
 wheel: $(VENV)/installed
 	rm -rf build
@@ -77,7 +84,7 @@ wheel: $(VENV)/installed
 	rm -rf build
 
 clean:
-	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) build *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 train-flags:

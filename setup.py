@@ -31,6 +31,7 @@ setup(
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5"],
         "lint": ["ruff==0.17.5"],
         "bench": ["matplotlib"],  # the chart of the benchmarks
+        "docs": ["sphinx>=8.1", "myst-parser>=4.0"],  # the site of `make docs`
     },
     # An installed package called "examples" would belong to everybody: it gets a name of its own.
     packages=find_packages(include=["tf1ps", "tf1ps.*"])

@@ -197,14 +197,15 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
   elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
   monkeypatch.setenv("MAKEFLAGS", " -- VENV=%s" % elsewhere)  # as `make VENV=... test` hands it on
   built = [here / name for name in (
-    ".venv", ".venv-legacy", "dist", "build", "x.egg-info", ".pytest_cache", ".ruff_cache",
-    "tf1ps/__pycache__")]
+    ".venv", ".venv-legacy", "dist", "build", "site", "docs/api", "x.egg-info", ".pytest_cache",
+    ".ruff_cache", "tf1ps/__pycache__")]
   for folder in built + [elsewhere, here / "tests"]:
     folder.mkdir(parents=True)
   (here / "Makefile").write_text((ROOT / "Makefile").read_text())
   make("clean", here)
   assert not any(folder.exists() for folder in built)
-  assert sorted(path.name for path in here.iterdir()) == ["Makefile", "tests", "tf1ps"]
+  assert sorted(path.name for path in here.iterdir()) == [
+    "Makefile", "docs", "tests", "tf1ps"]
   assert elsewhere.exists()
 
 
