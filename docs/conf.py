@@ -95,7 +95,7 @@ def _entry(package, name, value, directive):
 
 
 def _as_rst(lines):
-  """Turns the Markdown of docstrings into reStructuredText: code, and stars that are no emphasis."""
+  """Turns the Markdown of docstrings into reStructuredText: code, and stars that are text."""
   for line in lines:
     parts = _LITERAL.split(line)
     for index, part in enumerate(parts):

@@ -124,10 +124,11 @@ def fixed_length_record_reader(shard: shard_lib.Shard, pattern, decode: Callable
     record_bytes: bytes per record.
     header_bytes: bytes at the beginning of each file that are no record.
     footer_bytes: bytes at the end of each file that are no record.
-    shuffle, compression, drop_remainder, num_readers, num_decoders, read_up_to, pad, seed,
-      worker_device: as for `text_line_reader`.
+    shuffle, compression, drop_remainder, num_readers, num_decoders: as for `text_line_reader`.
+    read_up_to, pad, seed, worker_device: as for `text_line_reader`.
 
-  Returns, raises: as `text_line_reader`.
+  Returns:
+    As `text_line_reader`, with the same errors.
   """
   shard_lib.check_at_least("record_bytes", record_bytes, 1)
   shard_lib.check_at_least("header_bytes", header_bytes, 0)

@@ -50,9 +50,8 @@ class DoneTimeout(Error, RuntimeError):
 class DoneQueues:
   """Where workers report that they are done.
 
-  What was reported stays, for as long as the place's server lives. Two runs on persistent '
-                                                   'servers are
-  told apart by `run`; without it, one task calls `clear` before the workers begin.
+  Reports stay as long as the server lives that keeps them. On persistent servers `run` separates
+  the reports of two runs. Without `run`, one task calls `clear` before the workers begin.
 
   Attributes:
     poll_secs: seconds between two looks of a waiting task.
