@@ -95,7 +95,7 @@ _SYNC = [
   System(_AS_IT_IS, "sync_replicas", ("--variables=ref",), **_TWO),
   System(_STRICT, "sync_replicas", ("--variables=ref", "--tokens=0"), **_TWO),
   System("classic, 2 workers, asynchronous", "classic", ("--variables=ref",), workers=2),
-  tf1ps("sync", "--update=sync", **_TWO),
+  tf1ps("sync", "--sync_replicas", **_TWO),
   tf1ps("2 workers, asynchronous", workers=2),
 ]
 _SLEEP = ("--bench_straggler=2", "--bench_sleep=0.1")
@@ -106,8 +106,8 @@ _STRAGGLER = [
          minibatches_per_step=3),
   System("SyncReplicasOptimizer, one spare", "sync_replicas",
          ("--straggler=2", "--sleep=0.1", "--aggregate=2"), workers=3, minibatches_per_step=2),
-  tf1ps("sync", "--update=sync", *_SLEEP, workers=3, minibatches_per_step=3),
-  tf1ps("sync, one spare", "--update=sync", "--replicas_to_aggregate=2", *_SLEEP, workers=3,
+  tf1ps("sync", "--sync_replicas", *_SLEEP, workers=3, minibatches_per_step=3),
+  tf1ps("sync, one spare", "--sync_replicas", "--replicas_to_aggregate=2", *_SLEEP, workers=3,
         minibatches_per_step=2),
   tf1ps("asynchronous", *_SLEEP, workers=3),
   tf1ps("asynchronous, max_lead=2", "--max_lead=2", *_SLEEP, workers=3)]

@@ -27,7 +27,7 @@ LINES = (
   comparisons.tf1ps("8 steps a run", "--steps_per_execution=8"),
   comparisons.tf1ps("16 bits", "--wire_dtype=bfloat16"),
   comparisons.tf1ps("2 workers", workers=2),
-  comparisons.tf1ps("2 workers, sync", "--update=sync", workers=2, minibatches_per_step=2),
+  comparisons.tf1ps("2 workers, sync", "--sync_replicas", workers=2, minibatches_per_step=2),
 )
 
 

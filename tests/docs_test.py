@@ -230,7 +230,7 @@ COVERED = [
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_readme_shows_what_make_train_calls"),
-  (r"tf1ps-local --program=examples/digits.py --update=sync", "test_docs_synchronous_updates"),
+  (r"tf1ps-local --program=examples/digits.py --sync_replicas", "test_docs_synchronous_updates"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=2 --epochs=5 --", "test_docs_steps"),
   (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),

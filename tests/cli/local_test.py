@@ -31,7 +31,7 @@ def refused(start, *argv, **env):
      "--num_ps=1: --replication=all_reduce has no ps"),
     (["--steps=1", "--replication=all_reduce", "--on_uneven=pad"],
      "--on_uneven=pad is about workers that train each for itself: it needs "
-     "--replication=between_graph, the default, and --update=sync"),
+     "--replication=between_graph, the default, and --sync_replicas"),
     (["--steps=1", "--num_workers=0"], "--num_workers=0: there must be at least one worker"),
     (["--steps=1", "--evaluator"],
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),

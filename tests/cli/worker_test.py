@@ -109,7 +109,7 @@ COMMON = [
 
 def test_the_flags_become_options(start):
   """Every field of the options but the config is a flag."""
-  synchronous = ["--scale_learning_rate=True", "--update=sync", "--replicas_to_aggregate=3",
+  synchronous = ["--scale_learning_rate=True", "--sync_replicas=True", "--replicas_to_aggregate=3",
                  "--on_uneven=shrink"]
   stale = ["--max_lead=2", "--max_staleness=8", "--staleness_damping=True", "--warm_up_steps=5",
            "--prefetch=True"]

@@ -336,7 +336,7 @@ def test_one_refusal_does_not_count(own_ps, monkeypatch):
   assert rounds.calls == [("gone", refused)]
 
 
-def test_a_silent_task_is_lost_after_the_limit(own_ps, monkeypatch):
+def test_a_silent_task_is_heartbeat_timeout_the_limit(own_ps, monkeypatch):
   rounds = Rounds(monkeypatch, [probe.probe_task(own_ps.task, 20.0)], 1.5)
   rounds.watch.start()
   rounds.wait_for(["up"])

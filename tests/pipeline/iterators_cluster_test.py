@@ -34,7 +34,7 @@ def test_each_worker_starts_its_own_also_after_a_recovery(start, tmp_path):
     assert found[2] == [first, first + 1], "the recovered session starts from the beginning"
 
 
-@pytest.mark.parametrize("flags", [[], ["--structured", "--update=sync"]])
+@pytest.mark.parametrize("flags", [[], ["--structured", "--sync_replicas"]])
 def test_a_program_with_a_dataset(start, flags):
   job = job_lib.Job(start, flags=[PROGRAM, "--epochs=2", "--batch_size=7", *flags])
   (ps,), workers = job.all()

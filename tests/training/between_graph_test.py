@@ -143,7 +143,7 @@ def test_the_programs_own_optimizer_wins():
 
 
 @pytest.mark.parametrize("kwargs", [
-  {"update": "sync"}, {"max_staleness": 3}, {"staleness_damping": True},
+  {"sync_replicas": True}, {"max_staleness": 3}, {"staleness_damping": True},
   {"clones": 2}])
 @pytest.mark.parametrize("variables", ["resource", "ref"])
 def test_a_checkpoint_does_not_know_how_updates_are_made(kwargs, variables):
@@ -176,19 +176,20 @@ def test_updates_that_cannot_be_made_are_refused():
     return model_fn(features, labels, mode)._replace(optimizer=tf.train.AdamOptimizer())
 
   with pytest.raises(ValueError, match="--replicas_to_aggregate=3, .*: give 2 or less"):
-    build(CLUSTER, update="sync", replicas_to_aggregate=3)
+    build(CLUSTER, sync_replicas=True, replicas_to_aggregate=3)
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--staleness_damping has no effect: the program brings an optimizer"):
     build(CLUSTER, model=own, staleness_damping=True)
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--scale_learning_rate has no effect: the program brings an optimizer"):
-    build(CLUSTER, model=own, update="sync", scale_learning_rate=True)
+    build(CLUSTER, model=own, sync_replicas=True, scale_learning_rate=True)
 
 
 @pytest.mark.parametrize("flags, rate", [
   (dict(), None), (dict(learning_rate=0.5), 0.5),
-  (dict(update="sync", learning_rate=0.5, scale_learning_rate=True), 1.0),
-  (dict(update="sync", optimizer="adam", scale_learning_rate=True), 0.002),
-  (dict(update="sync", learning_rate=0.5, scale_learning_rate=True, replicas_to_aggregate=1), 0.5)])
+  (dict(sync_replicas=True, learning_rate=0.5, scale_learning_rate=True), 1.0),
+  (dict(sync_replicas=True, optimizer="adam", scale_learning_rate=True), 0.002),
+  (dict(sync_replicas=True, learning_rate=0.5, scale_learning_rate=True, replicas_to_aggregate=1),
+   0.5)])
 def test_the_learning_rate_goes_with_the_gradients_of_an_update(flags, rate):
   assert between_graph.scaled_learning_rate(options.Options(**flags), CLUSTER) == rate

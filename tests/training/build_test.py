@@ -40,8 +40,8 @@ def build(index=0, model=model_fn, **how):
 
 
 @pytest.mark.parametrize("how", [
-  {}, {"update": "sync"}, {"replication": "in_graph"}, {"num_clones": 2}, {"variables": "ref"},
-  {"replication": "in_graph", "update": "sync"}])
+  {}, {"sync_replicas": True}, {"replication": "in_graph"}, {"num_clones": 2}, {"variables": "ref"},
+  {"replication": "in_graph", "sync_replicas": True}])
 def test_shards_and_their_slots_are_on_all_ps(how):
   rows, loads = build(partition_bytes=300, **how)
   shards = {name: task for name, _, _, task, _ in rows if name.startswith("table/")}
@@ -58,8 +58,9 @@ def test_a_worker_with_another_partition_is_refused():
   signature.compare(mine, build(0, partition_bytes=300)[0], "me", "chief")
   for other in ({}, {"partition_bytes": 400}):
     with pytest.raises(signature.GraphMismatchError, match=(
-        "me was started with --replication=between_graph --update=async --partition_bytes=300, and "
-        "chief, the chief, with --replication=between_graph --update=async")):
+        "me was started with --replication=between_graph --nosync_replicas --partition_bytes=300, "
+        "and "
+        "chief, the chief, with --replication=between_graph --nosync_replicas")):
       signature.compare(mine, build(0, **other)[0], "me", "chief")
 
 

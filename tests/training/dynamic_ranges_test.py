@@ -220,7 +220,7 @@ def test_after_a_restart_of_the_ps_what_came_after_the_checkpoint_is_handed_out_
 
 @pytest.mark.slow
 def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
-  job = make_job(start, tmp_path, "--epochs=1", "--records=830", "--update=sync",
+  job = make_job(start, tmp_path, "--epochs=1", "--records=830", "--sync_replicas",
                  "--on_uneven=shrink")
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 3, workers[0].output
@@ -230,7 +230,7 @@ def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
 @pytest.mark.parametrize("flags, text", [
   (["--one_shot"], "Replace make_one_shot_iterator by tf.data.make_initializable_iterator"),
   (["--replication=in_graph"], "it needs --replication=between_graph"),
-  (["--update=sync"], "give --on_uneven=shrink, or pad")])
+  (["--sync_replicas"], "give --on_uneven=shrink, or pad")])
 def test_what_cannot_be_shared_so_is_refused(start, tmp_path, flags, text):
   job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
   chief = job.worker()

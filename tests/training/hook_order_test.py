@@ -20,7 +20,7 @@ def input_fn(mode, shard):
   (dict(steps_in_flight=2), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
     "EndOfDataHook", "InputPositions", "StepsInFlight", "TrafficReport", "Progress"]),
-  (dict(update="sync"), [
+  (dict(sync_replicas=True), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
     "SyncReplicasHook", "InputPositions", "TrafficReport", "Progress"]),
   (dict(replication="all_reduce"), [

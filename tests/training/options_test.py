@@ -39,12 +39,13 @@ def test_a_worker_has_a_flag_for_each_field():
 
 
 @pytest.mark.parametrize("kwargs, expected", [
-  ({}, ["--replication=between_graph", "--update=async"]),
-  ({"update": "sync", "wire_dtype": "float16"}, [
-    "--replication=between_graph", "--update=sync", "--pack_bytes=65536", "--wire_dtype=float16"]),
+  ({}, ["--replication=between_graph", "--nosync_replicas"]),
+  ({"sync_replicas": True, "wire_dtype": "float16"}, [
+    "--replication=between_graph", "--sync_replicas", "--pack_bytes=65536",
+    "--wire_dtype=float16"]),
   ({"shard": "files", "partition_bytes": 9}, [
-    "--replication=between_graph", "--update=async", "--partition_bytes=9"]),
-  ({"shard": "dynamic"}, ["--replication=between_graph", "--update=async", "--shard=dynamic"])])
+    "--replication=between_graph", "--nosync_replicas", "--partition_bytes=9"]),
+  ({"shard": "dynamic"}, ["--replication=between_graph", "--nosync_replicas", "--shard=dynamic"])])
 def test_what_all_workers_must_share(kwargs, expected):
   assert shared_by_workers(Options(steps=1, **kwargs)) == expected
 
@@ -85,33 +86,33 @@ def test_another_word_is_refused(name, value, text):
 @pytest.mark.parametrize("name, value", [
   ("replicas_to_aggregate", 2), ("on_uneven", "pad"), ("scale_learning_rate", True)])
 def test_what_only_synchronous_updates_know_is_refused_without_them(name, value):
-  with pytest.raises(ValueError, match="--%s=%s .*: give --update=sync too" % (name, value)):
+  with pytest.raises(ValueError, match="--%s.* is about .*: give --sync_replicas too" % name):
     check_options(Options(steps=1, **{name: value}))
-  check_options(Options(steps=1, update="sync", **{name: value}))
+  check_options(Options(steps=1, sync_replicas=True, **{name: value}))
 
 
 @pytest.mark.parametrize("replication", ["in_graph", "all_reduce"])
 @pytest.mark.parametrize("name, value", [("replicas_to_aggregate", 2), ("on_uneven", "pad")])
 def test_what_only_workers_with_graphs_of_their_own_know_is_refused(replication, name, value):
   with pytest.raises(ValueError, match="--%s=%s .*--replication=between_graph" % (name, value)):
-    check_options(Options(steps=1, update="sync", replication=replication, **{name: value}))
+    check_options(Options(steps=1, sync_replicas=True, replication=replication, **{name: value}))
 
 
 @pytest.mark.parametrize("kwargs, text", [
   (dict(replication="in_graph"), "needs --replication=between_graph, the default"),
   (dict(replication="all_reduce"), "needs --replication=between_graph, the default"),
-  (dict(update="sync"), "give --on_uneven=shrink, or pad")])
+  (dict(sync_replicas=True), "give --on_uneven=shrink, or pad")])
 def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
   with pytest.raises(ValueError, match=text):
     check_options(Options(steps=1, shard="dynamic", **kwargs))
   check_options(Options(steps=1, shard="dynamic"))
-  check_options(Options(steps=1, shard="dynamic", update="sync", on_uneven="pad"))
+  check_options(Options(steps=1, shard="dynamic", sync_replicas=True, on_uneven="pad"))
 
 
 def test_replications_and_clones():
   check_options(Options(steps=1, replication="all_reduce", scale_learning_rate=True))
-  check_options(Options(steps=1, replication="in_graph", update="sync", num_clones=2))
-  with pytest.raises(ValueError, match="--num_clones=2 with .*in_graph needs --update=sync"):
+  check_options(Options(steps=1, replication="in_graph", sync_replicas=True, num_clones=2))
+  with pytest.raises(ValueError, match="--num_clones=2 with .*in_graph needs --sync_replicas"):
     check_options(Options(steps=1, replication="in_graph", num_clones=2))
   with pytest.raises(ValueError, match="--replication must be one of between_graph, in_graph"):
     check_options(Options(steps=1, replication="ingraph"))
@@ -123,9 +124,11 @@ def test_replications_and_clones():
   ("max_lead", 2), ("max_staleness", 0), ("staleness_damping", True), ("warm_up_steps", 5),
   ("batch_sizes", [4, 4])])
 def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value):
-  for kwargs in (dict(update="sync"), dict(replication="all_reduce"), dict(replication="in_graph")):
-    with pytest.raises(ValueError, match="--%s=.* is about workers that update each for itself: it "
-                                         "needs --replication=between_graph and --update" % name):
+  for kwargs in (dict(sync_replicas=True), dict(replication="all_reduce"),
+                 dict(replication="in_graph")):
+    with pytest.raises(ValueError, match="--%s.* is about workers that update each for itself: it "
+                                         "needs --replication=between_graph, the default, and "
+                                         "no" % name):
       check_options(Options(steps=1, **{name: value}, **kwargs))
 
 
@@ -154,7 +157,7 @@ def test_steps_of_another_shape_are_refused_where_they_cannot_be(name):
   check_options(Options(steps=1, max_staleness=2, warm_up_steps=3, **{name: 2}))
   others = [dict(replication="in_graph"), dict(replication="all_reduce")]
   if name != "gradient_accumulation_steps":
-    others += [dict(update="sync"), dict(max_lead=3)]
+    others += [dict(sync_replicas=True), dict(max_lead=3)]
   if name == "steps_in_flight":
     others += [dict(shard="dynamic"), dict(gradient_accumulation_steps=2)]
   for other in others:
@@ -166,4 +169,4 @@ def test_steps_of_another_shape_together():
   check_options(Options(steps=1, steps_per_execution=4, steps_in_flight=2))
   check_options(Options(steps=1, steps_per_execution=4, gradient_accumulation_steps=2,
                         shard="dynamic"))
-  check_options(Options(steps=1, update="sync", gradient_accumulation_steps=2))
+  check_options(Options(steps=1, sync_replicas=True, gradient_accumulation_steps=2))

@@ -19,7 +19,7 @@ PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
 UNEVEN = ["--program=%s" % (PROGRAMS / "uneven.py"), "--shard=none", "--epochs=1", "--batch_size=4"]
 FIFTY = "--program=%s" % (PROGRAMS / "fifty_steps.py")
 IN_GRAPH, ALL_REDUCE = "--replication=in_graph", "--replication=all_reduce"
-SYNC = "--update=sync"
+SYNC = "--sync_replicas"
 # Synchronous schemes: the flags, and how many ps.
 SCHEMES = {"between_graph": ([SYNC], 2), "in_graph": ([IN_GRAPH, SYNC], 2),
            "all_reduce": ([ALL_REDUCE], 0), "clones": ([SYNC, "--num_clones=2"], 1),
@@ -137,7 +137,7 @@ def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
 @pytest.mark.slow
 @pytest.mark.parametrize("update", ["async", "sync"])
 def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, update):
-  flags = [IN_GRAPH, "--update=" + update, "--checkpoint_dir=%s" % tmp_path]
+  flags = [IN_GRAPH, "--sync_replicas=%s" % (update == "sync"), "--checkpoint_dir=%s" % tmp_path]
   for steps in (40, 60):
     job = Job(start, num_workers=2, flags=flags + ["--steps=%d" % steps])
     (ps,), workers = job.all()
@@ -150,7 +150,8 @@ def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, up
 def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update):
   gate = tmp_path / "gate"
   job = Job(start, num_workers=2, heartbeat_timeout=60, flags=[
-    IN_GRAPH, "--update=" + update, "--steps=60", "--slow_index=0", "--block_at=10",
+    IN_GRAPH, "--sync_replicas=%s" % (update == "sync"), "--steps=60", "--slow_index=0",
+    "--block_at=10",
     "--block_until=%s" % gate])
   (ps,), workers = job.all()
   workers[0].wait_for("holds step 10")
@@ -190,7 +191,7 @@ def test_a_worker_with_another_scheme_than_the_chief_is_refused(start, flags, ot
   job = Job(start, num_workers=2, flags=["--steps=1000000"])
   ps, chief, worker = job.ps(), job.worker(0, *flags), job.worker(1, *others)
   assert worker.wait() == 1
-  given = ["--replication=between_graph", *(others or ["--update=async"])]
+  given = ["--replication=between_graph", *(others or ["--nosync_replicas"])]
   if others:
     given += ["--pack_bytes=65536", "--wire_dtype=float32"]
   assert "started with %s, and /job:worker/task:0, the chief, with --rep" % " ".join(

@@ -11,7 +11,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
 
 
 @pytest.mark.parametrize("flags", [
-  [], ["--steps_per_execution=3"], pytest.param(["--update=sync"], marks=pytest.mark.slow),
+  [], ["--steps_per_execution=3"], pytest.param(["--sync_replicas"], marks=pytest.mark.slow),
   pytest.param(["--max_staleness=3", "--variables=ref"], marks=pytest.mark.slow)])
 def test_a_part_of_the_batches_is_trained_on_at_the_end(start, flags):
   """400 examples in batches of 12: 34 of them, in steps of 4: the last is of two, 12 and 4."""
@@ -24,7 +24,7 @@ def test_a_part_of_the_batches_is_trained_on_at_the_end(start, flags):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [["--update=sync", "--on_uneven=shrink"], []])
+@pytest.mark.parametrize("flags", [["--sync_replicas", "--on_uneven=shrink"], []])
 def test_two_workers(start, flags):
   job = Job(start, num_workers=2, flags=[
     "--gradient_accumulation_steps=3", "--batch_size=10", "--epochs=1", *flags])

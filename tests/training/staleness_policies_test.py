@@ -147,7 +147,8 @@ def test_all_policies_work_together(start):
 
 @pytest.mark.parametrize("flags, text", [
   (["--batch_sizes=8,4,2"], "--batch_sizes=8,4,2 has 3 numbers, and there are 2 workers"),
-  (["--max_lead=2", "--update=sync"], "--max_lead=2 is about workers that update each for itself")])
+  (["--max_lead=2", "--sync_replicas"], "--max_lead=2 is about workers that update each for "
+                                        "itself")])
 def test_what_cannot_be_meant_is_refused_before_any_work(start, flags, text):
   worker = Job(start, flags=["--steps=5", *flags]).worker(0)
   assert worker.wait() == 1

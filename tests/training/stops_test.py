@@ -27,13 +27,13 @@ def test_the_reason_is_what_was_reached(flags, done, reason):
 
 
 def test_another_workers_end_is_told_with_what_was_left():
-  made = make(epochs=1, update="sync")
+  made = make(epochs=1, sync_replicas=True)
   left = remainder.Left(4, 20, True)
   assert made.reason(True) == "another worker's data ended (--on_uneven=stop_all)"
   assert made.reason(True, left) == (
     "another worker's data ended (--on_uneven=stop_all); of its own, 4 examples were drawn for no "
     "update and 20 left")
-  assert make(epochs=1, update="sync", on_uneven="shrink").reason(True) == (
+  assert make(epochs=1, sync_replicas=True, on_uneven="shrink").reason(True) == (
     "training had been ended for all without this worker")
 
 

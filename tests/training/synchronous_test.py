@@ -1,4 +1,5 @@
-"""Jobs with --update=sync, as a user starts them: uneven data, lost workers, ps that come back."""
+"""Jobs with --sync_replicas, as a user starts them: uneven data, lost workers, ps that come "
+  "back."""
 from __future__ import annotations
 
 import pathlib
@@ -15,7 +16,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, \d+ more examples came too late)?, "
         r"[\d.]+ s, (.*), exit code (\d)")
 UNEVEN = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "uneven.py")
-SYNC = ["--update=sync", "--batch_size=4"]
+SYNC = ["--sync_replicas", "--batch_size=4"]
 
 
 @pytest.mark.slow
@@ -52,7 +53,7 @@ def losses(directory):
 
 
 def test_steps_are_reached_by_all_together(start):
-  job = Job(start, num_ps=2, flags=["--update=sync", "--steps=60", "--clip_norm=1",
+  job = Job(start, num_ps=2, flags=["--sync_replicas", "--steps=60", "--clip_norm=1",
                                     "--scale_learning_rate"])
   ps, workers = job.all()
   assert codes(*workers, *ps) == [0] * 4
@@ -63,7 +64,7 @@ def test_steps_are_reached_by_all_together(start):
 @pytest.mark.slow
 def test_the_others_go_on_without_a_lost_worker_which_comes_back(start, tmp_path):
   gate = tmp_path / "gate"
-  job = Job(start, flags=["--update=sync", "--on_uneven=shrink", "--steps=40"])
+  job = Job(start, flags=["--sync_replicas", "--on_uneven=shrink", "--steps=40"])
   ps = job.ps()
   hold = ["--slow_index=0", "--block_at=20", "--block_until=%s" % gate]
   chief = job.worker(0, *hold)
@@ -83,7 +84,7 @@ def test_the_others_go_on_without_a_lost_worker_which_comes_back(start, tmp_path
 @pytest.mark.slow
 def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path):
   gate = tmp_path / "gate"
-  job = Job(start, flags=["--update=sync", "--on_uneven=shrink", "--epochs=1",
+  job = Job(start, flags=["--sync_replicas", "--on_uneven=shrink", "--epochs=1",
                           "--evaluate_until=%s" % gate])
   ps, chief = job.ps(), job.worker(0)
   worker = job.worker(1, "--slow_index=1", "--block_at=5")
@@ -103,7 +104,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
 
 
 def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
-  job = Job(start, flags=["--update=sync", "--steps=1000000"])
+  job = Job(start, flags=["--sync_replicas", "--steps=1000000"])
   ps, chief = job.ps(), job.worker(0)
   worker = job.worker(1, "--slow_index=1", "--block_at=10")
   worker.wait_for("holds step 10")
@@ -115,7 +116,7 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
 
 @pytest.mark.slow
 def test_a_ps_that_comes_back_is_restored(start, tmp_path):
-  job = Job(start, flags=["--update=sync", "--steps=60", "--save_checkpoints_steps=10",
+  job = Job(start, flags=["--sync_replicas", "--steps=60", "--save_checkpoints_steps=10",
                           "--checkpoint_dir=%s" % (tmp_path / "ck"), "--heartbeat_timeout=60"])
   gate = tmp_path / "gate"
   ps = job.ps()
@@ -151,7 +152,7 @@ def test_an_update_that_was_cut_off_is_undone(start, tmp_path, index):
 
 @pytest.mark.slow
 def test_a_worker_that_never_comes_is_named(start):
-  job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=8"])
+  job = Job(start, flags=["--sync_replicas", "--steps=10", "--start_timeout=8"])
   ps = job.ps()
   ps.wait_for("serving at")
   chief = job.worker(0)
@@ -162,7 +163,7 @@ def test_a_worker_that_never_comes_is_named(start):
 
 @pytest.mark.slow
 def test_a_worker_that_is_there_but_never_joins_is_named(start):
-  job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=3", "--container=c"])
+  job = Job(start, flags=["--sync_replicas", "--steps=10", "--start_timeout=3", "--container=c"])
   ps = job.ps()
   ps.wait_for("serving at")
   worker = start("worker 1", state_tasks.member, job.jobs, 1, 60.0, "c")
@@ -176,7 +177,7 @@ def test_a_worker_that_is_there_but_never_joins_is_named(start):
 
 @pytest.mark.slow
 def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):
-  job = Job(start, flags=["--update=sync", "--steps=10", "--start_timeout=60"])
+  job = Job(start, flags=["--sync_replicas", "--steps=10", "--start_timeout=60"])
   ps = job.ps(0, "--persistent")
   workers = [job.worker(i) for i in range(2)]
   assert codes(*workers) == [0, 0]
@@ -194,7 +195,7 @@ def test_a_second_job_knows_the_first_ones_workers_from_its_own(start):
 @pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_is_no_end_of_the_data(start, tmp_path):
   gate = tmp_path / "gate"
-  job = Job(start, flags=["--update=sync", "--steps=1000000", "--step_seconds=0.02",
+  job = Job(start, flags=["--sync_replicas", "--steps=1000000", "--step_seconds=0.02",
                           "--block_at=10", "--block_until=%s" % gate])
   ps, chief, worker = job.ps(), job.worker(0), job.worker(1)
   for task in (chief, worker):

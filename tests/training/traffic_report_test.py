@@ -153,7 +153,7 @@ def test_summaries_of_steps_on_a_ps(graph, ps, tmp_path):
 
 @pytest.mark.parametrize("flags", [
   [], *(pytest.param([flag], marks=pytest.mark.slow)
-        for flag in ("--update=sync", "--variables=ref"))])
+        for flag in ("--sync_replicas", "--variables=ref"))])
 def test_the_last_line_of_a_job(start, flags):
   job = Job(start, num_ps=2, num_workers=2, flags=["--steps=300", *flags])
   ps, workers = job.all()

@@ -13,15 +13,15 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples, (?:staleness ([
 @pytest.mark.slow
 def test_a_checkpoint_does_not_know_how_values_travelled(start, tmp_path):
   saved = []
-  for steps, flags in ((40, []), (80, ["--pack_bytes=0"]), (120, ["--update=sync"]),
-                       (160, ["--update=sync", "--pack_bytes=0", "--wire_dtype=bfloat16"])):
+  for steps, flags in ((40, []), (80, ["--pack_bytes=0"]), (120, ["--sync_replicas"]),
+                       (160, ["--sync_replicas", "--pack_bytes=0", "--wire_dtype=bfloat16"])):
     job = Job(start, flags=["--optimizer=momentum", "--checkpoint_dir=%s" % tmp_path, *flags])
     (ps,), workers = job.all("--steps=%d" % steps)
     assert codes(*workers, ps) == [0, 0, 0], workers[0].output
     # Asynchronous: who was held up while the other one made most of the 40 steps may make those
     # until it looks again, an eighth of them (stopping.StopAtStep), and one more for the other.
     above = find(workers[0], r"global step (\d+) in ")[0] - steps
-    assert above == 0 if "--update=sync" in flags else 0 <= above <= 40 // 8 + 1
+    assert above == 0 if "--sync_replicas" in flags else 0 <= above <= 40 // 8 + 1
     saved.append(tf.train.list_variables(tf.train.latest_checkpoint(str(tmp_path))))
   assert saved.count(saved[0]) == 4
   names = [name for name, _ in saved[0] if not name.startswith("tf1ps/")]
@@ -44,7 +44,8 @@ def test_small_variables_are_one_message(start):
 @pytest.mark.parametrize("update", ["async", pytest.param("sync", marks=pytest.mark.slow)])
 def test_what_float16_cannot_hold_ends_the_job_with_a_sentence(start, update):
   job = Job(start, num_workers=1, flags=[
-    "--wire_dtype=float16", "--optimizer=sgd", "--learning_rate=1000", "--update=" + update])
+    "--wire_dtype=float16", "--optimizer=sgd", "--learning_rate=1000",
+    "--sync_replicas=%s" % (update == "sync")])
   (ps,), (worker,) = job.all("--steps=100")
   assert codes(worker, ps)[0] == 1
   text, = find(worker, r"(float16 overflow: [12] values of .*)")
@@ -63,7 +64,7 @@ def test_prefetched_values_are_one_update_old(start):
 
 
 def test_synchronous_workers_pack_alike(start):
-  job = Job(start, flags=["--update=sync", "--start_timeout=20"])
+  job = Job(start, flags=["--sync_replicas", "--start_timeout=20"])
   ps, chief = job.ps(), job.worker(0, "--steps=100000")
   worker = job.worker(1, "--steps=100000", "--pack_bytes=0")
   assert worker.wait() == 1
@@ -73,7 +74,7 @@ def test_synchronous_workers_pack_alike(start):
 
 
 def test_prefetch_is_refused_with_what_it_cannot_be(start):
-  for flags, text in ((["--update=sync"], "makes gradients stale"),
+  for flags, text in ((["--sync_replicas"], "makes gradients stale"),
                       (["--steps_per_execution=2"], "cannot be had with --prefetch"),
                       (["--steps_in_flight=2"], "cannot be had with --prefetch"),
                       (["--shard=dynamic"], "cannot be had with --shard=dynamic")):

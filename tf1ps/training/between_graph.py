@@ -165,7 +165,7 @@ def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
   """The program's optimizer, over the gradients of all workers."""
   optimizer, count = towers.optimizers[0], cluster.num_replicas
   if isinstance(optimizer, SyncReplicasOptimizer):
-    raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --update=sync the "
+    raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --sync_replicas the "
                      "program gives the optimizer inside of it")
   aggregate = options.replicas_to_aggregate or count
   if aggregate > count:

@@ -115,26 +115,26 @@ def _is_alone(options: "Options") -> bool:
 
 
 _NEEDS_SYNC = Rule(lambda options: not options.is_synchronous,
-                   "is about synchronous updates: give --update=sync too")
+                   "is about synchronous updates: give --sync_replicas too")
 # In-graph and all-reduce compute the gradients of all workers or of none: no worker is spare, and
 # the first end of data ends all.
 _NEEDS_OWN_SYNC = Rule(
   lambda options: not _is_own_graph(options),
   "is about workers that train each for itself: it needs --replication=between_graph, the default, "
-  "and --update=sync")
+  "and --sync_replicas")
 _NEEDS_PS = Rule(lambda options: options.replication == ALL_REDUCE,
                  "is about variables on ps, and --replication=all_reduce has none")
 _NEEDS_OWN_UPDATE = Rule(
   lambda options: not _is_alone(options),
-  "is about workers that update each for itself: it needs --replication=between_graph and "
-  "--update=async, the defaults")
+  "is about workers that update each for itself: it needs --replication=between_graph, the "
+  "default, and no --sync_replicas")
 _SEVERAL_STEPS = (
   Rule(lambda options: not _is_own_graph(options),
        "is about workers that train each for itself: it needs --replication=between_graph, the "
        "default"),
   Rule(lambda options: options.is_synchronous,
        "is about asynchronous updates: the next synchronous step begins when all workers have made "
-       "this one. It needs --update=async, the default"),
+       "this one. It cannot go with --sync_replicas"),
   Rule(lambda options: options.max_lead is not None,
        "cannot go with --max_lead, which makes a worker wait before a step"),
   Rule(lambda options: options.prefetch,
@@ -199,7 +199,7 @@ TABLE: Tuple[Option, ...] = (
   Option("num_clones", "The devices of a worker that divide its batch: GPUs, or CPU devices if "
          "it has none.", "Replication", _TRAINING, int, 1, above=0,
          rules=(Rule(lambda options: options.replication == IN_GRAPH and not options.is_synchronous,
-                     "with --replication=in_graph needs --update=sync: asynchronous in-graph "
+                     "with --replication=in_graph needs --sync_replicas: asynchronous in-graph "
                      "replicas update each for itself, and clones make one gradient together"),)),
 
   Option("steps", "The global step at which the job ends, whenever it was started.", "Training",
@@ -216,9 +216,9 @@ TABLE: Tuple[Option, ...] = (
          "synchronous update.", "Training", _TRAINING, bool, False, rules=(_NEEDS_SYNC,)),
   Option("clip_norm", "The global norm that the gradient of an update is clipped to.", "Training",
          _TRAINING, float, above=0),
-  Option("update", "Each worker updates by itself, or all together by the mean of their gradients; "
-         "all_reduce is always synchronous.", "Training", _TRAINING, default="async",
-         values=("async", "sync"), is_shared=lambda options: True),
+  Option("sync_replicas", "All workers make each update together, by the mean of their gradients. "
+         "Without it each worker updates by itself; all_reduce is always synchronous.", "Training",
+         _TRAINING, bool, False, is_shared=lambda options: True),
   Option("replicas_to_aggregate", "The gradients that make a synchronous update, by default one of "
          "each worker. With less, the slowest workers are not waited for.", "Training", _TRAINING,
          int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
@@ -244,7 +244,7 @@ TABLE: Tuple[Option, ...] = (
                 "--replication=between_graph, the default"),
            Rule(lambda options: options.shard == SHARD_DYNAMIC
                 and options.is_synchronous and options.on_uneven == STOP_ALL,
-                "gives workers unequal shares, and with --update=sync the first end of one would "
+                "gives workers unequal shares, and with --sync_replicas the first end of one would "
                 "end all: give --on_uneven=shrink, or pad"))),
   Option("ps_strategy", "How variables are spread over the ps: by bytes, or in turn.", "Training",
          _TRAINING, default="greedy", values=PS_STRATEGIES, rules=(_NEEDS_PS,)),
@@ -268,17 +268,17 @@ TABLE: Tuple[Option, ...] = (
   Option("pack_bytes", "Variables of less than this number of bytes travel together, in one "
          "message for all of a ps, and so do their gradients; 0: each alone.", "Transfer",
          _TRAINING, int, DEFAULT_PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
-         is_shared=lambda options: options.update == "sync"),
+         is_shared=lambda options: options.sync_replicas),
   Option("wire_dtype", "What float32 values and gradients are sent as; variables stay float32.",
          "Transfer", _TRAINING, default="float32", values=WIRE_DTYPES,
          rules=(_NEEDS_PS,),
          # Gradients wait on the ps for one another in one form.
-         is_shared=lambda options: options.update == "sync"),
+         is_shared=lambda options: options.sync_replicas),
   Option("prefetch", "Compute each step on values fetched during the step before: gradients are "
          "one update older. Asynchronous updates only.", "Transfer", _TRAINING, bool, False, rules=(
            Rule(lambda options: not _is_alone(options),
-                "makes gradients stale, on purpose: it needs --replication=between_graph and "
-                "--update=async, the defaults"),
+                "makes gradients stale, on purpose: it needs --replication=between_graph, the "
+                "default, and no --sync_replicas"),
            Rule(lambda options: options.shard == SHARD_DYNAMIC,
                 "cannot go with --shard=dynamic, whose passes end in the middle of a step"))),
   Option("steps_per_execution", "The steps of an asynchronous worker in one run of its session, "
@@ -348,6 +348,7 @@ RENAMED = {
   "steps_per_run": "--steps_per_execution",
   "lost_after": "--heartbeat_timeout",
   "standing": "--persistent",
+  "update": "--sync_replicas, or nothing for async,",
   "inter_op_threads": "--inter_op_parallelism_threads",
   "intra_op_threads": "--intra_op_parallelism_threads",
 }
@@ -377,7 +378,7 @@ class Options(NamedTuple):
   clip_norm: Optional[float] = _default("clip_norm")
   replication: str = _default("replication")
   num_clones: int = _default("num_clones")
-  update: str = _default("update")
+  sync_replicas: bool = _default("sync_replicas")
   replicas_to_aggregate: Optional[int] = _default("replicas_to_aggregate")
   on_uneven: str = _default("on_uneven")
   max_lead: Optional[int] = _default("max_lead")
@@ -407,7 +408,7 @@ class Options(NamedTuple):
   @property
   def is_synchronous(self) -> bool:
     """Whether several workers make one update together."""
-    return self.update == "sync" or self.replication == ALL_REDUCE
+    return self.sync_replicas or self.replication == ALL_REDUCE
 
   @property
   def overlaps(self) -> bool:
@@ -436,13 +437,20 @@ def check_options(options: Options) -> None:
     value = getattr(options, option.name)
     for rule in option.rules:
       if value != option.default and rule.is_broken(options):
-        raise ValueError("--%s=%s %s" % (option.name, value, rule.text))
+        raise ValueError("%s %s" % (_as_flag(option.name, value), rule.text))
 
 
 def shared_by_workers(options: Options) -> List[str]:
   """The options that all workers of a job must share, as flags: "--replication=in_graph"."""
-  return ["--%s=%s" % (option.name, getattr(options, option.name))
+  return [_as_flag(option.name, getattr(options, option.name))
           for option in TABLE if option.is_shared is not None and option.is_shared(options)]
+
+
+def _as_flag(name: str, value) -> str:
+  """An option as the user gives it: "--steps=5", "--prefetch" or "--noprefetch"."""
+  if isinstance(value, bool):
+    return "--%s%s" % ("" if value else "no", name)
+  return "--%s=%s" % (name, value)
 
 
 def share_of(options: Options, count: int) -> Optional[float]:
