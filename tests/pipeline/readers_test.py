@@ -240,8 +240,8 @@ def test_all_is_on_the_worker_under_tensorflow_s_setter(graph, write):
     (dict(read_up_to=2.5), ValueError, "read_up_to must be an integer of at least 1, got 2.5"),
     (dict(compression="gz"), ValueError, "must be one of None, 'GZIP', 'ZLIB', got 'gz'"),
     (dict(decode=None), TypeError, "decode must be callable, got None"),
-    (dict(decode=lambda lines: tf.size(lines)), ValueError, "whose first dimension is its length; "
-     "got a scalar"),
+    (dict(decode=lambda lines: tf.size(lines)), ValueError, "its length; "
+     "it returned a scalar"),
     (dict(decode=lambda lines: ()), ValueError, r"decode returned no tensor: \(\)"),
 ])
 def test_bad_input_is_refused_when_the_graph_is_built(write, settings, error, message):
