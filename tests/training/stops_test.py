@@ -1,14 +1,102 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
-from tf1ps.checkpoint.global_step import GlobalStepTracker
+from tf1ps.checkpoint import global_step
 from tf1ps.training import options, progress, remainder, stops
 
 
+@pytest.fixture(autouse=True)
+def graph(set_timing):
+  set_timing(global_step, global_step_interval=1e9)  # questions come by steps alone
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+def stop_at(last_step, num_workers=1):
+  """Trains until StopAtStep stops; returns (own steps, questions, the global step, the hook)."""
+  tracker = global_step.GlobalStepTracker()
+  hook = stops.StopAtStep(tracker, last_step, num_workers)
+  steps, questions = local_loop.run([tracker, hook], last_step + 10)
+  return steps, questions, tracker.value, hook
+
+
+@pytest.mark.parametrize("last_step", [1, 2, 5, 100, 1003])
+def test_one_worker_ends_at_the_very_step(last_step):
+  local_loop.Model()
+  steps, questions, value, hook = stop_at(last_step)
+  assert (steps, value, hook.is_reached) == (last_step, last_step, True)
+  assert questions <= 30
+
+
+@pytest.mark.parametrize("num_workers, last_step", [(3, 1000), (3, 7), (50, 10000)])
+def test_several_workers_go_over_it_by_less_than_their_number(num_workers, last_step):
+  local_loop.Model(steps_by=num_workers)
+  steps, questions, value, _ = stop_at(last_step, num_workers)
+  assert 0 <= value - last_step < num_workers
+  assert steps == -(-last_step // num_workers)
+  assert questions <= 30
+
+
+def test_a_worker_that_others_overtake_looks_as_often_as_they_step():
+  # Told of one worker, it learns from the rate that there are more.
+  local_loop.Model(steps_by=40)
+  steps, _, value, _ = stop_at(10000, num_workers=1)
+  assert (steps, value) == (250, 10000)
+
+
+def test_a_job_that_has_ended_makes_no_further_step():
+  model = local_loop.Model()
+  tracker = global_step.GlobalStepTracker()
+  hook = stops.StopAtStep(tracker, 7)
+  assert local_loop.run([StartAt(model.global_step, 7), tracker, hook], 3)[0] == 0
+  assert hook.is_reached
+
+
+class StartAt(tf.train.SessionRunHook):
+  """Puts the global step somewhere before the others see the session."""
+
+  def __init__(self, variable, value):
+    self._variable = variable
+    self._value = value
+
+  def begin(self):
+    self._assign = self._variable.assign(self._value).op
+
+  def after_create_session(self, session, coord):
+    session.run(self._assign)
+
+
+def test_a_last_step_below_one_is_refused():
+  with pytest.raises(ValueError, match="last_step must be at least 1, got 0"):
+    stops.StopAtStep(global_step.GlobalStepTracker(), 0)
+
+
+@pytest.mark.parametrize("batch, num_examples, steps", [(10, 30, 3), (10, 31, 4), (32, 1, 1)])
+def test_examples_end_with_the_batch_that_reaches_them(batch, num_examples, steps):
+  local_loop.Model()
+  counter = progress.ExampleCounter(local_loop.fetches(batch))
+  hook = stops.StopAtExamples(counter, num_examples)
+  assert local_loop.run([counter, hook], 99)[0] == steps
+  assert counter.examples == steps * batch
+
+
+def test_no_examples_are_refused():
+  with pytest.raises(ValueError, match="num_examples must be at least 1, got 0"):
+    stops.StopAtExamples(progress.ExampleCounter(local_loop.fetches(1)), 0)
+
+
+@pytest.mark.parametrize("total, count, parts", [
+  (10, 3, [4, 3, 3]), (9, 3, [3, 3, 3]), (2, 3, [1, 1, 0]), (7, 1, [7])])
+def test_the_parts_of_all_workers_add_up(total, count, parts):
+  assert [stops.part_of(total, index, count) for index in range(count)] == parts
+  assert sum(parts) == total
+
+
 def make(index=0, count=1, examples_done=0, step=0, **flags):
-  tracker, counter = GlobalStepTracker(), progress.ExampleCounter(local_loop.fetches(4))
+  tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(local_loop.fetches(4))
   tracker.value = step
   counter.add(examples_done)
   return stops.Stops(options.Options(**flags), tracker, counter, index, count)
