@@ -84,6 +84,68 @@ def test_who_does_not_end_its_step_is_named():
     free.set()
 
 
+def test_threads_start_again_with_each_session_but_for_ended_replicas():
+  seen, count = [], iter(range(100))
+
+  def read(session):
+    seen.append(("reads", session))
+    raise tf.errors.OutOfRangeError(None, None, "the data has ended")
+
+  def compute(session):
+    seen.append(("computes", session))
+    return next(count)
+
+  threads = ReplicaThreads({"reads": read, "computes": compute}, is_last=lambda n: n in (1, 3))
+  for session in ("first", "second"):
+    threads.start(session)
+    assert threads.wait(10.0) and threads.end() == []
+  assert threads.ended == {"reads"} and not threads.have_ended and threads.error is None
+  assert sorted(seen) == sorted(
+    [("reads", "first")] + [("computes", "first")] * 2 + [("computes", "second")] * 2)
+  assert threads.steps == {"reads": 0, "computes": 4}
+
+
+def test_a_handled_error_ends_its_thread_alone():
+  def fail(session):
+    raise KeyError("gone") if session == "first" else ZeroDivisionError("bad")
+
+  handled, free = [], threading.Event()
+  threads = ReplicaThreads(
+    {"bad": fail, "good": lambda session: free.wait(10.0)},
+    on_error=lambda error, session: handled.append((session, str(error))) or session == "first")
+  threads.start("first")
+  harness.wait_until(lambda: handled)
+  assert threads.error is None and not threads.is_stopped
+  free.set()
+  threads.start("second")
+  harness.wait_until(lambda: threads.error)
+  assert threads.end() == [] and threads.is_stopped
+  assert str(threads.error) == "bad failed: ZeroDivisionError: bad"
+  assert handled == [("first", "'gone'"), ("second", "bad")]
+  threads.start("first")  # a new start forgets the error
+  assert threads.error is None and threads.end() == []
+
+
+def test_a_thread_of_an_earlier_start_reports_no_error():
+  free, begun = threading.Event(), threading.Event()
+
+  def step(session):
+    if session == "first":
+      begun.set()
+      free.wait(10.0)
+      raise KeyError("late")
+
+  threads = ReplicaThreads({"a": step}, limit=0.1)
+  threads.start("first")
+  assert begun.wait(10.0)
+  late, = threads._threads.values()
+  threads.start("second")
+  free.set()
+  late.join(10.0)
+  assert not late.is_alive() and threads.error is None
+  assert threads.end() == []
+
+
 def test_the_callers_own_error_comes_first():
   with pytest.raises(ZeroDivisionError):
     with ReplicaThreads({"a": lambda: {}["nothing"]}):

@@ -1,20 +1,22 @@
 """A thread for each replica of one client, and one end for all.
 
-What happens, in order:
+In this order:
 
-1. Entering the context starts a thread for each replica, which calls `step()` again and again.
-2. A replica ends when it has made its steps, when its data ends (`tf.errors.OutOfRangeError`), or
-   when another one failed: the first error stops all, and `on_error` may free those that are
-   blocked (a `BoundedSession`'s `abort`).
-3. `wait` returns when all have ended. Leaving the context stops and joins the threads, within a
-   limit, and raises the first error, with the replica's name.
+1. `start` starts a thread for each replica; the thread repeats the replica's step. A context starts
+   the threads once. A training loop starts them again with each new session.
+2. A replica ends when it has made its steps, when its data end (`tf.errors.OutOfRangeError`), or
+   when another replica failed. The first error stops all replicas, and `on_error` may free those
+   that are blocked (`BoundedSession.abort`).
+3. `wait` returns when all replicas have ended.
+4. `end` stops the threads and waits for them, within a limit. Leaving the context does the same,
+   and raises the first error, with the replica's name.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Set
 
 import tensorflow.compat.v1 as tf
 
@@ -45,23 +47,30 @@ class ReplicasLeft(Error, RuntimeError):
     self.replicas = replicas
 
 
-class ReplicaThreads(object):
-  """Runs the steps of several replicas, each in a thread of its own.
+class ReplicaThreads:
+  """Runs the steps of several replicas, each in its own thread.
 
   Attributes:
-    steps: how many steps each replica has made so far, by name.
+    steps: the number of steps that each replica has made so far, by name.
+    ended: the names of the replicas whose data have ended; `start` starts no thread for them.
+    error: the `ReplicaError` of the first failure since the last `start`, or None.
   """
 
-  def __init__(self, step_fns: Mapping[str, Callable[[], object]], num_steps: Optional[int] = None,
-               on_error: Optional[Callable[[BaseException], None]] = None,
-               limit: float = TIMING.replica_end_limit):
-    """Prepares the threads; entering the context starts them.
+  def __init__(self, step_fns: Mapping[str, Callable[..., object]], num_steps: Optional[int] = None,
+               on_error: Optional[Callable[..., Optional[bool]]] = None,
+               limit: float = TIMING.replica_end_limit, *,
+               is_last: Callable[[object], bool] = lambda result: False):
+    """Prepares the threads; `start`, or entering the context, starts them.
 
     Args:
-      step_fns: by the name of the replica, such as "/job:worker/task:1": makes one step.
-      num_steps: how many steps each replica makes; None: until it is stopped or its data ends.
-      on_error: called once, with the first error, in the thread that had it.
-      limit: seconds that a step may still take once all are told to stop.
+      step_fns: by the name of the replica, such as "/job:worker/task:1": makes one step. Called
+        with the arguments of `start`.
+      num_steps: the number of steps of each replica; None: until it is stopped or its data end.
+      on_error: called with the error and the arguments of `start`, in the thread that had the
+        error. True: the error is handled, it ends its thread alone, and the next error is the
+        first. Otherwise `on_error` is not called again.
+      limit: seconds that a step may still take after `end`.
+      is_last: called with the result of each step. True: the replica's thread ends.
 
     Raises:
       ValueError: there is no replica, or a number is out of its range.
@@ -73,37 +82,59 @@ class ReplicaThreads(object):
     if not limit > 0:
       raise ValueError(f"limit must be above 0 seconds, got {limit}")
     self.steps: Dict[str, int] = {name: 0 for name in step_fns}
+    self.ended: Set[str] = set()
+    self.error: Optional[ReplicaError] = None
+    self._step_fns = dict(step_fns)
     self._num_steps = num_steps
     self._on_error = on_error
     self._limit = limit
+    self._is_last = is_last
     self._lock = threading.Lock()
-    self._stopped = threading.Event()
-    self._error: Optional[ReplicaError] = None
-    self._threads = {
-      name: threading.Thread(target=self._run, args=(name, step_fn), daemon=True,
-                             name="tf1ps: replica " + name)
-      for name, step_fn in step_fns.items()}
+    self._stopped = threading.Event()  # of the threads that were started last
+    self._threads: Dict[str, threading.Thread] = {}
 
-  def __enter__(self) -> "ReplicaThreads":
+  def start(self, *args) -> None:
+    """Starts a thread for each replica whose data have not ended; ends earlier threads first.
+
+    Args:
+      *args: the arguments of each step, such as the session.
+    """
+    self.end()
+    stopped = threading.Event()
+    with self._lock:  # an earlier thread that is still in its step reports no error any more
+      self._stopped, self.error = stopped, None
+    self._threads = {
+      name: threading.Thread(target=self._run, args=(name, args, stopped), daemon=True,
+                             name="tf1ps: replica " + name)
+      for name in self._step_fns if name not in self.ended}
     for thread in self._threads.values():
       thread.start()
+
+  def __enter__(self) -> "ReplicaThreads":
+    self.start()
     return self
 
   def __exit__(self, kind, value, traceback) -> None:
-    self.stop()
-    until = time.monotonic() + self._limit
-    for thread in self._threads.values():
-      thread.join(max(0.0, until - time.monotonic()))
+    left = self.end()
     if kind is not None:
       return  # the caller's own error is the one to see
-    if self._error is not None:
-      raise self._error
-    left = [name for name, thread in self._threads.items() if thread.is_alive()]
+    if self.error is not None:
+      raise self.error
     if left:
       raise ReplicasLeft(left, self._limit)
 
+  @property
+  def have_ended(self) -> bool:
+    """Whether the data of all replicas have ended."""
+    return len(self.ended) == len(self._step_fns)
+
+  @property
+  def is_stopped(self) -> bool:
+    """Whether the replicas were stopped, or one has failed."""
+    return self._stopped.is_set()
+
   def wait(self, timeout: float) -> bool:
-    """Waits until all replicas have ended, or one has failed.
+    """Waits until all threads have ended, or one replica has failed.
 
     Args:
       timeout: seconds.
@@ -117,29 +148,43 @@ class ReplicaThreads(object):
         left = until - time.monotonic()
         if left <= 0:
           return False
-        thread.join(min(left, 0.1))  # short: a failure of another ends the wait too
+        thread.join(min(left, TIMING.fast_poll_interval))  # another's failure ends the wait too
     return True
 
   def stop(self) -> None:
-    """Tells all replicas to end after the step that they are in."""
+    """Tells all replicas to end after their present step."""
     self._stopped.set()
 
-  def _run(self, name, step_fn):
-    try:
-      while not self._stopped.is_set() and self.steps[name] != self._num_steps:
-        step_fn()
-        self.steps[name] += 1
-    except tf.errors.OutOfRangeError:
-      pass  # the end of this replica's data
-    except BaseException as error:
-      self._fail(name, error)
+  def end(self) -> List[str]:
+    """Stops all replicas, and waits for their threads within the limit.
 
-  def _fail(self, name, error):
-    with self._lock:
-      is_first = self._error is None
-      if is_first:
-        self._error = ReplicaError(name, error)
-        self._error.__cause__ = error
+    Returns:
+      The names of the replicas whose threads are still in a step, and stay behind.
+    """
     self.stop()
-    if is_first and self._on_error is not None:
-      self._on_error(error)
+    until = time.monotonic() + self._limit
+    for thread in self._threads.values():
+      thread.join(max(0.0, until - time.monotonic()))
+    return [name for name, thread in self._threads.items() if thread.is_alive()]
+
+  def _run(self, name, args, stopped):
+    try:
+      while not stopped.is_set() and self.steps[name] != self._num_steps:
+        result = self._step_fns[name](*args)
+        self.steps[name] += 1
+        if self._is_last(result):
+          return
+    except tf.errors.OutOfRangeError:
+      self.ended.add(name)
+    except BaseException as error:
+      self._fail(name, error, args, stopped)
+
+  def _fail(self, name, error, args, stopped):
+    with self._lock:
+      if self.error is not None or stopped is not self._stopped:
+        return  # only the first error counts, and only that of the present threads
+      if self._on_error is not None and self._on_error(error, *args):
+        return
+      self.error = ReplicaError(name, error)
+      self.error.__cause__ = error
+    stopped.set()

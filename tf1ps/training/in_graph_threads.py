@@ -1,19 +1,21 @@
 """The other replicas of an asynchronous in-graph job, a thread each beside the training loop.
 
-1. With each session the threads begin, but for those whose data have ended. Each repeats its step.
-2. A replica ends with its data, or when a stop is reached. One that fails ends the loop, whose next
-   step raises the error.
-3. Where the session breaks for one of them it is aborted, so that the loop, whose own steps may not
-   need that task, gets a new one.
-4. The loop, when the first replica's data have ended, waits in `run_out`; `finish` ends the
-   threads.
+1. Each session starts the threads (`ReplicaThreads`), except for replicas whose data have ended.
+   Each thread repeats its step.
+2. A replica ends with its data, or when a stop is reached. A replica that fails ends the loop: the
+   next step of the loop raises the error.
+3. A replica whose session breaks aborts the session. So the loop gets a new session, even if its
+   own steps do not need the task that is gone.
+4. When the data of the loop's own replica have ended, the loop waits in `on_end_of_data`.
+   `finish_steps` ends the threads.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -21,6 +23,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
+from tf1ps.replication import ReplicaThreads
 from tf1ps.training import progress
 from tf1ps.training import stops as stops_lib
 
@@ -31,7 +34,7 @@ class InGraphThreads(LifecycleHook):
   """Runs the steps of the other replicas.
 
   Attributes:
-    steps: how many they have made together.
+    steps: the number of steps that they have made together.
   """
 
   def __init__(self, steps: Dict[str, Any], tracker: GlobalStepTracker,
@@ -45,33 +48,22 @@ class InGraphThreads(LifecycleHook):
       stops: what ends training.
     """
     self._steps, self._tracker, self._counter, self._stops = steps, tracker, counter, stops
-    self._ended = set()
-    self._threads = []
-    self._stopped = threading.Event()
+    self._threads = ReplicaThreads(
+      {name: functools.partial(self._next, name) for name in steps}, on_error=self._is_handled,
+      is_last=bool)
     self._lock = threading.Lock()
-    self._error: Optional[BaseException] = None
     self.steps = 0
 
   def after_create_session(self, session, coord):
-    self._stop()  # of a session that broke
-    self._error = None
-    self._stopped = stopped = threading.Event()
-    self._threads = [
-      threading.Thread(target=self._work, args=(name, session, coord, stopped), daemon=True,
-                       name="tf1ps: replica on " + name)
-      for name in self._steps if name not in self._ended]
-    for thread in self._threads:
-      thread.start()
+    self._threads.start(session, coord)
 
   def after_run(self, run_context, run_values):
-    if self._error is not None:
-      raise self._error
+    self._raise()
 
   def finish_steps(self, session) -> None:
-    """Ends the threads, before the last checkpoint is saved; raises what a last step raised."""
-    self._stop()
-    if self._error is not None:
-      raise self._error
+    """Ends the threads, before the last checkpoint is saved; raises the error of a replica."""
+    self._threads.end()
+    self._raise()
 
   def on_end_of_data(self, session, error):
     """Waits for the others when the first replica's data have ended, until a stop is reached.
@@ -80,37 +72,33 @@ class InGraphThreads(LifecycleHook):
       session: the training session, which recovers meanwhile as it does in a step.
 
     Raises:
-      What a replica's step raised.
+      The error of a replica's step.
     """
-    while len(self._ended) < len(self._steps):
+    while not self._threads.have_ended:
       session.call_inside(self._tracker.ask)
       session.lifecycle.count()
-      if self._error is not None:
-        raise self._error
+      self._raise()
       if self._stops.is_reached or session.lifecycle.signum is not None:
         return
       time.sleep(TIMING.poll_interval)
 
-  def _stop(self):
-    self._stopped.set()
-    end = time.monotonic() + TIMING.replica_end_limit
-    for thread in self._threads:
-      thread.join(max(0.0, end - time.monotonic()))
+  def _raise(self):
+    if self._threads.error is not None:
+      raise self._threads.error.__cause__
 
-  def _work(self, name, session, coord, stopped):
-    try:
-      while not stopped.is_set() and not coord.should_stop():
-        if self._step(name, session):
-          return
-    except tf.errors.OutOfRangeError:
-      self._ended.add(name)
-    except _BROKEN as error:
-      if not stopped.is_set() and not coord.should_stop():
-        text = str(error)
-        session.abort(lambda: tf.errors.AbortedError(None, None, text))
-    except BaseException as error:
-      if not stopped.is_set() and not coord.should_stop():
-        self._error = error
+  def _is_handled(self, error, session, coord) -> bool:
+    """Whether the loop does not have to raise an error: it is due to an end, or cured by one."""
+    if self._threads.is_stopped or coord.should_stop():
+      return True
+    if isinstance(error, _BROKEN):
+      text = str(error)
+      session.abort(lambda: tf.errors.AbortedError(None, None, text))
+      return True
+    return False
+
+  def _next(self, name, session, coord) -> bool:
+    """Makes a step, unless the session ends; returns whether it was the last one."""
+    return coord.should_stop() or self._step(name, session)
 
   def _step(self, name, session) -> bool:
     """Makes a step; returns whether a stop is reached."""
