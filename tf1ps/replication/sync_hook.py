@@ -178,7 +178,7 @@ class _Watch:
     if optimizer.leaver is not None and remaining > 0:
       for i in sorted(reasons):
         self._session.run(optimizer.leave_op, {optimizer.leaver: i}, options=_limit())
-      _log.warning("%s: the other %d replicas continue", text, remaining)
+      _log.warning("%s: %d of %d replicas continue", text, remaining, rules.replicas)
     elif remaining >= rules.aggregate:
       if sorted(reasons) != self._reported:
         _log.warning("%s: %d replicas remain, and %d make an update", text, remaining,
