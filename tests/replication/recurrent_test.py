@@ -195,13 +195,13 @@ def cells(count):
     (lambda x: recurrent.unrolled_recurrent(x, cells(1), [""], []), "1 cells and 0 states"),
     (
       lambda x: recurrent.looped_recurrent(x, cells(2), [""] * 2, parallel_iterations=1),
-      "is 1: below the num",
+      "is 1, and must be at least the num",
     ),
     (
       lambda x: recurrent.unrolled_recurrent(
         tf.placeholder(tf.float32, [None, 2, 3]), cells(1), [""]
       ),
-      r"of a known time \(or use looped\)",
+      r"of a known time \(or use looped_recurrent\)",
     ),
     (
       lambda x: recurrent.looped_recurrent(
@@ -220,7 +220,7 @@ def test_arguments_that_cannot_work(function, message):
 def test_the_control_flow_of_tensorflow_2_is_refused():
   tf.enable_control_flow_v2()
   try:
-    with tf.Graph().as_default(), pytest.raises(ValueError, match="call tf.disable_v2_behavior"):
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="Call tf.disable_v2_behavior"):
       recurrent.looped_recurrent(tf.constant(X), cells(1), [""])
   finally:
     tf.disable_control_flow_v2()

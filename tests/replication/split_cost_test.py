@@ -136,7 +136,7 @@ def test_a_loop_travels_once_an_iteration(control_flow):
       inputs = tf.placeholder(tf.float32, [times, BATCH, DEPTH])
       cells = [recurrent_cells.GRUCell(7, name) for name in "ab"]
       layers = recurrent.looped_recurrent(inputs, cells, ["/cpu:0", "/cpu:1"])
-      with pytest.raises(ValueError, match="stands in a loop: say by iterations="):
+      with pytest.raises(ValueError, match="is in a loop. Give the number of iterations by iter"):
         split_cost.crossings([layers.outputs])
       return split_cost.total_crossings(
         [c for c in split_cost.crossings([layers.outputs], iterations=times)
@@ -152,10 +152,10 @@ def cross(value):
 
 
 @pytest.mark.parametrize("build, message", [
-  (lambda: cross(tf.placeholder(tf.float32, [None, 2], "open")), "bytes of open:0 are not known: "
-   "it is float32 of the shape"),
-  (lambda: cross(tf.placeholder(tf.float32, None, "open")), "bytes of open:0 are not known"),
-  (lambda: cross(tf.constant("text")), "it is string of the shape"),
+  (lambda: cross(tf.placeholder(tf.float32, [None, 2], "open")), "size of open:0 is not known: "
+   "its type is float32, its shape"),
+  (lambda: cross(tf.placeholder(tf.float32, None, "open")), "size of open:0 is not known"),
+  (lambda: cross(tf.constant("text")), "its type is string, its shape"),
 ])
 def test_sizes_that_are_not_known(build, message):
   with tf.Graph().as_default(), pytest.raises(ValueError, match=message):
@@ -166,7 +166,7 @@ def test_control_flow_in_functions_is_refused(control_flow):
   control_flow()
   with tf.Graph().as_default():
     end = tf.while_loop(lambda i: i < 10, lambda i: i + 1, [tf.constant(0)])
-    with pytest.raises(ValueError, match="build the graph after tf.disable_control_flow_v2"):
+    with pytest.raises(ValueError, match="Build the graph after tf.disable_control_flow_v2"):
       split_cost.crossings([end], iterations=10)
 
 

@@ -1,23 +1,23 @@
 """Training without a ps: mirrored variables, whose gradients the workers reduce by themselves.
 
-Every device of every task has variables of its own, which are equal at all times:
+Each device of each task has its own variables, which are equal at all times:
 
-1. `check_op`, once: the tasks compare what they have built.
-2. `start_op`, once, after the variables are initialised or restored: everybody takes the first
+1. `check_op`, once: the tasks compare their models.
+2. `start_op`, once, after the variables are initialised or restored: all tasks take the first
    task's values.
 3. `train_op`, for each step, on all tasks at the same time: each device computes the gradients of
-   its part of the batch; the mean over all devices is taken by TensorFlow's collectives (see
-   collectives.py); each device applies it to its own variables. Equal values, equal gradients,
-   equal updates: nothing else has to travel.
+   its part of the batch; TensorFlow's collectives (collectives.py) take the mean over all devices;
+   each device applies the mean to its own variables. Equal values and equal gradients lead to equal
+   updates, so nothing else has to travel.
 
-The loss travels with the gradients. A sparse gradient stays sparse: where the number of its rows is
-known when the graph is built, indices and rows are gathered; else the whole table's gradient
-travels, with a mark for each row that somebody has, and only those rows are updated.
+The loss travels with the gradients. A sparse gradient stays sparse. Where the number of its rows is
+known when the graph is built, indices and rows are gathered. Else the gradient of the whole table
+travels, with a mark for each row that a device has, and only these rows are updated.
 
 One process with several devices makes the same call, and needs no leader and no config.
 
-Each of these runs waits for all other tasks (peers.py bounds that), and all must make the same runs
-in the same order, one of these operations at a time.
+Each of these runs waits for all other tasks (peers.py bounds that). All tasks must make the same
+runs in the same order, one of these operations at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mirrored(NamedTuple):
 
   train_op: tf.Operation  # one update of this task's variables; all tasks run it together
   loss: tf.Tensor  # [], the mean over all devices of all tasks
-  check_op: tf.Operation  # fails where the tasks have built different models; the first to be run
+  check_op: tf.Operation  # fails if the tasks' models differ; run it first
   start_op: tf.Operation  # gives this task's variables the first task's values
   mirrors: List[towers.Tower]  # this task's, by device, each with variables of its own
   vote: Optional[tf.Tensor] = None  # [], the mean of the votes over all devices
@@ -52,14 +52,14 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
     tower_fn: called with the index of the device among this task's; returns the mean loss over
       its part of the batch, [].
     devices: this task's devices, such as ["/job:worker/task:1/device:CPU:0"]; as many in each task.
-    make_optimizer: called for each device: each has slots of its own.
-    task_index: this task's place, from 0, whose values count.
-    num_tasks: how many tasks build this.
-    global_step: the step, of which each task has its own; None: the graph's, made on the first
-      device where there is none.
+    make_optimizer: called for each device: each has its own slots.
+    task_index: this task's place, from 0; all tasks take the values of task 0.
+    num_tasks: the number of tasks that build this.
+    global_step: the step, of which each task has its own; None: the graph's, which is made on the
+      first device if there is none.
     clip_norm: where given, the mean gradients are clipped to this global norm.
-    name: the group's; two models of one job that are mirrored need two.
-    vote: a scalar float of this task, whose mean travels with the gradients, or None; all tasks
+    name: of the group; two mirrored models of one job need two names.
+    vote: a scalar float of this task, whose mean travels with the gradients, or None. All tasks
       give one, or none does.
 
   Returns:
@@ -77,7 +77,7 @@ def build_mirrored(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
   with tf.device(devices[0]):
     global_step = tf.train.get_or_create_global_step() if global_step is None else global_step
   optimizers = [make_optimizer() for _ in devices]
-  made = [[] for _ in devices]  # the variables of each mirror, in the order of their making
+  made = [[] for _ in devices]  # the variables of each mirror, in the order of creation
   mirrors, updates = [], []
   for index, device in enumerate(devices):
     with tf.device(device), _noting(made[index], index):
@@ -155,8 +155,8 @@ def _kind(parts):
     parts: the (gradient, variable) of each mirror.
 
   Returns:
-    A number of rows: each device gathers so many of each other one. "table": the whole sparse
-    gradient. "dense": a dense one, zeros where there is none.
+    A number of rows: each device gathers so many of each other device. "table": the whole sparse
+    gradient. "dense": a dense gradient, zeros where there is none.
   """
   slices = [gradient for gradient, _ in parts if isinstance(gradient, tf.IndexedSlices)]
   if not slices:
@@ -170,7 +170,7 @@ def _reduce(group, mirrors, kinds, vote):
   """Returns, for each mirror: the mean loss, vote, and (gradient, variable) of all devices."""
   packs = [[mirror.loss] + ([] if vote is None else [vote]) for mirror in mirrors]
   means = [[None] * len(kinds) for _ in mirrors]
-  places = {}  # where in the packs a variable's gradient begins
+  places = {}  # the position of each variable's gradient in the packs
   for position, kind in enumerate(kinds):
     parts = [mirror.grads_and_vars[position] for mirror in mirrors]
     if kind not in ("dense", "table"):
@@ -211,7 +211,7 @@ def _dense(gradient, variable, is_table):
 
 
 def _touched(dense, marks):
-  """Returns the rows of a dense gradient that somebody has."""
+  """Returns the rows of a dense gradient that a device has."""
   indices = tf.reshape(tf.where(marks > 0), [-1])
   return tf.IndexedSlices(tf.gather(dense, indices), indices,
                           tf.constant(dense.shape.as_list(), tf.int64))
@@ -233,7 +233,7 @@ def _gather(group, slices, position):
 
 
 def _start_op(group, made):
-  """Builds what gives all variables, those made in each mirror, the first task's values."""
+  """Builds the operation that gives all variables of all mirrors the first task's values."""
   assigned = []
   if group.num_tasks > 1:
     with tf.device(group.devices[0]):

@@ -1,10 +1,10 @@
-"""Clones: the devices of one node compute one gradient, which the node's update then uses.
+"""Clones: the devices of one worker compute one gradient together.
 
-A worker with several devices is one replica, not several: each device gets a clone of the model and
-a part of the worker's batch, their gradients are reduced on the worker, and one gradient travels to
-the ps, asynchronously or synchronously, as that of a worker with one device does. In order:
+A worker with several devices is one replica, not several. Each device gets a clone of the model and
+a part of the worker's batch. The worker reduces their gradients, and one gradient travels to the
+ps, asynchronously or synchronously, like that of a worker with one device. In order:
 
-1. A clone on each local device reads the variables, from the ps or wherever they live.
+1. A clone on each local device reads the variables, from the ps or their other place.
 2. Its gradients are computed on its device.
 3. Mean or sum are taken on the worker, outside of any clone's device.
 """
@@ -28,7 +28,7 @@ class ClonePart(NamedTuple):
 class Clones(NamedTuple):
   """The clones of one worker, as one replica."""
 
-  grads_and_vars: gradients.GradsAndVars  # one gradient a variable, for `apply_gradients`
+  grads_and_vars: gradients.GradsAndVars  # one gradient per variable, for `apply_gradients`
   loss: tf.Tensor  # [], the mean over the clones
   update_ops: List[tf.Operation]  # of the first clone, which the update should depend on
   towers: List[towers.Tower]  # in the order of the devices
@@ -39,18 +39,17 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                  variables_device: towers.Device = None) -> Clones:
   """Builds a clone on each device and reduces their gradients.
 
-  To be called where a single model would be built: in the scope of a `replica_device_setter`, whose
-  worker device completes the clones' devices and holds the reduction, and whose ps have the
-  variables.
+  Call it in the place of a single model: in the scope of a `replica_device_setter`. The setter's
+  worker device completes the clones' devices and holds the reduction; its ps hold the variables.
 
   Args:
     tower_fn: called with the clone's index; returns the mean loss over its part of the batch, [].
     devices: device strings of the clones, such as `local_devices` returns.
-    optimizer: whose `compute_gradients` is used, and whose `apply_gradients` the caller calls.
+    optimizer: its `compute_gradients` is used; the caller calls its `apply_gradients`.
     reduction: "mean": the gradient of the mean over the worker's batch, so that the learning rate
       means the same whatever the number of clones; "sum": n times that.
-    variables_device: where variables live; None: what is around decides. A setter that is around
-      already would count each variable twice in its round, and is not given again.
+    variables_device: the place of the variables; None: the scope around the call decides. Do not
+      give a setter that is around the call already: it would count each variable twice.
 
   Returns:
     A `Clones`.
@@ -68,12 +67,12 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
 
 
 def split_batch(tensors, count: int) -> list:
-  """Splits a batch into equal parts, one a clone.
+  """Splits a batch into equal parts, one per clone.
 
   Args:
     tensors: a tensor [batch, ...], or a structure of such tensors.
-    count: how many parts; the batch must be a multiple of it (`drop_remainder=True` of a dataset's
-      `batch` sees to that), or the step fails, as the mean would not be that of the batch.
+    count: the number of parts. The batch must be a multiple of it, as with `drop_remainder=True` of
+      a dataset's `batch`; otherwise the step fails, as the mean would not be that of the batch.
 
   Returns:
     A list of `count` structures like `tensors`, each of batch / count examples.
@@ -87,16 +86,16 @@ def split_batch(tensors, count: int) -> list:
 
 
 def split_unevenly(tensors, size, count: int) -> List[ClonePart]:
-  """Splits a batch of any size into parts, of which some have one example more than others.
+  """Splits a batch of any size into parts; some have one example more than others.
 
   The mean of the parts' losses, each times its weight, is the mean loss of the batch, so that the
-  last batch of the data may be smaller. A clone for which nothing is left gets the first example of
-  the batch, with the weight 0.
+  last batch of the data may be smaller. A clone without an example gets the first example of the
+  batch, with the weight 0.
 
   Args:
     tensors: a structure of tensors and sparse tensors [batch, ...]; scalars go to each clone.
     size: the number of examples, an int or a scalar int tensor, at least 1.
-    count: how many parts.
+    count: the number of parts.
   """
   if count < 1:
     raise ValueError(f"count must be at least 1, got {count}")
@@ -119,7 +118,7 @@ def split_unevenly(tensors, size, count: int) -> List[ClonePart]:
 
 
 def _rows(tensor, begin, length, known):
-  """Returns rows of a tensor or sparse tensor; a scalar, and what is no tensor, as it is."""
+  """Returns rows of a tensor or sparse tensor; a scalar or another value unchanged."""
   if isinstance(tensor, tf.SparseTensor):
     others = tensor.dense_shape[1:]
     return tf.sparse.slice(tensor, tf.concat([[begin], tf.zeros_like(others)], 0),
@@ -146,8 +145,8 @@ def devices_here(count: int) -> List[str]:
   """
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
   if 0 < gpus < count:
-    raise ValueError(f"{count} clones need {count} GPUs, and this process sees {gpus}: ask for "
-                     "fewer, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to use CPU devices")
+    raise ValueError(f"{count} clones need {count} GPUs, and this process sees {gpus}. Use "
+                     "fewer clones, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1) to use CPU devices")
   return local_devices(count, "GPU" if gpus else "CPU")
 
 
@@ -158,7 +157,7 @@ def with_cpu_devices(count: int, config: Optional[tf.ConfigProto] = None) -> tf.
   the config must be the server's; a session on a server takes the server's devices.
 
   Args:
-    count: how many, at least 1.
+    count: the number of devices, at least 1.
     config: the config to start from, which is copied; None: an empty one.
   """
   if count < 1:

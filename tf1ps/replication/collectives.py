@@ -1,19 +1,20 @@
 """A group of devices that reduce and broadcast by TensorFlow's own collectives, without a ps.
 
-Each task of the group builds its own graph with an operation a device, and all run it at the same
-time; TensorFlow's servers meet by keys and pass the tensors round in a ring. To meet, tasks need
+Each task of the group builds its own graph with one operation per device, and all tasks run it at
+the same time. TensorFlow's servers match the operations by keys and pass the tensors in a ring.
+That needs
 
-- one leader, who numbers the steps: `group_config`, in the config of the servers and sessions;
-- the same keys for the same tensors. They are made here from the group's name, what is done, and
-  the types and sizes of the tensors, so that two models on the same servers do not meet (1.15
-  remembers what it first saw under a key);
-- the same collectives in each run: all tasks fetch the same of what depends on a collective, and
+- one leader, which numbers the steps: `group_config`, in the config of the servers and sessions;
+- the same keys for the same tensors. This module makes them from the group's name, the kind of
+  collective, and the types and sizes of the tensors, so that two models on the same servers do not
+  mix (1.15 remembers the first use of a key);
+- the same collectives in each run: all tasks fetch the same tensors that depend on collectives, and
   make the same number of such runs.
 
-Tasks that disagree would wait for each other for ever, so `agree` compares before, by a key that
-depends on no size.
+Tasks that disagree would wait for each other without an end, so `agree` compares them before, by a
+key that depends on no size.
 
-Many tensors travel as one: those of one type are joined before and split afterwards.
+Many tensors travel as one: tensors of one type are concatenated before and split afterwards.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Group(NamedTuple):
 
   name: str  # the same in all tasks; two models of one job need two names
   task_index: int  # this task's place among the group's tasks; the first one's values count
-  num_tasks: int  # how many tasks build the group
-  devices: List[str]  # this task's; every task has as many
+  num_tasks: int  # the number of tasks that build the group
+  devices: List[str]  # this task's; all tasks have the same number
 
   @property
   def size(self) -> int:
@@ -79,12 +80,12 @@ def mean(group: Group, tensors: Sequence[Sequence[tf.Tensor]]) -> List[List[tf.T
 
 
 def gather(group: Group, tensors: Sequence[tf.Tensor], role: str) -> List[tf.Tensor]:
-  """Gathers tensors [rows, ...] of all devices of the group, one behind the other.
+  """Gathers and concatenates tensors [rows, ...] of all devices of the group.
 
   Args:
     group: the group.
     tensors: one for each device of this task, of one static shape on each device of each task.
-    role: a name for what is gathered, the same in all tasks and only used once in a group.
+    role: a name for the tensors, the same in all tasks and only used once in a group.
 
   Returns:
     A tensor [group.size * rows, ...] on each device of this task, equal on all.
@@ -115,9 +116,9 @@ def broadcast(group: Group, tensors: Sequence[tf.Tensor]) -> List[tf.Tensor]:
 
 
 def agree(group: Group, plan: str) -> tf.Operation:
-  """Returns an operation that fails, in every task, where tasks of the group disagree.
+  """Returns an operation that fails, in every task, if tasks of the group disagree.
 
-  It is run alone, before any other: which tasks meet in a run depends on all keys in it.
+  Run it alone and first: whether tasks meet in a run depends on all keys in it.
 
   Args:
     group: the group; one device of each task takes part.
@@ -162,7 +163,7 @@ def _broadcast(group, flats):
 
 
 def _by_type(group, what, tensors, function):
-  """Joins each device's tensors of one type, calls function(joined ones), and splits again."""
+  """Concatenates each device's tensors of one type, calls function(flats), and splits again."""
   _check(what, tensors)
   results = [[None] * len(own) for own in tensors]
   for dtype in sorted({tensor.dtype.base_dtype for tensor in tensors[0]}, key=lambda d: d.name):
@@ -211,5 +212,5 @@ def _key(group, *what) -> int:
 
 
 def _number(*what) -> int:
-  """Returns a positive number of 31 bits that depends on all of it, the same in each process."""
+  """Returns a positive number of 31 bits that depends on all arguments, equal in each process."""
   return zlib.crc32(repr(what).encode()) & 0x7fffffff or 1

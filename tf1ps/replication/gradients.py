@@ -3,11 +3,11 @@
 What holds for both kinds, with n towers:
 
 1. The mean is the sum divided by n. A tower that does not use a variable (its gradient is None)
-   counts as one whose gradient is 0; a variable that no tower uses keeps None.
+   counts as a tower with the gradient 0; a variable that no tower uses keeps None.
 2. A sparse gradient (`tf.IndexedSlices`, of an embedding) stays sparse: indices and rows of all
-   towers stand one after the other, each row divided by n, whoever else has it. So it is the same
-   mean as that of the dense gradients; TensorFlow's sparse accumulator divides each row by the
-   number of towers that have it.
+   towers are concatenated, and each row is divided by n. So it is the same mean as that of the
+   dense gradients. (TensorFlow's sparse accumulator divides each row by the number of towers that
+   have it.)
 3. Where some towers give a dense gradient and others a sparse one of the same variable, all are
    made dense.
 """
@@ -30,10 +30,10 @@ def reduce_gradients(towers: Sequence[GradsAndVars], reduction: str = "mean",
   """Reduces the gradients of several towers to one for each variable.
 
   Args:
-    towers: what `compute_gradients` returned for each tower: the same variables in the same order.
+    towers: the result of `compute_gradients` for each tower: the same variables in the same order.
     reduction: "mean" or "sum".
-    beside_variables: whether each is computed on its variable's device, where every tower's
-      gradient then travels; else in the scope of `tf.device` that the caller has set.
+    beside_variables: True: computes each on its variable's device, to which the gradient of each
+      tower travels. False: in the scope of `tf.device` that the caller has set.
 
   Returns:
     A list of (gradient, variable), as `apply_gradients` takes it.
@@ -62,8 +62,8 @@ def reduce_gradients(towers: Sequence[GradsAndVars], reduction: str = "mean",
 def clip_gradients(grads_and_vars: GradsAndVars, clip_norm: float) -> GradsAndVars:
   """Clips gradients by their global norm, as `tf.clip_by_global_norm` does.
 
-  The norm is that of what will be applied: the rows of a sparse gradient that have one index are
-  added first, where TensorFlow alone would take the norm of the rows as they come.
+  The norm is that of the applied gradient: rows of a sparse gradient with the same index are added
+  first. TensorFlow alone takes the norm of the separate rows.
 
   Args:
     grads_and_vars: list of (gradient or None, variable).
@@ -106,7 +106,7 @@ def _reduce(gradients, reduction):
 
 
 def _without_repeats(gradient):
-  """Returns the gradient; one row an index where it is sparse."""
+  """Returns the gradient; a sparse one with one row per index."""
   if not isinstance(gradient, tf.IndexedSlices):
     return gradient
   with tf.get_default_graph().colocate_with(gradient.values.op):

@@ -1,15 +1,15 @@
 """In-graph replication: one client builds one graph with a tower on each worker task, and runs it.
 
-The workers are servers that wait for work; variables live on the ps, and whoever holds the session
-trains. Synchronous, for each step:
+The workers are servers that wait for work; variables live on the ps, and the client with the
+session trains. Synchronous, for each step:
 
 1. Every tower computes the gradients of its part of the batch, on its worker.
 2. Each variable's gradients travel to the variable's device, and their mean is taken there.
 3. One optimizer applies the means, after which the global step is raised: one step, n batches.
 
-Asynchronous, for each replica on its own, in a thread of the client's (replica_threads.py):
+Asynchronous, for each replica alone, in a thread of the client (replica_threads.py):
 
-1. The tower computes its gradients from the variables as they are then.
+1. The tower computes its gradients from the present variables.
 2. Its own train op applies them, and raises the global step by one: n replicas of 100 steps raise
    it by n times 100.
 """
@@ -48,19 +48,19 @@ def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Se
                       clip_norm: Optional[float] = None,
                       variables_device: towers.Device = None, pack_bytes: int = 0,
                       wire_dtype: str = "float32") -> InGraph:
-  """Builds towers and the one update that is made of all their gradients.
+  """Builds towers, and one update from all their gradients.
 
   Args:
     tower_fn: called with the tower's index; returns the mean loss over its part of the batch, [].
       The parts should be equally large: each tower counts the same.
     devices: device strings of the towers, such as "/job:worker/task:1".
     optimizer: applies the mean gradients.
-    global_step: the step; None: the graph's, made where there is none.
+    global_step: the step; None: the graph's, which is made if there is none.
     clip_norm: where given, the mean gradients are clipped to this global norm.
-    variables_device: where variables live: a device string or a device function; None: what is
-      around decides.
+    variables_device: the place of the variables: a device string or a device function; None: the
+      scope around the call decides.
     pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
-    wire_dtype: what float32 gradients are sent as, one of `wire.WIRE_DTYPES`.
+    wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
 
   Returns:
     An `InGraph`.
@@ -86,23 +86,24 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
                        clip_norm: Optional[float] = None,
                        variables_device: towers.Device = None, pack_bytes: int = 0,
                        wire_dtype: str = "float32") -> List[AsyncReplica]:
-  """Builds replicas, each with an update of its own on the shared variables.
+  """Builds replicas, each with its own update of the shared variables.
 
-  An optimizer object has slots: the momentum of its replica alone where `make_optimizer` makes one
-  each time; one momentum for all, as between graphs, and one set of slots in the checkpoint,
-  however many replicas there are, where it returns the same object each time. Updates of one
-  variable at the same moment may lose one another unless the optimizer has `use_locking=True`.
+  Each optimizer object has its own slots. If `make_optimizer` makes an object per call, each
+  replica has a momentum of its own. If it returns one object, all replicas share one momentum, as
+  in between-graph replication, and the checkpoint has one set of slots for any number of replicas.
+  Simultaneous updates of one variable may overwrite each other, unless the optimizer has
+  `use_locking=True`.
 
   Args:
     tower_fn: called with the replica's index; returns the mean loss over its batch, [].
     devices: device strings of the replicas, such as "/job:worker/task:1".
     make_optimizer: called for each replica.
-    global_step: the step; None: the graph's, made where there is none.
+    global_step: the step; None: the graph's, which is made if there is none.
     clip_norm: where given, each replica's gradients are clipped to this global norm.
-    variables_device: where variables live: a device string or a device function; None: what is
-      around decides.
+    variables_device: the place of the variables: a device string or a device function; None: the
+      scope around the call decides.
     pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
-    wire_dtype: what float32 gradients are sent as, one of `wire.WIRE_DTYPES`.
+    wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
 
   Returns:
     The replicas, in the order of the devices.
@@ -132,7 +133,7 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
 
 
 def _step(global_step, variables_device):
-  """Returns the global step, made where the variables live if there is none."""
+  """Returns the global step; makes it beside the variables if there is none."""
   if global_step is not None:
     return global_step
   with _around(variables_device):

@@ -1,17 +1,17 @@
 """One model over several devices: a layer on each, or the columns of a layer on each.
 
-  layers_on_devices   layer k on device k: what travels is what the layers tell each other
-  split_dense         a fully connected layer, its columns divided over devices: its inputs travel
-                      to each of them, its outputs to one
+  layers_on_devices   layer k on device k: the outputs of the layers travel
+  split_dense         a fully connected layer with its columns divided over devices: its inputs
+                      travel to each device, its outputs to one
   recurrent.py        recurrent layers, one on each device, which work at the same time
 
-Variables live with their layer, or part. The backward pass stays there too only if it is told to:
+Variables live with their layer, or part. The backward pass only stays there if you ask for it:
 
     optimizer.minimize(loss, colocate_gradients_with_ops=True)
     tf.gradients(loss, variables, colocate_gradients_with_ops=True)
 
-Without that, TensorFlow computes all gradients on one device, and fetches what they need there.
-Whether a split was worth it: split_cost.py.
+Without that, TensorFlow computes all gradients on one device, and fetches their inputs there.
+split_cost.py measures whether a split is worth it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _PART = re.compile(r"/part_(\d+)(?:/|$)")  # in the names of a partitioned varia
 
 
 def layers_on_devices(inputs: tf.Tensor, layers: Sequence[Callable], devices: Sequence[str]):
-  """Builds layers one after the other, each on a device of its own.
+  """Builds layers one after the other, each on its own device.
 
   Args:
     inputs: of the first layer.
-    layers: each takes the output of the one before and returns its own; it makes its variables
-      itself, by `tf.get_variable`, and they live on its device.
-    devices: a device for each layer: "/cpu:1", "/job:worker/task:2". One may come twice.
+    layers: each takes the output of the previous layer and returns its own; it makes its variables
+      by `tf.get_variable`, and they live on its device.
+    devices: a device for each layer: "/cpu:1", "/job:worker/task:2". A device may have several.
 
   Returns:
-    What the last layer returned.
+    The output of the last layer.
 
   Raises:
     ValueError: no layers, or another number of devices.
@@ -59,7 +59,7 @@ class SplitDense(NamedTuple):
 
 
 def columns(units: int, parts: int) -> List[int]:
-  """How many columns each part has: as equal as can be, the first ones have one more."""
+  """The number of columns of each part, as equal as possible; the first parts have one more."""
   if not 1 <= parts <= units:
     raise ValueError("a layer of %d units cannot be divided over %d devices" % (units, parts))
   return [units // parts + (part < units % parts) for part in range(parts)]

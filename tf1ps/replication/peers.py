@@ -1,13 +1,13 @@
-"""What bounds a step that waits for other tasks: a watch over them that ends the step.
+"""A watch over the tasks that a step waits for: it ends the step when one of them is lost.
 
 A step of an all-reduce waits for every task of its group, and an in-graph step for the workers that
-compute it. TensorFlow does not end such a wait where one of them dies: on 1.15 nobody hears of it,
-on 2.x one or two neighbours do. So, while the context lasts:
+compute it. TensorFlow does not end such a wait when one of them dies: on 1.15 no task gets an
+error, on 2.x one or two neighbours do. So, while the context lasts:
 
-1. The tasks are probed once a second; where one is gone or lost the session's runs end, those in
-   progress and all later ones, with an error that names it.
-2. Where TensorFlow ends a run before that, because a task is gone or because another one that
-   noticed it has left, all are looked at, and whoever is not there any more is named.
+1. The tasks are probed once per heartbeat interval. If one is gone or lost, the session's present
+   and later runs end with an error that names it.
+2. If TensorFlow ends a run before that, because a task is gone or because another task has noticed
+   that and left, all tasks are probed, and the error names those that are gone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import BoundedSession, ProbeResult, Task, TaskWatch, probe_tasks, wait_for_tasks
 from tf1ps.compat import Error
 
-# What the steps of those that are left end with.
+# The errors of steps of the remaining tasks.
 PEER_ERRORS = (tf.errors.UnavailableError, tf.errors.CancelledError, tf.errors.AbortedError,
           tf.errors.FailedPreconditionError, tf.errors.InternalError, tf.errors.UnknownError)
 
@@ -38,10 +38,10 @@ def watch_peers(session: BoundedSession, tasks: Sequence[Task],
     session: the session, or the one inside of a training session.
     tasks: the other tasks, of a `Cluster`.
     heartbeat_timeout: seconds of silence until a task that does not refuse counts as lost.
-    timeout: seconds that they may take to come up.
+    timeout: seconds that they may take to start.
 
   Raises:
-    readiness.TaskUnavailableError: one of them did not come up.
+    TaskUnavailableError: one of them did not start.
     PeerLostError: one of them is gone; `session.run` raises it, or leaving the context does.
   """
   seen = wait_for_tasks(list(tasks), timeout)
@@ -66,10 +66,10 @@ def watch_peers(session: BoundedSession, tasks: Sequence[Task],
 
 
 def missing_tasks(seen: Sequence[ProbeResult]) -> List[ProbeResult]:
-  """Looks at tasks again; returns those that are not there any more, or were started again.
+  """Probes tasks again; returns those that are gone, or were restarted.
 
   Args:
-    seen: what was seen of them before.
+    seen: the earlier results of their probes.
   """
   found = []
   for before, now in zip(seen, probe_tasks([one.task for one in seen])):

@@ -2,18 +2,18 @@
 
 Layer k at time t needs layer k - 1 at time t and itself at t - 1. So while layer k is at t, layer
 k - 1 can be at t + 1 already, on its own device: with n devices and many time steps, n layers take
-the time of one, and what travels is one output a time step and layer.
+the time of one. One output per time step and layer travels.
 
-  unrolled   a piece of graph for each time step; their number must be known
-  looped     one piece, in a `tf.while_loop`; the number may be another one in each run
+  unrolled_recurrent   a piece of graph for each time step; their number must be known
+  looped_recurrent     one piece, in a `tf.while_loop`; the number may differ in each run
 
 TensorFlow runs each operation as soon as it has its inputs, so the graph only has to leave this
-order open. In a loop, its iterations overlap (`parallel_iterations` of them at most), and the
-operations that carry a state from one to the next must be where the state is: left to themselves
-they gather on one device, and each state travels there and back at each time step.
+order open. The iterations of a loop overlap, `parallel_iterations` of them at most. The operations
+that carry a state from one iteration to the next must be placed beside the state. By default they
+are all on one device, and each state makes a round trip to it at each time step.
 
-`looped` needs TensorFlow 1's control flow (`tf.disable_v2_behavior()`): under TensorFlow 2's, 2.x
-refuses gradients that are colocated with a loop over several devices.
+`looped_recurrent` needs TensorFlow 1's control flow (`tf.disable_v2_behavior()`): with TensorFlow
+2's, 2.x refuses gradients that are colocated with a loop over several devices.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Recurrent(NamedTuple):
 
 
 def unrolled_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
-             states: Optional[Sequence] = None) -> Recurrent:
+                       states: Optional[Sequence] = None) -> Recurrent:
   """Builds recurrent layers with a piece of graph for each time step.
 
   Args:
     inputs: `[time, batch, depth]`, of a known time and depth.
-    cells: a cell a layer: `tf1ps.compat.recurrent_cells`, or what has the same three methods.
+    cells: a cell per layer: of tf1ps.compat, or another object with the same three methods.
     devices: a device for each layer.
     states: of each layer before the first time step; None: zeros.
 
@@ -48,7 +48,7 @@ def unrolled_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str
   Raises:
     ValueError: another number of devices than of cells, or an unknown time or depth.
   """
-  times = _static(inputs, 0, "time (or use looped)")
+  times = _static(inputs, 0, "time (or use looped_recurrent)")
   states = _begin(inputs, cells, devices, states)
   with tf.device(devices[0]):
     steps = tf.unstack(inputs, times)
@@ -61,29 +61,29 @@ def unrolled_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str
 
 
 def looped_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
-           states: Optional[Sequence] = None, parallel_iterations: int = 10) -> Recurrent:
+                     states: Optional[Sequence] = None, parallel_iterations: int = 10) -> Recurrent:
   """Builds recurrent layers in a while loop over time.
 
   Args:
     inputs: `[time, batch, depth]`, of a known depth.
-    cells: as for `unrolled`.
-    devices: as for `unrolled`.
-    states: as for `unrolled`.
-    parallel_iterations: how many time steps may be under way; at least the number of layers.
+    cells: as for `unrolled_recurrent`.
+    devices: as for `unrolled_recurrent`.
+    states: as for `unrolled_recurrent`.
+    parallel_iterations: the number of time steps in progress; at least the number of layers.
 
   Returns:
     A `Recurrent`.
 
   Raises:
-    ValueError: as for `unrolled`, but the time may be unknown; too few parallel iterations;
-      TensorFlow 2's control flow.
+    ValueError: as for `unrolled_recurrent`, but the time may be unknown; too few parallel
+      iterations; TensorFlow 2's control flow.
   """
   if tf.control_flow_v2_enabled():
-    raise ValueError("looped needs TensorFlow 1's control flow: call tf.disable_v2_behavior() or "
-                     "tf.disable_control_flow_v2() first")
+    raise ValueError("looped_recurrent needs TensorFlow 1's control flow. Call "
+                     "tf.disable_v2_behavior() or tf.disable_control_flow_v2() first")
   if parallel_iterations < len(cells):
-    raise ValueError("parallel_iterations is %d: below the number of layers, %d, they would wait "
-                     "for each other" % (parallel_iterations, len(cells)))
+    raise ValueError("parallel_iterations is %d, and must be at least the number of layers, %d, or "
+                     "they wait for each other" % (parallel_iterations, len(cells)))
   states = _begin(inputs, cells, devices, states)
   with tf.device(devices[0]):
     times = tf.shape(inputs)[0]
@@ -113,7 +113,7 @@ def looped_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
 
 
 def _layers(step, cells, devices, states):
-  """All layers at one time step; returns the last one's output, and their states."""
+  """All layers at one time step; returns the last layer's output, and all states."""
   following = []
   for cell, device, state in zip(cells, devices, states):
     with tf.device(device):
@@ -155,9 +155,9 @@ def _static(inputs, axis, what):
 
 
 def _with_input(op):
-  """A device function: what carries a state from one iteration to the next is where that is.
+  """A device function: places operations that carry a state between iterations beside the state.
 
-  The counter of the loop, a scalar, is left alone: gradients remember it beside whoever uses it.
+  It does not place the counter of the loop, a scalar: gradients store it beside its users.
   """
   is_state = op.type == "Identity" and not op.device and op.inputs[0].shape.ndims != 0
   return op.inputs[0].device if is_state or op.type in _CARRIERS else op.device

@@ -1,8 +1,8 @@
-"""What a split costs: bytes that travel between devices in a step, and seconds beside the unsplit.
+"""The cost of a split model: the bytes per step between devices, and the time beside one device.
 
-`crossings` reads the bytes off the graph: each tensor that one device makes and another one needs
-travels there once a step, whoever needs it there and however often. `compare` takes the time of two
-steps in turn, so that whatever else the machine does meets both. `table` puts both into lines:
+`crossings` reads the bytes from the graph: each tensor that one device makes and another device
+needs travels there once per step, for any number of uses. `compare_split` measures two steps
+alternately, so that other load of the machine affects both. `split_table` formats both:
 
               ms a step    bytes a step between devices
   unsplit         1.204                               0
@@ -35,14 +35,14 @@ class Crossing(NamedTuple):
   tensor: str  # its name
   source: str  # the device that makes it
   destination: str  # the device that needs it
-  bytes: int  # in a step; in a loop, those of all its iterations
+  bytes: int  # per step; in a loop, those of all its iterations
 
 
 class Comparison(NamedTuple):
-  """The times of two steps that were run in turn."""
+  """The times of two steps that were run alternately."""
 
-  unsplit: float  # seconds a step, the median
-  split: float  # seconds a step, the median
+  unsplit: float  # seconds per step, the median
+  split: float  # seconds per step, the median
 
   @property
   def ratio(self) -> float:
@@ -52,16 +52,16 @@ class Comparison(NamedTuple):
 
 def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
               iterations: Optional[int] = None) -> List[Crossing]:
-  """Finds what travels between devices when these are run.
+  """Finds the tensors that travel between devices in one run.
 
-  What TensorFlow decides later is left out: a constant may be computed in both places, and signals
-  without a value (control dependencies) are counted by nobody.
+  TensorFlow may later compute a constant on both devices. Control dependencies, which carry no
+  value, are not counted.
 
   Args:
-    fetches: tensors or operations of one graph: a train op, say.
-    default_device: where an operation without a device runs; also fills in what a device leaves
-      open. On a cluster: "/job:worker/task:0" of the session's target.
-    iterations: how often loops run, where there are some. A gradient's loop counts too.
+    fetches: tensors or operations of one graph, such as a train op.
+    default_device: the device of operations without a device; it also completes partial devices.
+      On a cluster: "/job:worker/task:0" of the session's target.
+    iterations: the number of iterations of each loop, if there are loops, also in gradients.
 
   Returns:
     A `Crossing` for each tensor and destination, in the order of the graph.
@@ -75,12 +75,12 @@ def crossings(fetches: Sequence, default_device: str = LOCAL_CPU,
   ops = needed_ops([fetch if isinstance(fetch, tf.Operation) else fetch.op for fetch in fetches])
   devices, looped = OpDevices(default_device), _in_loops(ops)
   if looped and iterations is None:
-    raise ValueError("%s stands in a loop: say by iterations= how often it runs" % (
+    raise ValueError("%s is in a loop. Give the number of iterations by iterations=." % (
       min(op.name for op in looped)))
   found: Dict[tuple, Crossing] = {}
   for op in ops:
     if op.type in FUNCTION_CALLERS:
-      raise ValueError("%s is a %s, whose work stands in a function: build the graph after "
+      raise ValueError("%s is a %s, which runs a function. Build the graph after "
                        "tf.disable_control_flow_v2()" % (op.name, op.type))
     destination = devices.of(op)
     for tensor in op.inputs:
@@ -98,7 +98,7 @@ def total_crossings(found: Sequence[Crossing]) -> int:
 
 
 def crossings_by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
-  """{(source, destination): bytes a step}."""
+  """{(source, destination): bytes per step}."""
   sums: Dict[tuple, int] = {}
   for crossing in found:
     way = crossing.source, crossing.destination
@@ -107,14 +107,14 @@ def crossings_by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
 
 
 def compare_split(unsplit: Callable[[], object], split: Callable[[], object], steps: int = 50,
-            warm_up: int = 3) -> Comparison:
-  """Takes the time of two steps, run in turn.
+                  warm_up: int = 3) -> Comparison:
+  """Measures two steps, run alternately.
 
   Args:
     unsplit: runs one step: `lambda: session.run(train_op)`.
     split: runs one step, of another session or another graph.
-    steps: how often each is run.
-    warm_up: how often each is run before; the first runs of a session take longer.
+    steps: the number of measured runs of each.
+    warm_up: the number of runs of each before that; the first runs of a session take longer.
 
   Returns:
     A `Comparison`.
@@ -127,7 +127,7 @@ def compare_split(unsplit: Callable[[], object], split: Callable[[], object], st
       steps, warm_up))
   seconds: Dict[Callable, List[float]] = {unsplit: [], split: []}
   for step in range(warm_up + steps):
-    # Whoever comes first in a turn may find the machine warmer, or colder.
+    # The order alternates, because the first of two runs may be slower or faster.
     for run in (unsplit, split) if step % 2 else (split, unsplit):
       began = time.perf_counter()
       run()
@@ -157,7 +157,7 @@ def _size(tensor) -> int:
   """The bytes of a tensor."""
   size = tensor.dtype.base_dtype.size
   if not tensor.shape.is_fully_defined() or size is None or tensor.dtype.base_dtype == tf.string:
-    raise ValueError("the bytes of %s are not known: it is %s of the shape %s; give the graph that "
-                     "is measured inputs of a known batch size" % (
+    raise ValueError("the size of %s is not known: its type is %s, its shape %s. Give the measured "
+                     "graph inputs of a known batch size." % (
                        tensor.name, tensor.dtype.name, tensor.shape))
   return size * tensor.shape.num_elements()

@@ -5,16 +5,16 @@ For each device, in order:
 1. `tower_fn(index)` builds the forward pass there. The first tower creates the variables; the
    others find the same ones (`tf.get_variable` with `reuse=True`).
 2. The gradients of its loss are computed there too.
-3. Variables do not follow the tower's device: they live where `variables_device` says, or where the
-   scope around `build_towers` puts them, such as that of a `replica_device_setter`.
+3. Variables are not on the tower's device: `variables_device` places them, or the scope around
+   `build_towers`, such as that of a `replica_device_setter`.
 
-The first tower has the names of a model without towers, so that a checkpoint of one is a checkpoint
-of the other; the others' operations stand under `tower_1/`, `tower_2/` and so on.
+The first tower has the names of a model without towers, so that each reads the other's checkpoints;
+the operations of the other towers have the prefixes `tower_1/`, `tower_2/` and so on.
 
 A tower sees only its own part of the collections LOSSES, UPDATE_OPS and SUMMARIES, so that
-`tf.losses.get_total_loss()` is right in each. Afterwards they hold what the first tower put there:
-moving averages of batch normalisation are updated by the first tower alone, as in TF-Slim, since
-one variable would else be updated by each.
+`tf.losses.get_total_loss()` is right in each. Afterwards they hold the items of the first tower.
+So the first tower alone updates the moving averages of batch normalisation, as in TF-Slim;
+otherwise each tower would update the same variable.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Tower(NamedTuple):
   """One tower."""
 
   index: int  # from 0
-  device: str  # where it is computed
+  device: str  # the device that computes it
   loss: tf.Tensor  # [], of this tower's part of the batch
   grads_and_vars: gradients_lib.GradsAndVars  # of that loss, for the shared variables
-  update_ops: List[tf.Operation]  # what it put into UPDATE_OPS
+  update_ops: List[tf.Operation]  # its items of UPDATE_OPS
 
 
 def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
@@ -48,12 +48,12 @@ def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
 
   Args:
     tower_fn: called with the tower's index, from 0; returns its loss, a scalar. Makes its
-      variables by `tf.get_variable`, or by what uses it, under the same names in each tower.
+      variables by `tf.get_variable`, directly or by layers, under the same names in each tower.
     devices: device strings, such as "/job:worker/task:0/device:CPU:0" or "/device:GPU:1"; they need
       not differ.
-    optimizer: whose `compute_gradients` is used.
-    variables_device: where the variables live: a device string, or a device function such as a
-      `replica_device_setter`. None: what is around decides.
+    optimizer: its `compute_gradients` is used.
+    variables_device: the place of the variables: a device string, or a device function such as a
+      `replica_device_setter`. None: the scope around the call decides.
 
   Returns:
     The towers, in the order of the devices.
@@ -87,7 +87,7 @@ def own_collections(keep: bool):
   """Empties the collections of losses, updates and summaries for what is built inside.
 
   Args:
-    keep: whether what was added inside is there afterwards, behind what was there before.
+    keep: whether the items that were added inside stay afterwards, behind the earlier ones.
   """
   references = [tf.get_collection_ref(key) for key in _OWN_COLLECTIONS]
   before = [list(reference) for reference in references]
@@ -101,7 +101,7 @@ def own_collections(keep: bool):
 
 
 def check_devices(devices: Sequence[str]) -> List[str]:
-  """Returns the devices as a list; raises ValueError where they are none, or no device strings."""
+  """Returns the devices as a list; raises ValueError for an empty list or no device strings."""
   if isinstance(devices, str):
     raise ValueError(f"devices must be a list of device strings, got the string {devices!r}")
   devices = list(devices)
