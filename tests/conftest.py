@@ -20,6 +20,12 @@ import uuid
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Their tests run once: they read sources, or call nothing of TensorFlow.
+ANY_TENSORFLOW = frozenset(
+  ["layers_test.py", "links_test.py", "readme_test.py", "surface_test.py",
+   "examples/checking_test.py", "examples/contents_test.py"]
+  + ["benchmarks/%s_test.py" % name for name in (
+    "charts", "interleaving", "jobs", "links", "main", "rows", "scaling_model", "systems")])
 MARK = "TF1PS_TEST_SESSION"
 GRACE = 20  # seconds that a process may still take to end after the last test
 
@@ -30,7 +36,7 @@ TIMING = {
   "call_poll_interval": 0.1, "retry_pause": 0.05, "longest_retry_pause": 0.5,
   "heartbeat_interval": 0.25, "lost_check_interval": 0.5, "range_report_interval": 0.1,
   "first_report": 0.2, "report_interval": 0.4, "global_step_interval": 0.2,
-  "linger": 0.15, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
+  "linger": 0.5, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
   "thread_end_limit": 0.5, "session_close_limit": 1.0, "run_session_close_limit": 0.5,
   "probe_limit": 1.0, "watch_probe_limit": 0.5,
 }
@@ -74,6 +80,14 @@ def left_behind():
     if not ("from multiprocessing." in command and parent == os.getpid()):
       found[int(folder.name)] = command.strip()
   return found
+
+
+def pytest_collection_modifyitems(items):
+  """Marks the tests that need no TensorFlow, or show nothing of its version."""
+  for item in items:
+    path = pathlib.Path(str(item.fspath)).relative_to(ROOT / "tests")
+    if str(path) in ANY_TENSORFLOW:
+      item.add_marker(pytest.mark.any_tensorflow)
 
 
 def pytest_collection_finish():

@@ -37,9 +37,9 @@ def check_goes_on(task, before, count, index=0, workers=1):
 
 def test_a_worker_alone_comes_back(start):
   # The last step that is counted is the chief's, which is slow: it waits for nobody.
-  this = job(start, "--steps=150")
+  this = job(start, "--steps=80")
   ps, chief, worker = this.ps(), this.worker(0, "--step_seconds=0.2"), this.worker(1)
-  wait_for_batches(worker, 30)
+  wait_for_batches(worker, 20)
   worker.kill()
   before = len(saw(worker))
   again = this.worker(1)
@@ -87,17 +87,17 @@ def test_after_a_signal_and_a_checkpoint_nothing_is_trained_twice(start, tmp_pat
 
 
 def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
-  this = job(start, "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=10", "--steps=120",
+  this = job(start, "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=10", "--steps=60",
              num_workers=1)
   ps, chief = this.ps(), this.worker()
-  wait_for_batches(chief, 35)
+  wait_for_batches(chief, 25)
   ps.kill()
   ps = this.ps()
   assert job_lib.codes(chief, ps) == [0, 0]
   number, = job_lib.find(chief, r"goes on at batch (\d+) of its data")
   step, = job_lib.find(chief, r"restored .*model.ckpt-(\d+)")
   assert number == step + 1  # the chief has stored it just before its checkpoint
-  assert saw(chief)[-1] == 119 * BATCH
+  assert saw(chief)[-1] == 59 * BATCH
 
 
 def test_data_that_are_over_begin_anew(start, tmp_path):

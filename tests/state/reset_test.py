@@ -274,7 +274,7 @@ def test_a_task_that_stands_still_or_is_gone_keeps_nobody(pair):
     session.run(states[there].fill)
     began = time.monotonic()
     with pytest.raises(reset.ResetError) as raised:
-      reset.reset_containers(cluster, ["jobs/a"], timeout=2.0)
+      reset.reset_containers(cluster, ["jobs/a"], timeout=1.0)
     assert time.monotonic() - began < 40.0
     assert states[there].found(session)["ref"] == "FailedPreconditionError"
     session.close()
