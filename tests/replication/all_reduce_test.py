@@ -181,7 +181,7 @@ def test_a_variable_that_one_device_does_not_use():
         assert (a, b, table.tolist()) == (-1.0, 0.0, [[1.0], [1.0], [0.0]])
 
 
-def test_tasks_with_different_models_are_told(nodes):
+def test_tasks_with_different_models_are_refused(nodes):
   def work(index):
     with nodes.graph():
       model = all_reduce.build_mirrored(

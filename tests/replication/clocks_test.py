@@ -55,7 +55,7 @@ def target():
 
 
 @pytest.mark.parametrize("use_resource", [True, False])
-def test_clocks_count_steps_and_who_comes_late_begins_with_the_slowest(target, use_resource):
+def test_clocks_count_steps_and_a_late_replica_begins_with_the_slowest(target, use_resource):
   first, second, third = [
     Replica(target, i, "late%d" % use_resource, use_resource) for i in range(3)]
   first.clear()
@@ -71,7 +71,7 @@ def test_clocks_count_steps_and_who_comes_late_begins_with_the_slowest(target, u
   assert first.kept == ["step"]  # no checkpoint has the clocks
 
 
-def test_who_leaves_or_is_dropped_is_not_counted(target):
+def test_a_replica_that_leaves_or_is_dropped_does_not_count(target):
   replicas = [Replica(target, i, "leaves") for i in range(3)]
   replicas[0].clear()
   for replica in replicas:
@@ -174,7 +174,7 @@ class ThreadReplica(object):
     assert not self._thread.is_alive() and self.error is None
 
 
-def test_nobody_is_further_ahead_of_the_slowest_than_allowed(target):
+def test_no_replica_is_further_ahead_of_the_slowest_than_allowed(target):
   first = ThreadReplica(target, "bound", 0, 30).start()
   second, third = [ThreadReplica(target, "bound", i, 4).start() for i in (1, 2)]
   first._free = True
@@ -194,7 +194,7 @@ def test_nobody_is_further_ahead_of_the_slowest_than_allowed(target):
   assert max(second.hook.highest, third.hook.highest) <= 2
 
 
-def test_who_joins_waits_for_those_that_have_not(target):
+def test_a_replica_that_joins_waits_for_those_that_have_not(target):
   first = ThreadReplica(target, "joins", 0, 3).start()
   for _ in range(3):
     first.gate.release()
@@ -210,7 +210,7 @@ def test_who_joins_waits_for_those_that_have_not(target):
   assert second.hook.seconds > 0  # before its first step
 
 
-def test_who_does_not_join_in_time_is_not_waited_for(target, caplog):
+def test_a_replica_that_does_not_join_in_time_is_dropped(target, caplog):
   first = ThreadReplica(target, "late", 0, 20, max_lead=1, start_timeout=0.5).start(free=True)
   first.join()
   found = sorted(record.getMessage() for record in caplog.records
@@ -220,13 +220,13 @@ def test_who_does_not_join_in_time_is_not_waited_for(target, caplog):
   assert found[0].endswith(" s: the others do not wait for it any more") and "replica 2" in found[1]
 
 
-def test_where_not_all_are_expected_nobody_waits_for_who_has_not_joined(target):
+def test_without_expecting_all_no_replica_waits_for_one_that_has_not_joined(target):
   first = ThreadReplica(target, "alone", 0, 20, max_lead=1, expects_all=False).start(free=True)
   first.join()
   assert first.hook.highest == 0 and first.hook.seconds == 0
 
 
-def test_who_was_dropped_by_mistake_joins_again(target, caplog):
+def test_a_replica_that_was_dropped_by_mistake_joins_again(target, caplog):
   first = ThreadReplica(target, "mistake", 0, 3, expects_all=False).start()
   second = ThreadReplica(target, "mistake", 1, 2, expects_all=False).start()
   for _ in range(2):

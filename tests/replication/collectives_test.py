@@ -81,7 +81,7 @@ def test_two_groups_of_one_name_and_other_sizes_do_not_meet(nodes):
         assert values.tolist() == [(num_tasks - 1) / 2] * columns
 
 
-def test_tasks_that_disagree_are_told(nodes):
+def test_tasks_that_disagree_are_refused(nodes):
   run(nodes, lambda index: collectives.agree(group(index, 2), "same"), 2)
 
   def build_and_fail(index):

@@ -54,7 +54,7 @@ class Trainer(object):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_others_are_told_who_is_gone(own_nodes, number):
+def test_the_error_of_the_others_names_the_lost_task(own_nodes, number):
   trainers = [Trainer(own_nodes, i) for i in range(3)]
   try:
     harness.wait_until(lambda: all(one.trains.is_set() for one in trainers)
@@ -86,7 +86,7 @@ def test_a_run_that_ended_before_the_watch_noticed(start, is_gone):
   assert (raised.value.__cause__ if is_gone else raised.value) is end
 
 
-def test_who_is_not_there_is_named():
+def test_a_task_that_is_not_there_is_named():
   absent = Task("worker", 7, harness.addresses(1)[0])
   with tf.Graph().as_default() as graph, session_lib.BoundedSession(graph=graph) as session:
     with pytest.raises(probe.TaskUnavailableError, match="/job:worker/task:7 at .*: refused"):

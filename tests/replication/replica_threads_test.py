@@ -72,7 +72,7 @@ def test_an_error_frees_a_replica_that_is_blocked():
         assert threads.wait(30.0)
 
 
-def test_who_does_not_end_its_step_is_named():
+def test_a_replica_that_does_not_end_its_step_is_named():
   free = threading.Event()
   try:
     with pytest.raises(replica_threads.ReplicasLeft) as raised:

@@ -353,7 +353,7 @@ def test_it_is_used_like_tensorflows():
       coordinator.join(runners)
 
 
-def test_who_joins_runs_nothing_that_a_step_waits_for():
+def test_a_join_runs_nothing_that_a_step_waits_for():
   with tf.Graph().as_default(), tf.Session() as session:
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
     count = tf.get_variable("count", [], tf.int32, tf.zeros_initializer(), use_resource=True)
