@@ -193,7 +193,7 @@ def test_rows_of_floats_are_refused():
 def test_rows_of_a_narrower_type_are_counted_by_int32():
   with tf.Graph().as_default():
     table = tf.get_variable("table", [2 ** 31, 1], initializer=tf.zeros_initializer())
-    with pytest.raises(ValueError, match="as bfloat16 from a table of less than .* has 2147483648"):
+    with pytest.raises(ValueError, match="as bfloat16 only from a table of .* has 2147483648"):
       embedding.embedding_lookup(table, [1], wire_dtype="bfloat16")
     assert embedding.embedding_lookup(table, tf.constant([1], tf.int64)).shape == [1, 1]
 
@@ -318,7 +318,7 @@ def test_stock_reads_other_rows_of_a_partitioned_table_by_default():
   ({"sp_ids": "floats"}, TypeError, "sp_ids must be int32 or int64, got float32"),
   ({"sp_weights": [[1.0, 2.0]]}, ValueError,
    r"sp_weights must have the shape of sp_ids, \(1, 1\), got \(1, 2\)"),
-  ({"params": "shards"}, TypeError, "a list of shards does not tell which rows each holds"),
+  ({"params": "shards"}, TypeError, "A list of shards does not say which rows each shard holds"),
   ({"params": "vector"}, ValueError, "bags need a table .rows, width. of less than"),
 ])
 def test_what_cannot_be_is_refused(arguments, error, text):

@@ -224,7 +224,7 @@ def test_what_the_model_assigns_to_is_not_rounded(cluster, use_resource, wire_dt
     y = w + 0.001
     step = [one.assign(one + 1.001).op for one in (counter, clipped)]
     arrivals = fetch.fetch_variables(wire_dtype=wire_dtype)
-    assert sorted((arrival.tensor.dtype.name, len(arrival.reads)) for arrival in arrivals) == [
+    assert sorted((arrival.tensors[0].dtype.name, len(arrival.reads)) for arrival in arrivals) == [
       (wire_dtype, 1), ("float32", 2)]
     init = tf.global_variables_initializer()
     with cluster.session() as session:
@@ -240,7 +240,7 @@ def test_a_saver_that_was_there_before_is_no_reason():
     tf.reduce_sum(graphs.variable("w", [3], True) + 1.0)
     tf.train.Saver()
     arrival, = fetch.fetch_variables(wire_dtype="bfloat16")
-  assert arrival.tensor.dtype == tf.bfloat16
+  assert arrival.tensors[0].dtype == tf.bfloat16
 
 
 @KINDS

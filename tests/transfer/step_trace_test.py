@@ -80,7 +80,7 @@ def test_the_clock_of_another_machine(ahead):
 
 
 def test_nothing_traced():
-  with pytest.raises(ValueError, match="run with trace_level=tf.RunOptions.FULL_TRACE"):
+  with pytest.raises(ValueError, match="Run with trace_level=tf.RunOptions.FULL_TRACE"):
     step_trace.time_shares(step_trace.read_trace(tf.RunMetadata()))
 
 

@@ -250,7 +250,7 @@ def test_several_workers(graph):
     value = tf.identity(tf.zeros([]))
   with tf.device("/job:worker/task:1"):
     value = tf.identity(value)
-  with pytest.raises(ValueError, match="/job:worker/task:0, /job:worker/task:1: say by worker="):
+  with pytest.raises(ValueError, match="/job:worker/task:0, /job:worker/task:1. Give the task"):
     traffic.report_traffic(value)
   report = traffic.report_traffic(value, worker="/job:worker/task:1")
   assert [m.messages for m in report.messages] == [1]

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.transfer import wire
+from tests.transfer import graphs
+from tests.transfer.graphs import PS, WORKER
+from tf1ps.transfer import WIRE_DTYPES, buckets, fetch, prefetch, wire
 
 
 def there_and_back(values, wire_dtype, names=("w",), sizes=(), dtype=tf.float32):
@@ -56,3 +58,56 @@ def test_nan_passes():
 def test_another_type_is_refused():
   with pytest.raises(ValueError, match="one of float32, bfloat16, float16, got 'int8'"):
     wire.check_wire_dtype("int8")
+
+
+def test_each_wire_type_but_float32_has_a_format():
+  assert ("float32", *wire._FORMATS) == WIRE_DTYPES
+
+
+@pytest.fixture
+def scaled(monkeypatch):
+  """A wire type "int8" that sends a scale beside the values."""
+  def narrow(tensor, names, sizes):
+    assert len(names) == max(1, len(sizes))
+    scale = tf.reduce_max(tf.abs(tensor)) / 127.0
+    return [tf.cast(tf.round(tensor / scale), tf.int8), scale]
+
+  def widen(arrived):
+    values, scale = arrived
+    return tf.cast(values, tf.float32) * scale
+
+  monkeypatch.setitem(wire._FORMATS, "int8", wire._Format(narrow, widen, lookup="bfloat16"))
+  monkeypatch.setattr(wire, "WIRE_DTYPES", WIRE_DTYPES + ("int8",))
+
+
+@pytest.mark.parametrize("prefetches", [False, True])
+def test_a_format_may_send_a_scale_beside_the_values(cluster, scaled, prefetches):
+  ahead = prefetch.Prefetch()
+  with cluster.graph():
+    with tf.device(graphs.setter()):
+      variables = [graphs.variable("w", [4, 2], True), graphs.variable("b", [3], True)]
+      with tf.device(WORKER):
+        doubled = [2.0 * variable for variable in variables]
+      pairs = buckets.pack_gradients(list(zip(doubled, variables)), wire_dtype="int8")
+      arrivals = fetch.fetch_variables(wire_dtype="int8", hold=ahead.hold if prefetches else None)
+      assert [[tensor.dtype for tensor in arrival.tensors] for arrival in arrivals] == [
+        [tf.int8, tf.float32]]
+      assert len(graphs.crossings(PS[0], WORKER)) == len(graphs.crossings(WORKER, PS[0])) == 2
+      init = tf.global_variables_initializer()
+    with cluster.session() as session:
+      session.run(init)
+      if prefetches:
+        ahead.start(session)
+      found, values = session.run([[gradient for gradient, _ in pairs], variables])
+  for gradient, value in zip(found, values):
+    np.testing.assert_allclose(gradient, 2 * value, atol=2 * 2 * 0.07 / 254)
+
+
+def test_lookups_use_a_format_that_gradients_pass_through(scaled):
+  with tf.Graph().as_default():
+    wire.use_wire_dtype("int8")
+    assert wire.lookup_wire_dtype(None) == "bfloat16"
+  assert wire.lookup_wire_dtype(None) == "float32"
+  assert wire.lookup_wire_dtype("float16") == "float16"
+  with pytest.raises(ValueError, match="lookups cannot travel as int8. Give bfloat16"):
+    wire.lookup_wire_dtype("int8")
