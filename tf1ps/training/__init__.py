@@ -11,5 +11,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "options": [
     "Option", "Options", "PROGRAMS", "RENAMED", "TABLE", "check_options", "of_program", "shard_of"],
   "outcome": ["NanLossError", "Outcome"],
+  "traffic_report": ["TrafficReport"],
   "worker": ["train"],
 })
