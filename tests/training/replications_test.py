@@ -12,6 +12,8 @@ from tests.replication import reference
 from tests.training.job import Job, codes, find, last_line
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
+from tf1ps.session import signature
+from tf1ps.training.options import Options, shared_by_workers
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
@@ -75,7 +77,8 @@ def test_partitioned_variables_are_trained_alike(start, tmp_path, scheme, variab
 SCALAR = ["--program=%s" % (PROGRAMS / "scalar.py"), "--shard=none", "--batch_size=1"]
 
 
-@pytest.mark.parametrize("scheme", ["in_graph", "all_reduce", slow("between_graph")])
+# The others: tests/replication/in_graph_test.py and all_reduce_test.py, in this process.
+@pytest.mark.parametrize("scheme", [slow("between_graph")])
 def test_two_workers_with_a_target_each_meet_in_the_middle(start, tmp_path, scheme):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, 2, flags=flags + SCALAR + [
@@ -185,19 +188,30 @@ def test_in_graph_a_worker_that_never_comes_is_named(start):
   assert "TaskUnavailableError" in chief.lines[-1] and "/job:worker/task:1" in chief.lines[-1]
 
 
-@pytest.mark.parametrize("flags, others", [
-  ([IN_GRAPH, SYNC], [SYNC]), ([SYNC], []), ([], [SYNC])])
-def test_a_worker_with_another_scheme_than_the_chief_is_refused(start, flags, others):
+SYNC_GIVEN = [SYNC, "--pack_bytes=65536", "--wire_dtype=float32"]
+
+
+def test_a_worker_with_another_scheme_than_the_chief_is_refused(start):
   job = Job(start, num_workers=2, flags=["--steps=1000000"])
-  ps, chief, worker = job.ps(), job.worker(0, *flags), job.worker(1, *others)
+  ps, chief, worker = job.ps(), job.worker(0, IN_GRAPH, SYNC), job.worker(1, SYNC)
   assert worker.wait() == 1
-  given = ["--replication=between_graph", *(others or ["--nosync_replicas"])]
-  if others:
-    given += ["--pack_bytes=65536", "--wire_dtype=float32"]
   assert "started with %s, and /job:worker/task:0, the chief, with --rep" % " ".join(
-    given) in worker.lines[-1]
+    ["--replication=between_graph", *SYNC_GIVEN]) in worker.lines[-1]
   chief.kill()
   ps.kill()
+
+
+@pytest.mark.parametrize("chief_is_sync", [True, False])
+def test_an_asynchronous_and_a_synchronous_worker_differ(chief_is_sync):
+  task, chief = Task("worker", 1, "a:1"), "/job:worker/task:0"
+  with tf.Graph().as_default():
+    mine, chiefs = [
+      signature.signature(task, shared_by_workers(Options(steps=1, sync_replicas=is_sync)))
+      for is_sync in (not chief_is_sync, chief_is_sync)]
+  given = ["--replication=between_graph", *(["--nosync_replicas"] if chief_is_sync else SYNC_GIVEN)]
+  with pytest.raises(signature.GraphMismatchError, match=(
+      "started with %s, and %s, the chief, with --rep" % (" ".join(given), chief))):
+    signature.compare(mine, chiefs, task.name, chief)
 
 
 def test_in_graph_an_error_in_another_replica_ends_the_job(start):
