@@ -146,3 +146,48 @@ def test_replicas_divide_alike_wherever_their_gradients_are():
       found.append((bucket.name, bucket.shape.as_list(), bucket.send().shape.as_list()))
       assert len(buckets.make_buckets(pairs)) == (3 if worker == WORKER else 1)
   assert found[0] == found[1] and found[0][1:] == ([9], [9])
+
+
+@pytest.fixture
+def branches():
+  """Conditions are operations of the graph, as in TensorFlow 1."""
+  was = tf.control_flow_v2_enabled()
+  tf.disable_control_flow_v2()
+  yield
+  if was:
+    tf.enable_control_flow_v2()
+
+
+@pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("wire_dtype", ["float32", "bfloat16", "float16"])
+def test_sending_in_a_branch_takes_no_further_message(
+    cluster, branches, wire_dtype, is_sparse):
+  with cluster.graph():
+    with tf.device(graphs.setter()):
+      variables = [graphs.variable("w", [4, 2], True), graphs.variable("b", [3, 2], True)]
+    with tf.device(WORKER):
+      gradients = [tf.random.uniform(variable.shape) for variable in variables]
+      if is_sparse:
+        indices = tf.cast(tf.random.uniform([4], maxval=4), tf.int32)
+        gradients = [tf.IndexedSlices(gradients[0], indices, tf.constant([4, 2]))]
+      bucket, = buckets.make_buckets(list(zip(gradients, variables)), wire_dtype=wire_dtype)
+
+      with tf.device(PS[0]):
+        handles = [tf.raw_ops.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=name)
+                   for dtype, name in ((tf.float32, "values"), (tf.int32, "indices"))]
+
+      def send():
+        arrived = bucket.send()
+        parts = [arrived.values, arrived.indices] if is_sparse else [arrived]
+        with tf.control_dependencies([
+            tf.raw_ops.AssignVariableOp(resource=handle, value=part)
+            for handle, part in zip(handles, parts)]):
+          return tf.constant(True)
+
+      sent = tf.cond(tf.random.uniform([]) < 2.0, send, lambda: tf.constant(False))
+    with cluster.session() as session:
+      received = graphs.received(session, sent)
+      assert session.run(sent)
+  # The ps receives the gradients alone, and the worker one signal.
+  assert {task: len(names) for task, names in received.items()} == {
+    PS[0]: 2 if is_sparse else 1, WORKER: 1}
