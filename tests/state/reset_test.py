@@ -202,10 +202,10 @@ def test_the_default_container_bears_the_name_of_each_job(clean):
 
 
 @pytest.mark.parametrize("names, text", [
-  ([], "names must be a list with the names of containers, got \\[\\]: a reset without a name"),
-  (None, "must be a list"), ("jobs/a", "must be a list with the names of containers, got 'jobs/a'"),
-  ([""], 'TensorFlow clears nothing for the container "": .* say "default" for that of each task'),
-  (["jobs/a", "localhost"], 'nothing for the container "localhost": .* say "default" for that'),
+  ([], "names must be a list of container names, got \\[\\]. A reset without a name"),
+  (None, "must be a list"), ("jobs/a", "must be a list of container names, got 'jobs/a'"),
+  ([""], 'TensorFlow clears nothing for the container "": .* Use "default" for that of each task'),
+  (["jobs/a", "localhost"], 'nothing for the container "localhost": .* Use "default" for it'),
   ([containers.CONTROL], "where the run and the heartbeats live"),
   (["jobs/a", "my_problem_1"], "container 'my_problem_1' has '_' at position 2: .*'my-problem-1'"),
 ])
@@ -309,8 +309,8 @@ def test_the_target_of_a_server_that_knows_its_cluster(start):
     "cleared [['/job:ps/task:0', ['jobs/a', 'ps']], ['/job:worker/task:0', ['jobs/a', 'worker']]]")
   results = harness.wait_until(lambda: _reset_at("grpc://" + jobs["ps"][0]))
   assert [r.task.name for r in results] == ["/job:ps/task:0", "/job:worker/task:0"]
-  with pytest.raises(ValueError, match="/job:worker/task:0 at grpc://%s does not tell its cluster, "
-                     "since it is no ps that was started by tf1ps" % jobs["worker"][0]):
+  with pytest.raises(ValueError, match="/job:worker/task:0 at grpc://%s does not tell its cluster: "
+                     "it is not a ps that tf1ps started" % jobs["worker"][0]):
     reset.reset_containers("grpc://" + jobs["worker"][0], ["jobs/a"])
 
 
@@ -323,7 +323,7 @@ def _reset_at(target):
 
 
 def test_a_target_that_tells_no_cluster(clean):
-  with pytest.raises(ValueError, match="does not tell its cluster, .*: give the cluster instead"):
+  with pytest.raises(ValueError, match="does not tell its cluster: .* Give the cluster instead"):
     reset.reset_containers(target_of(clean.ps[0]), ["jobs/a"])
   nobody = harness.addresses(1)[0]
   with pytest.raises(ValueError, match="no TensorFlow server answers at %s" % nobody):

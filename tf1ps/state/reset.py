@@ -1,19 +1,23 @@
-"""Clearing a container, task by task, without ending a session.
+"""Clears containers, task by task, without ending a session.
 
 TensorFlow's `Session.reset` waits for every task of the cluster without a limit, ends all sessions
 of the master that it asks, and on 2.21 kills a ps on which an operation is blocked on one of the
-container's queues. `reset` goes to each task by itself:
+container's queues. `reset_containers` instead
 
-1. It writes down that it begins, and marks the job's run as not initialised, so that its workers
-   wait for their chief. The job's sessions see that with their next heartbeat, stop, and say so:
-   it is waited for that, as clearing a ref variable under a running step can kill its ps.
-2. It takes what tf1ps made in the container out of use (retiring.py): steps in progress end first,
-   what is blocked on queues ends, and nothing that comes later blocks.
-3. It clears the container, by a call with a limit of its own that ends no session.
-4. When it has been to every task, it writes down that it is done.
+1. writes a control record that the reset begins, and marks the job's run as not initialised, so
+   that its workers wait for their chief. With their next heartbeat the job's sessions see the
+   record, stop and report it. The reset waits for that, because clearing a ref variable under a
+   running step can kill its ps.
+2. closes the things that tf1ps made in the container, on each task. Between the first and the last
+   operation of a step a queue must stay: another client could make a new, empty one under its name,
+   and the step would wait for it for ever while it holds the lock. So the reset marks each thing as
+   gone in the container's register while it holds the thing's lock. Later steps see the mark and
+   touch nothing. The same step closes a queue, which ends TensorFlow's operations that wait for it.
+3. clears the container on each task, by a call with a limit that ends no session.
+4. writes a control record that the reset is done.
 
-Control records, locks and other containers stay. Queues of programs without tf1ps are in no list:
-name those on which somebody may be blocked.
+Control records, locks and other containers stay. The register does not list queues of programs
+without tf1ps: name those on which a client may be blocked.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from typing import Dict, List, NamedTuple, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import (
+  BoundedSession,
   Cluster,
   LimitExceeded,
   Task,
@@ -35,26 +40,26 @@ from tf1ps.cluster import (
   record_of,
 )
 from tf1ps.compat import TIMING, CallError, Error, cleanup_all, error_line, get_status
-from tf1ps.state import containers, control, heartbeat, retiring, run
+from tf1ps.state import containers, control, guard, heartbeat, run
 
 DEFAULT = "default"  # what a user may call the default container of each job
 _RECORD = "reset:"
 
 
 class Cleared(NamedTuple):
-  """What a reset did on one task."""
+  """The result of a reset on one task."""
 
-  task: object  # the `spec.Task`
-  containers: List[str]  # their names there
+  task: object  # the `Task`
+  containers: List[str]  # their names on the task
   queues: List[str]  # the queues that it closed first
-  error: str  # why it was not cleared; "" where it was
+  error: str  # why the containers were not cleared; "" if they were
 
 
 class ResetError(Error, RuntimeError):
-  """A reset that did not reach every task.
+  """A reset did not reach every task.
 
   Attributes:
-    results: a `Cleared` for each task.
+    results: one `Cleared` per task.
   """
 
   def __init__(self, results: Sequence[Cleared]):
@@ -66,46 +71,44 @@ class ResetError(Error, RuntimeError):
 
 
 def check_names(names) -> List[str]:
-  """Checks the names of containers to reset; returns them.
+  """Returns the names of containers to reset; raises ValueError for a name with no effect.
 
-  Raises:
-    ValueError: "" and "localhost", which TensorFlow accepts and clears nothing for; the control
-      container; an illegal name.
+  TensorFlow accepts "" and "localhost" and clears nothing for them.
   """
   if isinstance(names, str) or not names:
-    raise ValueError("names must be a list with the names of containers, got %r: a reset without "
-                     "a name would clear the default container of every job" % (names,))
+    raise ValueError("names must be a list of container names, got %r. A reset without a name "
+                     "would clear the default container of every job." % (names,))
   for name in names:
     if name == "":
       raise ValueError('TensorFlow clears nothing for the container "": the default container of a '
-                       'server bears the name of its job, such as "ps"; say "default" for that of '
-                       'each task')
+                       'server has the name of its job, such as "ps". Use "default" for that of '
+                       'each task.')
     if name == "localhost":
       raise ValueError('TensorFlow clears nothing for the container "localhost": the default '
-                       'container of a server bears the name of its job; say "default" for that')
+                       'container of a server has the name of its job. Use "default" for it.')
     if name != DEFAULT:
       containers.check_container_name(name)
   return list(names)
 
 
 def reset_containers(target, names: Sequence[str], timeout: float = 10.0,
-          queues: Sequence[str] = ()) -> List[Cleared]:
+                     queues: Sequence[str] = ()) -> List[Cleared]:
   """Clears containers on every task of a cluster.
 
   Args:
-    target: the `spec.Cluster`; or the target of a server of this process ("grpc://host:port"), or
-      of any ps of a tf1ps job, which tells its cluster.
+    target: the `Cluster`; or the target ("grpc://host:port") of a server of this process or of any
+      ps of a tf1ps job, which keeps its cluster in a control record.
     names: of the containers; "default" is the default container of each task.
     timeout: seconds for each task.
-    queues: the shared names of queues in these containers that programs without tf1ps made; they
-      are closed as well. On TensorFlow 2.21 a ps dies when one on which somebody is blocked is
-      cleared away.
+    queues: the shared names of queues in these containers that programs without tf1ps made; the
+      reset closes them, too. On TensorFlow 2.21 a ps dies if a reset clears a queue on which a
+      client is blocked.
 
   Returns:
-    A `Cleared` for each task.
+    One `Cleared` per task.
 
   Raises:
-    ValueError: a name that cannot be meant, see `check_names`, or a target that tells no cluster.
+    ValueError: an illegal name, a name with no effect, or a target whose cluster is not known.
     ResetError: a task did not answer; all others are cleared.
   """
   names = check_names(names)
@@ -113,23 +116,23 @@ def reset_containers(target, names: Sequence[str], timeout: float = 10.0,
     raise ValueError("timeout must be a positive number of seconds, got %r" % (timeout,))
   cluster = target if hasattr(target, "tasks") else cluster_at(target, timeout)
   bypass_proxy(cluster.tasks())
-  # Whoever knows that the default container is called "ps" means the jobs that live there.
-  told = names + [DEFAULT] * any(name in cluster.jobs for name in names)
+  # A user may call the default container by its real name, "ps"; its jobs call it "".
+  announced = names + [DEFAULT] * any(name in cluster.jobs for name in names)
   token = uuid.uuid4().hex
-  _announce(cluster, told, timeout, token)
-  _await_sessions(cluster, told, min(timeout, TIMING.session_stop_limit), token)
+  _announce(cluster, announced, timeout, token)
+  _await_sessions(cluster, announced, min(timeout, TIMING.session_stop_limit), token)
   results = [_clear(task, names, timeout, queues) for task in cluster.tasks()]
-  _record(cluster, told, timeout, token, done=True)
+  _record(cluster, announced, timeout, token, done=True)
   if any(result.error for result in results):
     raise ResetError(results)
   return results
 
 
 def cluster_at(target: str, timeout: float = 10.0) -> Cluster:
-  """The cluster of a server, from what this process knows or what the server keeps.
+  """Returns the cluster of a server of this process, or of one that keeps it in a control record.
 
   Raises:
-    ValueError: nothing is known there.
+    ValueError: the server's cluster is not known.
   """
   record = record_of(target)
   if record is not None:
@@ -144,8 +147,8 @@ def cluster_at(target: str, timeout: float = 10.0) -> Cluster:
   finally:
     table.close()
   if found is None:
-    raise ValueError("%s at %s does not tell its cluster, since it is no ps that was started by "
-                     "tf1ps: give the cluster instead of the target" % (task.name, target))
+    raise ValueError("%s at %s does not tell its cluster: it is not a ps that tf1ps started. Give "
+                     "the cluster instead of the target." % (task.name, target))
   return from_cluster_spec(found.value, task.job, task.index)
 
 
@@ -169,20 +172,137 @@ def _clear(task, names, timeout, queues) -> Cleared:
     return Cleared(task, real, closed, seen.detail)
   try:
     closed += call_within(
-      timeout, "closing the queues", retiring.retire, task, real, queues)
+      timeout, "closing the queues", _close_things, task, real, queues)
     cleanup_all(task.address, real, timeout)
   except (CallError, LimitExceeded, tf.errors.OpError) as error:
     return Cleared(task, real, closed, error_line(error))
   return Cleared(task, real, closed, "")
 
 
+def _close_things(task, names: Sequence[str], others: Sequence[str]) -> List[str]:
+  """Marks the things in containers of one task as gone, and closes the queues.
+
+  Args:
+    task: the `Task`.
+    names: of the containers, as the server knows them.
+    others: shared names of queues that tf1ps did not make; names of no queue are ignored.
+
+  Returns:
+    "container/queue" of each queue that was closed.
+  """
+  graph = tf.Graph()
+  with graph.as_default(), tf.device(task.name):
+    registers = {name: guard.table(name, guard.REGISTER) for name in names}
+    values = {name: _values(register) for name, register in registers.items()}
+  config = tf.ConfigProto(device_filters=[task.name])
+  closed = []
+  with BoundedSession("grpc://" + task.address, graph, config, 1.0) as session:
+    for name in names:
+      things = guard.descriptions(session.run(values[name]))
+      with graph.as_default(), tf.device(task.name):
+        steps = [_ClosingStep(task, name, registers[name], thing) for thing in things]
+        ours = {step.queue for step in steps}
+        closes = {other: _close_queue(name, other) for other in others if other not in ours}
+      closed += ["%s/%s" % (name, step.queue) for step in _run_all(session, steps) if step.queue]
+      closed += ["%s/%s" % (name, other) for other, close in closes.items()
+                 if _exists(session.run, close)]
+  return closed
+
+
+def _run_all(session, steps):
+  """Runs the steps, in one run if possible; returns those whose thing existed."""
+  try:
+    session.run([step.locked for step in steps], options=_lock_limit())
+    return steps
+  except (tf.errors.DeadlineExceededError, tf.errors.NotFoundError):
+    return [step for step in steps if step.run(session)]
+
+
+def _lock_limit():
+  return tf.RunOptions(timeout_in_ms=int(1000 * TIMING.reset_lock_limit))
+
+
+class _ClosingStep:
+  """The step that marks one thing as gone, and closes it if it is a queue.
+
+  Attributes:
+    queue: the name of the queue; None if the thing is not a queue.
+    locked: the operation that runs the step under the thing's lock.
+  """
+
+  def __init__(self, task, container: str, register, thing: Dict[str, object]):
+    """Adds it to the default graph.
+
+    Args:
+      task: the thing's task.
+      container: its container, as the server knows it.
+      register: the container's register.
+      thing: its description in the register.
+    """
+    kind, name = thing["thing"], thing["name"]
+    self.queue = name if kind == guard.QUEUE_KIND else None
+    # Clients of the default container call it "".
+    called = ["", container] if container == task.job else [container]
+    locks = []
+    for one in called:
+      mutex = tf.raw_ops.MutexV2(
+        container=containers.CONTROL, shared_name=guard.lock_name(kind, one, name))
+      with tf.control_dependencies(locks):
+        locks.append(tf.raw_ops.MutexLock(mutex=mutex))
+    self._unlocked = self._step(register, kind, container, name)
+    with tf.control_dependencies(locks):
+      closed = self._step(register, kind, container, name)
+    with tf.control_dependencies([closed]):
+      self.locked = tf.group(*[tf.raw_ops.ConsumeMutexLock(mutex_lock=lock) for lock in locks])
+
+  def run(self, session) -> bool:
+    """Runs the step, without the lock after a limit; returns whether the thing existed."""
+    try:
+      return _exists(session.run, self.locked, options=_lock_limit())
+    except tf.errors.DeadlineExceededError:
+      return _exists(session.run, self._unlocked)
+
+  def _step(self, register, kind, container, name):
+    gone = guard.insert(register, tf.constant(guard.register_key(kind, name), tf.int64), guard.GONE)
+    if self.queue is None:
+      return gone
+    with tf.control_dependencies([gone]):
+      return _close_queue(container, name)
+
+
+def _exists(operation, *args, **kwargs) -> bool:
+  try:
+    operation(*args, **kwargs)
+  except tf.errors.NotFoundError:
+    return False
+  return True
+
+
+def _values(register):
+  return tf.raw_ops.LookupTableExportV2(
+    table_handle=register, Tkeys=tf.int64, Tvalues=tf.string)[1]
+
+
+def _close_queue(container, name):
+  """Builds an operation that closes any queue; it fails with NotFoundError if there is none.
+
+  The handle of a queue usually comes from the operation that makes it, which needs its class, types
+  and capacity. TensorFlow's older operations take a reference to two strings instead, the container
+  and the name.
+  """
+  reference = tf.raw_ops.VariableV2(
+    shape=[2], dtype=tf.string, container=containers.CONTROL, shared_name="")
+  reference = tf.raw_ops.Assign(ref=reference, value=tf.constant([container, name]))
+  return tf.raw_ops.QueueClose(handle=reference, cancel_pending_enqueues=True)
+
+
 def _job_container(name: str) -> str:
-  """The container as jobs know it: their default one is ""."""
+  """The container's name in the job's control records: its default one is ""."""
   return "" if name == DEFAULT else name
 
 
 def _announce(cluster, names, timeout, token) -> None:
-  """Writes that a reset begins, so that who finds its variables gone knows why."""
+  """Writes that a reset begins, so that sessions that miss their variables know why."""
   for task in cluster.ps or [cluster.chief]:
     _write(task, timeout, lambda records: {
       name: value for container in names
@@ -191,7 +311,7 @@ def _announce(cluster, names, timeout, token) -> None:
 
 
 def _await_sessions(cluster, names, limit, token) -> None:
-  """Waits until the living sessions of the jobs in these containers have stopped."""
+  """Waits until the live sessions of the jobs in these containers have stopped."""
   task = cluster.control_task
   table = control.ControlTable("grpc://" + task.address, task, task, limit)
   until = time.monotonic() + limit
@@ -205,7 +325,7 @@ def _await_sessions(cluster, names, limit, token) -> None:
         return
       time.sleep(TIMING.local_poll_interval)
   except control.ControlError:
-    pass  # nobody is told anything there
+    pass  # then no session could read the record either
   finally:
     table.close()
 
@@ -216,7 +336,7 @@ def _record(cluster, names, timeout, token, done) -> None:
 
 
 def _write(task, timeout, make) -> None:
-  """Writes what `make` makes of a task's control records; a task that is away is named later."""
+  """Writes `make(records)` to a task's control records; the result names a task that is away."""
   table = control.ControlTable("grpc://" + task.address, task, task, min(timeout, 5.0))
   try:
     records = make(table.read())
@@ -229,13 +349,13 @@ def _write(task, timeout, make) -> None:
 
 
 class ResetNotice(NamedTuple):
-  """The last reset of a container, as the control records tell of it."""
+  """The last reset of a container."""
 
-  token: str  # random; "" where there was none
-  done: bool  # whether it had been to every task
+  token: str  # random; "" if there was no reset
+  done: bool  # whether it has reached every task
 
 
 def reset_notice(records: Dict[str, control.ControlRecord], container: str) -> ResetNotice:
-  """What the control records of ps 0 tell of a job's container."""
+  """Returns the last reset of a job's container from the control records of ps 0."""
   record = records.get(_RECORD + container)
   return ResetNotice("", True) if record is None else ResetNotice(**record.value)
