@@ -16,12 +16,12 @@ Toolkit: tf1ps.state.barrier (docs/barriers.md).
         127.0.0.1:2223 127.0.0.1:2224
     all 3 passed, in the order [...]
     all have seen the same order: True
-    barrier epoch: 2 of 3 came within 4 s; missing: /job:worker/task:2
+    barrier epoch: 2 of 3 arrived within 4 s; missing: /job:worker/task:2
     3$ python examples/programs/barrier_of_queues.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223 127.0.0.1:2224
     all 3 passed, in the order [...]
     all have seen the same order: True
-    barrier epoch: 2 of 3 came within 4 s; missing: /job:worker/task:2
+    barrier epoch: 2 of 3 arrived within 4 s; missing: /job:worker/task:2
     4$ python examples/programs/barrier_of_queues.py worker 2 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223 127.0.0.1:2224
     all 3 passed, in the order [...]

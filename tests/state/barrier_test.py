@@ -115,8 +115,8 @@ def test_a_timeout_names_who_is_missing_and_loses_nothing(member):
   assert (raised.value.missing, raised.value.names) == (
     [1, 2], ["/job:worker/task:1", "/job:worker/task:2"])
   assert str(raised.value).endswith(
-    "1 of 3 came within 0.05 s; missing: /job:worker/task:1, /job:worker/task:2")
-  with pytest.raises(queue_errors.QueueTimeout, match="2 of 3 came within 0 s; missing: right$"):
+    "1 of 3 arrived within 0.05 s; missing: /job:worker/task:1, /job:worker/task:2")
+  with pytest.raises(queue_errors.QueueTimeout, match="2 of 3 arrived within 0 s; missing: right$"):
     b.barrier.wait(b.session, timeout=0)
   with pytest.raises(barrier.BarrierTimeout) as raised:
     a.barrier.wait(a.session, timeout=0)

@@ -34,7 +34,8 @@ def accepted_by_tensorflow(name):
 
 @pytest.mark.parametrize("name", ["default", "localhost"])
 def test_a_name_that_resets_give_to_the_default_container_is_refused(name):
-  with pytest.raises(ValueError, match="container %r cannot be told from the default one" % name):
+  with pytest.raises(
+      ValueError, match="container %r has the name that resets give to the default one" % name):
     containers.check_container_name(name)
 
 
@@ -104,7 +105,7 @@ def test_a_container_of_a_graph_that_is_not_the_default_one():
 
 def test_a_container_that_is_entered_before_the_graph_is_noticed():
   with pytest.raises(containers.ContainerError, match="nothing was built in container 'jobs/a': .*"
-                     "enter it inside of `with graph.as_default"):
+                     "Enter it inside of `with graph.as_default"):
     with containers.container_scope("jobs/a"):
       with tf.Graph().as_default():
         op = tf.get_variable("v", initializer=1.0).op
@@ -115,7 +116,7 @@ def test_a_container_round_session_run_is_noticed():
   with tf.Graph().as_default(), tf.Session() as session:
     variable = tf.get_variable("v", initializer=1.0)
     session.run(variable.initializer)
-    with pytest.raises(containers.ContainerError, match="round session.run it does nothing"):
+    with pytest.raises(containers.ContainerError, match="around session.run it does nothing"):
       with containers.container_scope("jobs/a"):
         assert session.run(variable) == 1.0
 

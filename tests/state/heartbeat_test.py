@@ -137,7 +137,8 @@ def test_a_report_that_nobody_hears(caplog):
   assert sender.report(heartbeat.MEMBER_DONE, "all done", limit=0.5) is False
   assert 0.5 <= time.monotonic() - began < 20.0
   assert sender.silence is None and sender.members() == []
-  assert caplog.messages[0].startswith("nobody heard that this task is done (all done): /job:ps/")
+  assert caplog.messages[0].startswith(
+    "the other tasks could not be notified that this task is done (all done): /job:ps/")
 
 
 def lost(sender):

@@ -1,16 +1,16 @@
-"""A barrier of shared queues: nobody goes on before everybody has come.
+"""A barrier of shared queues: no member passes before all members have arrived.
 
 Each of n members owns a queue. In round r a member
 
-1. puts a token (r, its index, when it came) into the queue of every other member;
-2. takes tokens out of its own until each of the others has come to round r, or to a later one:
-   whoever is in round r + 1 has seen that all had come to r;
-3. goes on, and keeps the tokens of later rounds for its next wait.
+1. puts a token (r, its index, its arrival time) into the queue of every other member;
+2. takes tokens out of its own queue until each other member has arrived in round r, or in a later
+   one: a member in round r + 1 has seen that all members had arrived in round r;
+3. passes, and keeps the tokens of later rounds for its next wait.
 
-The first wait of a member begins with a round of greetings, round -1, in which it learns where the
-others are. So a member that was restarted joins them in the round that they are in. Who waits in a
-later round and is greeted says once more where it is: what a killed member had taken out of its
-queue comes again in this way, and nothing needs to be kept.
+The first wait of a member begins with a round of greetings, round -1, in which it learns the round
+of the others. So a restarted member joins them in their present round. A member that waits in a
+later round answers a greeting by sending its token again. This replaces the tokens that a killed
+member had taken out of its queue, so the barrier stores nothing else.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import tensorflow.compat.v1 as tf
 from tf1ps.state import pinning, queue_call, queue_errors, queues
 
 _GREETING = -1  # the round before the first
-_ALL = 2 ** 20  # tokens; more than ever wait
+_ALL = 2 ** 20  # tokens; above the number that can wait
 
 
 class BarrierTimeout(queue_errors.QueueTimeout):
-  """Some members have not come within the limit. Waiting again goes on in the same round.
+  """Some members have not arrived within the limit. The next wait continues the same round.
 
   Attributes:
-    missing: the indices of the members that have not come.
-    names: what they are called.
+    missing: the indices of the members that have not arrived.
+    names: their names.
   """
 
   def __init__(self, reason: str, missing: Sequence[int], names: Sequence[str]):
@@ -42,18 +42,18 @@ class BarrierTimeout(queue_errors.QueueTimeout):
 
 
 class Barrier:
-  """A barrier of n shared queues, which can be used again and again.
+  """A reusable barrier of n shared queues.
 
-  The queues stay on the server when the members have gone, with tokens that nobody took. So another
-  run begins with another name, in another container or after a reset; or one member calls `clear`
-  before any other one waits.
+  The queues stay on the server after the members have gone, with the remaining tokens. So give the
+  next run another name or container, reset the container, or call `clear` in one member before
+  any other member waits.
 
   Attributes:
     index: of this member.
-    rounds: how many rounds all have passed, as far as this member knows. One that was restarted
-      knows it after its first wait.
-    names: what the members are called in errors.
-    queues: a `queues.FIFOQueue` for each member.
+    rounds: the number of rounds that all have passed, as far as this member knows. A restarted
+      member knows it after its first wait.
+    names: of the members, for errors.
+    queues: one `FIFOQueue` per member.
   """
 
   def __init__(self, name: str, num_tasks: int, task_index: int,
@@ -62,12 +62,12 @@ class Barrier:
     """Builds the barrier's operations in the default graph; all members build the same.
 
     Args:
-      name: of the barrier; its queues are called `<name>/0` and so on.
-      num_tasks: how many members it has.
-      task_index: the index of this one.
-      names: what the members are called in errors; None: "/job:worker/task:0" and so on.
-      device: where its queues live, such as "/job:ps/task:1"; see pinning.py.
-      container: their container; see pinning.py.
+      name: of the barrier; its queues have the names `<name>/0` and so on.
+      num_tasks: the number of members.
+      task_index: the index of this member.
+      names: of the members, for errors; None: "/job:worker/task:0" and so on.
+      device: the device of its queues, such as "/job:ps/task:1". None: see pinning.py.
+      container: their container. None: see pinning.py.
 
     Raises:
       ValueError: no name, an index that is not below num_tasks, too few names.
@@ -83,10 +83,10 @@ class Barrier:
       raise ValueError("a barrier of %d members needs as many names, got %r" % (num_tasks, names))
     self._name = name
     self._round = _GREETING
-    # What each of the others has said that is not gone by: {round: when it came}.
+    # Of each other member, its rounds from the present one on: {round: arrival time}.
     self._heard: Dict[int, Dict[int, int]] = {
       i: {} for i in range(num_tasks) if i != task_index}
-    self._came: Dict[int, int] = {}  # when this one came, by round
+    self._arrived: Dict[int, int] = {}  # the arrival times of this member, by round
     with pinning.shared_placement(name, device, container):
       self.queues = [
         queues.FIFOQueue(-1, [tf.int64], [[3]], shared_name="%s/%d" % (name, i),
@@ -107,19 +107,19 @@ class Barrier:
     return max(self._round, 0)
 
   def wait(self, session, timeout: float = 300.0) -> List[int]:
-    """Waits until all members have come.
+    """Waits until all members have arrived.
 
     Args:
-      session: a session of the graph that the barrier was built in; no hooks are run.
+      session: a session of the barrier's graph; its hooks do not run.
       timeout: seconds.
 
     Returns:
-      The indices of all members in the order in which they came, by the clock of the task that
-      keeps the first queue: the same list to each member.
+      The indices of all members in the order of their arrival, by the clock of the task that holds
+      the first queue. All members get the same list.
 
     Raises:
-      BarrierTimeout: naming who is missing. The next wait goes on in the same round.
-      queue_errors.QueueReset: the container was reset.
+      BarrierTimeout: members are missing; it names them. The next wait continues the same round.
+      QueueReset: the container was reset.
     """
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
@@ -128,24 +128,24 @@ class Barrier:
       self._gather(session, timeout, until)
       newest = max((max(heard) for heard in self._heard.values()), default=0)
       self._round = max(newest, 0)
-      self._came[self._round] = self._came[_GREETING]
+      self._arrived[self._round] = self._arrived[_GREETING]
     self._gather(session, timeout, until)
-    came = {i: heard[min(r for r in heard if r >= self._round)]
-            for i, heard in self._heard.items()}
-    came[self.index] = self._came[self._round]
+    arrived = {i: heard[min(r for r in heard if r >= self._round)]
+               for i, heard in self._heard.items()}
+    arrived[self.index] = self._arrived[self._round]
     self._round += 1
-    self._came.clear()
+    self._arrived.clear()
     for i, heard in self._heard.items():
       self._heard[i] = {r: when for r, when in heard.items() if r >= self._round}
-    return sorted(came, key=lambda i: (came[i], i))
+    return sorted(arrived, key=lambda i: (arrived[i], i))
 
   def clear(self, session) -> None:
-    """Takes out what an older run has left, in all queues; to be called before anybody waits."""
+    """Takes the tokens of an older run out of all queues. Call it before any member waits."""
     for queue in self.queues:
       queue.drain(session)
 
   def _gather(self, session, timeout, until):
-    """Waits until each of the others has come to this round."""
+    """Waits until each other member has arrived in this round."""
     self._announce(session)
     own = self.queues[self.index]
     while True:
@@ -158,22 +158,22 @@ class Barrier:
       except queue_errors.QueueEmpty as error:
         names = [self.names[i] for i in missing]
         raise BarrierTimeout(
-          "barrier %s: %d of %d came within %g s; missing: %s" % (
+          "barrier %s: %d of %d arrived within %g s; missing: %s" % (
             self._name, len(self.names) - len(missing), len(self.names), timeout,
             ", ".join(names)), missing, names) from error
       if self._hear(tokens):
         self._announce(session)
 
   def _hear(self, tokens: np.ndarray) -> bool:
-    """Notes what tokens say; returns whether somebody asks by them where this member is."""
+    """Stores tokens; returns whether one of them is a greeting that this member must answer."""
     for number, index, when in tokens.tolist():
       self._heard[index].setdefault(number, when)
     return self._round > _GREETING and _GREETING in tokens[:, 0]
 
   def _announce(self, session):
-    """Tells the others that this member has come, in one run; again, it says the same."""
+    """Sends this member's token to the others in one run; sent again, the token is the same."""
     feed = {self._round_in: self._round}
-    if self._round in self._came:
-      feed[self._when] = self._came[self._round]
+    if self._round in self._arrived:
+      feed[self._when] = self._arrived[self._round]
     call = queue_call.QueueCall(self.queues[self.index], session, "barrier", 1, None)
-    self._came[self._round], _ = call.run([self._when, self._put], feed)
+    self._arrived[self._round], _ = call.run([self._when, self._put], feed)

@@ -30,7 +30,7 @@ _LEGAL = re.compile(r"[A-Za-z0-9.][A-Za-z0-9.\-/]*")
 
 
 class ContainerError(Error, RuntimeError):
-  """A container that could not be cleared, or a `container` block in which nothing was built."""
+  """A container could not be cleared, or nothing was built in a `container_scope`."""
 
 
 def check_container_name(name: str) -> str:
@@ -48,10 +48,11 @@ def check_container_name(name: str) -> str:
   if name == "":
     return name
   if name == CONTROL:
-    raise ValueError("container %r is where the run and the heartbeats live; choose another" % name)
+    raise ValueError("container %r is where the run and the heartbeats live; choose another name" %
+                     name)
   if name in _RESERVED:
-    raise ValueError("container %r cannot be told from the default one, which resets call so; "
-                     "choose another" % name)
+    raise ValueError("container %r has the name that resets give to the default one; choose "
+                     "another name" % name)
   if _LEGAL.fullmatch(name):
     return name
   legal = _LEGAL.match(name)
@@ -64,10 +65,10 @@ def check_container_name(name: str) -> str:
 
 @contextlib.contextmanager
 def container_scope(name: str, graph=None):
-  """Builds what follows in a container: `tf.container`, that notices when it has no effect.
+  """Makes the operations of this scope in a container, like `tf.container`, and checks its effect.
 
-  It has none when it is entered before the graph, or round `session.run`: then nothing is built in
-  the graph that it belongs to. A block inside of another one takes its place.
+  The scope has no effect if you enter it before the graph, or around `session.run`: then its graph
+  gets no operation. An inner scope replaces an outer one.
 
   Args:
     name: the container; "" is the default one.
@@ -75,7 +76,7 @@ def container_scope(name: str, graph=None):
 
   Raises:
     ValueError: an illegal name.
-    ContainerError: at the end of a block in which this graph got no operation.
+    ContainerError: at the end of a scope in which this graph got no operation.
   """
   import tensorflow.compat.v1 as tf  # late: a command line answers before TensorFlow is there
 
@@ -86,9 +87,9 @@ def container_scope(name: str, graph=None):
     yield
   if graph.version == before:
     raise ContainerError(
-      "nothing was built in container %r: a container belongs to the graph that is the default "
-      "when it is entered, so enter it inside of `with graph.as_default():`; and round session.run "
-      "it does nothing, since an operation's container is fixed when it is built" % name)
+      "nothing was built in container %r: a container belongs to the default graph of the moment "
+      "when it is entered. Enter it inside of `with graph.as_default():`, and where operations are "
+      "built: around session.run it does nothing." % name)
 
 
 def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
@@ -114,12 +115,12 @@ def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
 
 
 def real_name(name: str, task) -> str:
-  """The name that a server knows a container by: its default one bears its job's name."""
+  """Returns a container's name on a server, where the default one has the name of the job."""
   return name or task.job
 
 
 def clear_container(name: str, tasks: Sequence, timeout: float = 10.0) -> None:
-  """Clears a job's container on tasks, one by one; no session ends by it.
+  """Clears a job's container on tasks, one by one, without ending a session.
 
   Args:
     name: the container; "" is the default one.

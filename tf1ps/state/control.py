@@ -1,13 +1,12 @@
-"""Control records: a small table on a server, that clients share without initialising anything.
+"""Control records: a small table on a server that clients share without initialisation.
 
-Every task keeps a mutable hash table in the container `containers.CONTROL`, created by whoever uses
-it first. A record is a name and a JSON object; writing replaces the record in one step. Each is
-stamped with the clock of the server that keeps it, so that its age needs no common clock:
+Every task keeps a mutable hash table in the container `containers.CONTROL`; its first use creates
+it. A record is a name and a JSON object, and a write replaces it atomically. The keeper is the task
+that keeps the table. Its clock stamps each record, so that a record's age needs no common clock:
 
-1. `put` writes records, `read` returns all, with their ages.
-2. `change` has one record changed by several clients, one after the other: what it was made of is
-   still there when it is written, or else it is made again.
-3. Every call has a limit. After one that failed, the next opens a new session.
+1. `put` writes records, `read` returns all records with their ages.
+2. `change` changes one record by compare and swap, for several clients.
+3. Every call has a limit. After a failed call the next one opens a new session.
 
 TensorFlow has no table from string to string; the key is the first eight bytes of the name's
 SHA-256, and the name travels in the value.
@@ -28,7 +27,7 @@ from tf1ps.compat import TIMING, Error, error_line, retry_refused_run
 from tf1ps.state import containers
 
 CLUSTER_RECORD = "cluster"  # the name of the record of the cluster that a task was started with
-_TRIES = 1000  # of a change, each of which another client came before
+_TRIES = 1000  # of a change, if another client is faster each time
 
 
 class ControlError(Error, RuntimeError):
@@ -50,8 +49,8 @@ class ControlTable:
 
     Args:
       target: the session target of this task's server.
-      own_task: the `spec.Task` of this task.
-      keeper: the `spec.Task` that keeps the records.
+      own_task: the `Task` of this process.
+      keeper: the `Task` that keeps the records.
       limit: seconds for one call.
     """
     self._target = target
@@ -79,25 +78,23 @@ class ControlTable:
     return _decode(*self._run(self._ops.insert_then_export, records))
 
   def change(self, name: str, function: Callable[[Optional[dict]], Optional[dict]]) -> dict:
-    """Changes one record, which no other client can change meanwhile.
-
-    All changes of this record must be made by this method.
+    """Changes one record atomically. All clients must change this record by this method.
 
     Args:
       name: of the record.
-      function: called with the record's value, None if there is none; returns the new one, or None
-        to leave it. It is called again where another client was faster.
+      function: takes the record's value, or None if there is none; returns the new value, or None
+        to keep it. If another client was faster, it is called again.
 
     Returns:
-      The record's value after that; {} if there is none.
+      The record's new value; {} if there is none.
 
     Raises:
-      ControlError: no answer; whether the change was made is not known.
+      ControlError: no answer; the change may or may not have been made.
     """
     for _ in range(_TRIES):
       seen = self._run(self._ops.find, {name: {}})
       value = json.loads(seen.decode("utf-8").split(" ", 1)[1])[1] if seen else None
-      # The function may change what it gets: it is not what is compared.
+      # The function may modify its argument; the comparison uses the text.
       changed = function(None if value is None else dict(value))
       if changed is None:
         return value or {}
@@ -116,7 +113,7 @@ class ControlTable:
     with self._lock:
       try:
         if self._session is None:
-          # A session on a task that is not up would wait for it, and its thread with it.
+          # A session on a task that is down would wait for it without a limit.
           seen = probe_task(self._keeper, timeout=min(TIMING.probe_limit, self._limit))
           if not seen.is_up:
             raise ControlError("%s at %s keeps the control records and is not there: %s" % (
@@ -151,7 +148,7 @@ class _Ops(NamedTuple):
   insert_then_export: tuple  # the same, after the insertion
   find: tf.Tensor  # the stamped value of the first key, or ""
   expected: tf.Tensor  # string scalar, to feed
-  swap: tf.Tensor  # inserts if the first key has the expected stamped value; bool: whether it had
+  swap: tf.Tensor  # bool: whether the first key had the expected value, and was replaced
 
 
 def _build(device: str) -> _Ops:

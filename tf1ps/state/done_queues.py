@@ -1,13 +1,13 @@
-"""Done queues: who is done reports it, and whoever waits learns who is missing.
+"""Done queues: workers report that they are done, and other tasks wait for the reports.
 
-At each place, which is a task such as a ps, every worker has a queue of its own.
+At each place, which is a task such as a ps, there is one queue per worker.
 
-1. A worker that is done puts one element into its queue at each place, unless there is one.
-2. Whoever waits looks at the sizes of the queues at its place, and takes nothing. So any number of
-   tasks may wait, and one that was killed and comes back finds what it had seen.
+1. A worker that is done puts one element into its queue at each place, unless it has one.
+2. A task that waits reads the sizes of the queues at its place and takes nothing. So any number of
+   tasks may wait, and a restarted task finds all reports again.
 
-The queues live in the control container, where no reset reaches them; their names hold the job's
-container and the run. They are TensorFlow's own: nothing in them is ever waited for.
+The queues live in the control container, where no reset clears them. Their names contain the job's
+container and the run. They are TensorFlow's own queues, because no operation on them ever waits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tf1ps.state import containers, queue_call
 
 
 class DoneStatus(NamedTuple):
-  """Who is done. As text: "2 of 2 workers done"."""
+  """The workers that are done. As text: "2 of 2 workers done"."""
 
   done: List[int]  # the indices of the workers that have reported
-  missing: List[int]  # those of the others
-  names: List[str]  # what those are called
+  missing: List[int]  # the indices of the other workers
+  names: List[str]  # the names of the missing workers
 
   def __str__(self):
     total = len(self.done) + len(self.missing)
@@ -48,13 +48,13 @@ class DoneTimeout(Error, RuntimeError):
 
 
 class DoneQueues:
-  """Where workers report that they are done.
+  """The queues in which workers report that they are done.
 
-  Reports stay as long as the server lives that keeps them. On persistent servers `run` separates
-  the reports of two runs. Without `run`, one task calls `clear` before the workers begin.
+  A report stays as long as the server of its place lives. Give two runs on persistent servers
+  different values of `run`, or call `clear` in one task before the workers begin.
 
   Attributes:
-    poll_secs: seconds between two looks of a waiting task.
+    poll_secs: seconds between two requests of a waiting task.
   """
 
   poll_secs = TIMING.fast_poll_interval
@@ -65,15 +65,15 @@ class DoneQueues:
     """Builds the operations in the default graph; all tasks of the job build the same.
 
     Args:
-      num_workers: how many report.
-      names: what they are called; None: "/job:worker/task:0" and so on.
-      places: the devices to report to, such as ["/job:ps/task:0"]; None: each ps of this process's
-        `tf1ps.Server`, the chief where it has none; [""]: where TensorFlow puts it.
+      num_workers: the number of workers that report.
+      names: of the workers; None: "/job:worker/task:0" and so on.
+      places: the devices to report to, such as ["/job:ps/task:0"]. None: each ps of this process's
+        `tf1ps.Server`, or the chief if it has none. [""]: TensorFlow chooses.
       container: the job's container, for the queues' names; None: that of this process's server.
-      run: what tells this run from others of the same job.
+      run: distinguishes this run from other runs of the job.
 
     Raises:
-      ValueError: no workers, too few names, or no places where this process has no `tf1ps.Server`.
+      ValueError: no workers, too few names, or no places in a process without a `tf1ps.Server`.
     """
     if isinstance(num_workers, bool) or num_workers < 1:
       raise ValueError("num_workers must be a number above 0, got %r" % (num_workers,))
@@ -101,10 +101,10 @@ class DoneQueues:
           self._sizes.append(tf.stack(sizes))
 
   def report(self, session, index: int) -> None:
-    """Reports at every place that a worker is done; a second time it changes nothing.
+    """Reports at every place that a worker is done. A second report changes nothing.
 
     Args:
-      session: a session of the graph, which reaches all places; no hooks are run.
+      session: a session of the graph that reaches all places; its hooks do not run.
       index: of the worker.
     """
     if not 0 <= index < len(self.names):
@@ -112,7 +112,7 @@ class DoneQueues:
     queue_call.run_once(session, self._reports[index])
 
   def status(self, session, place: Optional[int] = None) -> DoneStatus:
-    """Who is done by now; the arguments are those of `wait`."""
+    """Returns the workers that are done now; see `wait` for the arguments."""
     sizes = queue_call.run_once(session, self._sizes[self._own_place() if place is None else place])
     missing = [i for i, size in enumerate(sizes) if not size]
     return DoneStatus([i for i, size in enumerate(sizes) if size], missing,
@@ -123,12 +123,12 @@ class DoneQueues:
     """Waits until all workers are done.
 
     Args:
-      session: a session of the graph, which reaches the place; no hooks are run.
+      session: a session of the graph that reaches the place; its hooks do not run.
       timeout: seconds.
-      place: index of the place to look at; None: this very task where it is one, else the first.
-      linger: seconds to stay after the last report. The last worker's session is still open then,
-        and its close, without a limit in TensorFlow, needs its servers. None: 1.5 on a ps, which
-        most often leaves when this returns, elsewhere 0.
+      place: index of the place to read; None: this task if it is a place, else the first place.
+      linger: seconds to wait after the last report. The session of the last worker is still open
+        then, and TensorFlow's close, which has no limit, needs its servers. None: 1.5 on a ps,
+        which usually leaves when this returns; elsewhere 0.
 
     Returns:
       The `DoneStatus`: str() of it is "2 of 2 workers done".
@@ -153,7 +153,7 @@ class DoneQueues:
       time.sleep(min(self.poll_secs, left))
 
   def clear(self, session) -> None:
-    """Takes away at every place what an older run has reported."""
+    """Removes the reports of an older run at every place."""
     queue_call.run_once(session, self._clears)
 
   def _own_place(self) -> int:

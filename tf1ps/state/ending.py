@@ -1,14 +1,14 @@
-"""How a ps, or another task that only serves, learns that its job has ended.
+"""The wait behind `Server.join`: how a ps or another serving task learns that its job has ended.
 
-`Server.join` waits by what this module registers. A ps (in in-graph replication a worker, too)
+A ps (and, with in-graph replication, a worker)
 
-1. writes the cluster that it was started with into its own control records, for workers to compare;
-2. beats, and looks at its own records: a run that the chief marked as ended releases it;
-3. lingers for 1.5 s after that, so that nobody's last call breaks, and leaves.
+1. writes its cluster into its own control records, so that workers can compare it with theirs;
+2. sends heartbeats and reads the run's record: a run that the chief marked as ended releases it;
+3. lingers for 1.5 s after that, so that the last calls of other tasks succeed, and leaves.
 
-It leaves with an error when no worker comes within its start limit, when the job's workers are all
-lost, have failed or have left without a release, or when the task that keeps the heartbeats is
-gone. A persistent ps only waits to be told.
+It leaves with an error if no worker comes within its start limit, if all workers of the job are
+lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
+A persistent ps waits for a signal.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
     interrupted: ends the wait when it is set.
 
   Returns:
-    A sentence that says how it ended.
+    A sentence that describes the end.
 
   Raises:
-    server.JobLostError: it ended without a release, or with a failure.
+    JobLostError: the job ended without a release, or failed.
   """
   watch = _JobWatch(record)
   try:
@@ -53,16 +53,16 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
 
 
 class _JobWatch:
-  """What a ps sees of its job."""
+  """The state of a job as a serving task sees it."""
 
   def __init__(self, record: ServerRecord):
     cluster = record.cluster
     self._record = record
     self._is_ps = cluster.task in cluster.ps
-    # A ps is released on its own; another task whose devices are used looks at the first ps.
+    # A ps reads the run on itself; a worker whose devices are used reads it on the first ps.
     self._released_on = control.ControlTable(
       record.target, cluster.task, cluster.task if self._is_ps else cluster.control_task)
-    self._told = not self._is_ps
+    self._cluster_is_written = not self._is_ps
     keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
     self._beat = heartbeat.Heartbeat(
       keeper, cluster.task, "ps" if self._is_ps else "worker", record.container,
@@ -70,7 +70,7 @@ class _JobWatch:
     self._beat.set(state=heartbeat.MEMBER_SERVING)
     self._beat.start()
     self._began = time.monotonic()
-    self._said = self._began
+    self._last_reminder = self._began
     self._over_since: Optional[float] = None
     self._start_timeout = record.start_timeout or DEFAULT_START_TIMEOUT
 
@@ -79,7 +79,7 @@ class _JobWatch:
     self._released_on.close()
 
   def look(self) -> Optional[str]:
-    """One look: None while the job goes on, a sentence at its end; raises JobLostError."""
+    """Returns None while the job runs, a sentence after its end; raises JobLostError."""
     found = self._look_for_run()
     if found is not None and found.ended:
       if found.failed:
@@ -92,19 +92,19 @@ class _JobWatch:
 
   def _look_for_run(self) -> Optional[run.RunRecord]:
     try:
-      if not self._told:
+      if not self._cluster_is_written:
         self._released_on.put({control.CLUSTER_RECORD: self._record.cluster.to_json()})
-        self._told = True
+        self._cluster_is_written = True
       if self._record.persistent:
         return None
       return run.find_run(self._released_on.read(), self._record.container, self._max_age())
     except control.ControlError as error:
-      if self._is_ps:  # the keeper is this process: only a machine that is very busy comes here
+      if self._is_ps:  # the keeper is this process, so the machine is very busy
         _log.warning("%s", error)
       return None
 
   def _max_age(self) -> float:
-    """Seconds since which records count: a persistent ps keeps also what earlier jobs left."""
+    """In seconds: the ps that another task reads may hold older records, of an earlier job."""
     return math.inf if self._is_ps else time.monotonic() - self._began
 
   def _check_keeper(self):
@@ -132,8 +132,8 @@ class _JobWatch:
       if now - self._began > self._start_timeout:
         raise JobLostError(
           "no worker came within %g s (--start_timeout)" % self._start_timeout)
-      if now - self._said > TIMING.reminder_interval:
-        self._said = now
+      if now - self._last_reminder > TIMING.reminder_interval:
+        self._last_reminder = now
         _log.warning("%s waits for its first worker, for %.0f s of %g so far",
                      self._record.cluster.task.name, now - self._began, self._start_timeout)
       return
@@ -141,16 +141,16 @@ class _JobWatch:
       self._over_since = None
       return
     self._over_since = self._over_since or now
-    # A chief that failed may be started again; its state lives here.
+    # A chief that failed may be restarted; its state lives here.
     if now - self._over_since > self._record.heartbeat_timeout:
-      raise JobLostError("no worker is left: " + _say(workers))
+      raise JobLostError("no worker is left: " + _describe(workers))
 
 
-def _say(workers: List[heartbeat.Member]) -> str:
-  return "; ".join("%s %s" % (m.name, _say_state(m)) for m in workers)
+def _describe(workers: List[heartbeat.Member]) -> str:
+  return "; ".join("%s %s" % (m.name, _describe_state(m)) for m in workers)
 
 
-def _say_state(member: heartbeat.Member) -> str:
+def _describe_state(member: heartbeat.Member) -> str:
   if not member.has_ended:
     return "lost, silent for %.0f s at step %d" % (member.age, member.global_step)
   return "%s (%s)" % (member.state, member.reason) if member.reason else member.state

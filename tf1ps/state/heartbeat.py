@@ -1,10 +1,10 @@
-"""Heartbeats: who takes part in a job, how far each has come, and who is lost.
+"""Heartbeats: the members of a job, their progress, and which of them are lost.
 
-Every task but the evaluator writes a control record once a second on the task that keeps them
-(ps 0,
- without ps the chief). Who has been silent for `heartbeat_timeout` seconds is lost; a task that
-comes back is not lost any more. The ages are taken by the keeper's clock. A watcher that was itself
-held up, or whose keeper was, gives everybody time for a new beat before it calls anyone lost.
+Every task except the evaluator writes a control record once per second on the keeper, which is the
+task that keeps the job's control records (ps 0, or the chief if there is no ps). A member that has
+been silent for `heartbeat_timeout` seconds is lost, until it sends a heartbeat again. Ages are
+measured by the keeper's clock. After a pause of this task or of its keeper, all members get time
+for a new heartbeat before one of them counts as lost.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _log = logging.getLogger("tf1ps")
 
 MEMBER_STARTING = "starting"
 MEMBER_TRAINING = "training"
-MEMBER_SERVING = "serving"  # waits in join: others use its devices
+MEMBER_SERVING = "serving"  # in Server.join: other tasks use its devices
 MEMBER_DONE = "done"
 MEMBER_FAILED = "failed"
 _PREFIX = "member:"
 
 
 class Member(NamedTuple):
-  """What a task last wrote about itself."""
+  """The last heartbeat of a task."""
 
   job: str
   index: int
   role: str  # "chief", "worker" or "ps"
   host: str
   pid: int
-  run: str  # the id of the run it takes part in; "" before it knows
-  state: str  # STARTING, TRAINING, SERVING, DONE or FAILED
-  step: int  # runs of the training step that this process has made
-  global_step: int  # as it last saw it; -1 before
-  examples: int  # that it has trained on
+  run: str  # the id of its run; "" before it knows the id
+  state: str  # one of MEMBER_...
+  step: int  # training steps that its process has run
+  global_step: int  # the last one that it read; -1 before
+  examples: int  # the number of examples that it has trained on
   reason: str  # why it ended
-  age: float  # seconds since
+  age: float  # seconds since the heartbeat
   reset: str = ""  # the token of the reset for which it has stopped its session
 
   @property
@@ -56,9 +56,11 @@ class Member(NamedTuple):
 
 
 def members_of(records: Dict[str, control.ControlRecord], container: Optional[str]) -> List[Member]:
-  """The members among control records, of the job in one container, sorted by job and index.
+  """Returns the members of the job in a container, sorted by job and index.
 
-  With None for the container, those of all jobs.
+  Args:
+    records: the control records of the keeper.
+    container: the job's container; None: the members of all jobs.
   """
   prefix = _PREFIX if container is None else _prefix(container)
   found = []
@@ -69,7 +71,7 @@ def members_of(records: Dict[str, control.ControlRecord], container: Optional[st
 
 
 def containers_of(records: Dict[str, control.ControlRecord], task) -> Dict[str, Member]:
-  """The containers in which a task was a member: what it last wrote there, by container."""
+  """Returns the last heartbeats of a task by the container that it named."""
   found = {}
   for name, record in records.items():
     if name.startswith(_PREFIX) and name.endswith(":%s:%d" % (task.job, task.index)):
@@ -83,10 +85,10 @@ def _prefix(container: Optional[str]) -> str:
 
 
 class Heartbeat:
-  """This task's heartbeat, a thread; and its view of the others.
+  """Sends this task's heartbeats in a thread, and keeps the heartbeats of all members.
 
   Attributes:
-    previous: what an earlier process of this task last wrote, or None; known after the first beat.
+    previous: the last heartbeat of an earlier process of this task, or None; set by the first beat.
   """
 
   previous: Optional[Member] = None
@@ -96,19 +98,19 @@ class Heartbeat:
     """Prepares the heartbeat; `start` begins it.
 
     Args:
-      table: the control records of the task that keeps the heartbeats.
-      task: the `spec.Task` of this task.
+      table: the control records of the keeper.
+      task: the `Task` of this process.
       role: "chief", "worker" or "ps".
-      container: the job's container; None for a ps that was not told: it sees all members.
-      heartbeat_timeout: seconds of silence after which a task is lost.
-      on_records: called after each beat with all control records, from the heartbeat's thread.
+      container: the job's container; None for a ps without one, which sees all members.
+      heartbeat_timeout: seconds of silence after which a member is lost.
+      on_records: called with all control records after each beat, in the thread of the beat.
     """
     self._table = table
     self._container = container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
     self._heartbeat_timeout = heartbeat_timeout
-    # When the keeper was silent, the others' records are older than the silence by up to one beat.
-    # So that this makes nobody look lost, a silence that counts for nothing must be shorter.
+    # After a silence of the keeper, the records of all members are older by the silence and up to
+    # one beat more. A silence longer than `_gap` therefore restarts the count of steady time.
     self._every = min(TIMING.heartbeat_interval, heartbeat_timeout / 5.0)
     self._gap = 3.5 * self._every
     self._on_records = on_records
@@ -124,7 +126,7 @@ class Heartbeat:
     self._thread = threading.Thread(target=self._beat_on, daemon=True, name="tf1ps: heartbeat")
 
   def start(self) -> None:
-    """Begins to beat; does nothing the second time."""
+    """Starts the thread, unless it has been started."""
     if self._thread.ident is None:
       self._thread.start()
 
@@ -137,18 +139,19 @@ class Heartbeat:
       self._table.close()
 
   def set(self, **fields) -> None:
-    """Changes what the next beats say: run, state, step, global_step, examples, reason."""
+    """Sets fields of the next heartbeats: run, state, step, global_step, examples, reason."""
     with self._lock:
       self._fields.update(fields)
 
   def get(self, field: str):
+    """Returns a field of the next heartbeat."""
     with self._lock:
       return self._fields[field]
 
   def beat(self) -> None:
-    """Beats at once; raises control.ControlError."""
+    """Sends a heartbeat now and reads those of all members; raises ControlError."""
     if not self._has_looked:
-      # What an earlier process of this task left is read before it is written over.
+      # The record of an earlier process of this task, before this one overwrites it.
       left = [m for m in members_of(self._table.read(), self._container)
               if (m.job, m.index) == (self.get("job"), self.get("index"))]
       self.previous, self._has_looked = (left[0] if left else None), True
@@ -165,9 +168,12 @@ class Heartbeat:
       self._on_records(records)
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
-    """Reports this task's end; tries until the limit (seconds). Returns whether it was heard.
+    """Reports this task's end; tries again until the limit. Returns whether it succeeded.
 
-    A keeper that has never answered is asked for half a second only.
+    Args:
+      state: MEMBER_DONE or MEMBER_FAILED.
+      reason: why the task ended.
+      limit: seconds; half a second at most if the keeper has never answered.
     """
     self.set(state=state, reason=reason)
     if self.silence is None:
@@ -179,12 +185,13 @@ class Heartbeat:
         return True
       except control.ControlError as error:
         if time.monotonic() >= deadline:
-          _log.warning("nobody heard that this task is %s (%s): %s", state, reason, error)
+          _log.warning("the other tasks could not be notified that this task is %s (%s): %s",
+                       state, reason, error)
           return False
       self._stopped.wait(TIMING.fast_poll_interval)
 
   def members(self) -> List[Member]:
-    """The members as of the last beat, their ages as of now."""
+    """Returns the members as of the last beat, with their ages as of now."""
     with self._lock:
       if self._read_at is None:
         return []
@@ -213,6 +220,6 @@ class Heartbeat:
       try:
         self.beat()
       except control.ControlError:
-        pass  # who watches the keeper says so; here the next beat tries again
+        pass  # `silence` grows, for those that watch it; the next beat tries again
       if self._stopped.wait(self._every):
         return

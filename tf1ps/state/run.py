@@ -1,15 +1,15 @@
-"""The run: what tells live state from leavings.
+"""The run: distinguishes a job's live state from stale state.
 
-Servers keep variables after every client has gone, so a chief that starts may find the state of its
-own run (it was killed and came back), the leavings of an older job, or an initialisation that a
-killed chief left half done. All three look alike to TensorFlow. So a run has a random id, and
+Servers keep variables after all clients have gone. So a chief that starts may find the state of its
+own run (it was killed and restarted), stale state of an older job, or the partial initialisation of
+a killed chief. TensorFlow does not distinguish them. So a run has a random id:
 
-1. the chief writes the id into the checkpoint directory (`RunFile`) and onto every task that keeps
-   the job's variables (a control record for each container), marked as not initialised;
-2. it initialises or restores, and marks the records as initialised;
-3. at the end of the job it marks them as ended: that releases the ps.
+1. The chief writes the id into the checkpoint directory (`RunFile`) and onto every task that keeps
+   the job's variables (one control record per container), marked as not initialised.
+2. It initialises or restores the variables, and marks the records as initialised.
+3. At the end of the job it marks them as ended, which releases the ps.
 
-Live state is kept only where the ids match, initialisation was completed and the run has not ended.
+The chief keeps state only if the ids match, initialisation is complete and the run has not ended.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ RUN_RUNNING = "running"
 RUN_ENDED = "ended"
 RUN_FAILED = "failed"
 _PREFIX = "run:"
-_ENOUGH = 2 ** 16  # bytes; more than a status file has
+_MAX_BYTES = 2 ** 16  # more than a status file has
 
 
 class RunRecord(NamedTuple):
   """The run in one container of one task."""
 
   id: str  # random
-  initialised: bool  # whether initialisation was completed
-  ended: bool  # whether the job has ended; the ps may leave
-  failed: bool  # whether it ended without having done everything
-  jobs: dict  # the cluster as the chief knows it
+  initialised: bool  # whether initialisation is complete
+  ended: bool  # whether the job has ended, so that the ps may leave
+  failed: bool  # whether the job failed
+  jobs: dict  # the cluster of the chief: {job: addresses}
   signature: list  # the shared variables of the chief's graph
-  writes: int  # how often this run was initialised or restored
+  writes: int  # how often the chief has initialised or restored this run
 
 
 def new_run_id() -> str:
-  """A random id for a run."""
+  """Returns a random id for a run."""
   return uuid.uuid4().hex[:16]
 
 
@@ -58,13 +58,13 @@ def _name(container: str) -> str:
 
 
 def find_run(records: Dict[str, control.ControlRecord], container: Optional[str],
-         max_age: float = math.inf) -> Optional[RunRecord]:
-  """The run in a container among control records, or None.
+             max_age: float = math.inf) -> Optional[RunRecord]:
+  """Returns the run in a container, or None.
 
   Args:
     records: the control records of one task.
-    container: the job's container; None: the run that was written last, in whichever.
-    max_age: seconds; a run that was written earlier than that is left out.
+    container: the job's container; None: the newest record of all containers.
+    max_age: seconds; older records are ignored.
   """
   if container is None:
     runs = [record for name, record in records.items() if name.startswith(_PREFIX)]
@@ -77,12 +77,12 @@ def find_run(records: Dict[str, control.ControlRecord], container: Optional[str]
 
 
 def write_run(table: control.ControlTable, container: str, record: RunRecord) -> None:
-  """Writes the run onto a task; raises control.ControlError."""
+  """Writes the run onto a task; raises ControlError."""
   table.put({_name(container): dict(record._asdict())})
 
 
 def uninitialised(records: Dict[str, control.ControlRecord], container: str) -> Dict[str, dict]:
-  """The record of a container's live run as not initialised; {} where there is none to change."""
+  """Returns the record that marks a container's live run as not initialised; {} if none is live."""
   found = find_run(records, container)
   if found is None or found.ended or not found.initialised:
     return {}
@@ -90,19 +90,19 @@ def uninitialised(records: Dict[str, control.ControlRecord], container: str) -> 
 
 
 class RunStatus(NamedTuple):
-  """What the status file in a checkpoint directory says."""
+  """The content of the status file in a checkpoint directory."""
 
   run: str  # the run's id
-  state: str  # RUNNING, ENDED or FAILED
-  global_step: int  # as the chief last saw it
-  time: float  # seconds since the epoch when it was written, by the chief's clock
+  state: str  # one of RUN_...
+  global_step: int  # the last one that the chief read
+  time: float  # when the chief wrote the file, in seconds since the epoch by its clock
 
 
 class RunFile:
   """The run's status file in the checkpoint directory.
 
-  The chief rewrites it every few seconds, so that an evaluator, which never connects to the
-  cluster, sees whether the run is alive.
+  The chief rewrites it every few seconds. An evaluator never connects to the cluster; it reads here
+  whether the run is alive.
   """
 
   NAME = "tf1ps-run.json"
@@ -115,24 +115,24 @@ class RunFile:
     self._lock = threading.Lock()
 
   def read(self) -> Optional[RunStatus]:
-    """The status, or None where there is no file that can be read."""
+    """Returns the status, or None if the file cannot be read."""
     try:
       with tf.gfile.GFile(self._path, "r") as file:
-        # Without a size it would read as much as the path's file has by now, which may be another.
-        return RunStatus(**json.loads(file.read(_ENOUGH)))
+        # Without a size it reads as many bytes as the path has now, which may be a newer file's.
+        return RunStatus(**json.loads(file.read(_MAX_BYTES)))
     except (tf.errors.OpError, ValueError, TypeError):
       return None
 
   def write(self, run: str, state: str, global_step: int) -> None:
-    """Replaces the file in one step; raises tf.errors.OpError where it cannot be written."""
+    """Replaces the file atomically; raises tf.errors.OpError if that fails."""
     with self._lock:
       self._is_over = state != RUN_RUNNING
       self._replace(RunStatus(run, state, int(global_step), time.time()))
 
   def touch(self, run: str, global_step: int, every: float) -> None:
-    """Writes that the run goes on, once in so many seconds; a failure is only said.
+    """Writes that the run is alive, at most once per `every` seconds; logs a failure.
 
-    Nothing is written once the run is over: the heartbeat may come later than the end.
+    It writes nothing after the end of the run, because the last heartbeat may follow the end.
     """
     with self._lock:
       if self._is_over or time.monotonic() - self._written_at < every:
