@@ -1,9 +1,9 @@
-"""How a job ends: the chief waits for the other workers, with limits, and says who is missing.
+"""The end of a job: the chief waits for the other workers, with limits, and names the missing ones.
 
-A worker that has done its part reports it and leaves. The chief waits until each of the others has
-reported, has failed, is lost, never came, or has made no step for `end_timeout` seconds; the wait
-starts anew whenever one of those that are missing makes a step. What it finds goes into the last
-lines and the exit code.
+A worker that has done its part reports it and leaves. The chief waits until each other worker has
+reported, has failed, is lost, never came, or has made no step for `end_timeout` seconds. The limit
+starts again whenever a missing worker makes a step. The result decides the last lines and the exit
+code.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
   """Waits until every other worker of the run has ended.
 
   Args:
-    membership: the chief's part.
-    end_timeout: seconds without a step of any missing worker until they are given up.
-    each_round: called in every round; it may raise.
+    membership: the chief's membership of the run.
+    end_timeout: seconds without a step of any missing worker until the wait ends.
+    each_round: is called in each round of the wait, and may raise.
 
   Returns:
     A sentence for each worker that did not do its part; [] if all did.
@@ -75,7 +75,7 @@ def _end_of(membership, task, member: Optional[Member], waited: float) -> Option
       and member.run in ("", membership.run_id):
     return "%s failed: %s" % (member.name, member.reason)
   if member is None or member.run not in ("", membership.run_id):
-    # What an earlier run's worker of that name left says nothing of this one's.
+    # A heartbeat of an earlier run says nothing about this run.
     return "%s never came" % task.name if waited > membership.heartbeat_timeout else None
   if member.state in (MEMBER_DONE, MEMBER_SERVING):
     return ""

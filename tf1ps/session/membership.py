@@ -1,11 +1,12 @@
 """A task's membership of a run, from its first heartbeat to its last.
 
-A `Membership` holds what this task shares with the others of its job: the heartbeat, the run's
-records (`RunRecords`), and the run's id. The session creator drives it:
+A `Membership` holds what this task shares with the other tasks of its job: the heartbeat, the
+records of the run (`RunRecords`), and the id of the run. The session creator calls it:
 
-  the chief        `adopt` (is the live state ours?), `begin_initialisation`, `mark_initialised`
-  another worker   `find_run`, until it returns the initialised run of a living chief
-  both             `report`, then the chief's `release`
+  the chief        `adopt` (does the live state belong to this run?), `begin_initialisation`,
+                   `mark_initialised`
+  another worker   `find_run`, until it returns the initialised run of a living chief; then `join`
+  both             `report`; then the chief calls `release`
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ class ClusterMismatchError(Error, RuntimeError):
 
 
 class RunRecords:
-  """The run's record on each task that keeps the job's variables, as one task of the job sees them.
+  """The record of the run on each task that keeps variables of the job.
 
-  These tasks, the holders, are the ps; without ps, the chief. The chief writes the record on all of
-  them, one after the other; a run is whole where all of them have the same.
+  These tasks are the holders: the ps, or the chief where there is no ps. The chief writes the
+  record on all of them, one after the other. A run is whole if all holders have the same record.
 
   Attributes:
     holders: the tasks that keep the job's variables.
   """
 
   def __init__(self, record: ServerRecord):
-    """Prepares access; no call is made yet. `record` is that of this task's server."""
+    """Prepares the access and makes no call. `record` belongs to the server of this task."""
     cluster = record.cluster
     self.holders = cluster.ps or [cluster.control_task]
     self._container = record.container
@@ -65,45 +66,45 @@ class RunRecords:
                     for task in self.holders}
 
   def read(self, task) -> Dict[str, ControlRecord]:
-    """All control records of one holder; raises control.ControlError."""
+    """Returns all control records of one holder; raises ControlError."""
     return self._tables[task].read()
 
   def runs(self) -> List[Optional[RunRecord]]:
-    """The run's record on each holder, None where there is none; raises control.ControlError."""
+    """Returns the record on each holder, None where there is none; raises ControlError."""
     return [find_run(self.read(task), self._container) for task in self.holders]
 
   def write(self, run: RunRecord) -> None:
-    """Writes the run's record on each holder; raises control.ControlError."""
+    """Writes the record on each holder; raises ControlError."""
     for table in self._tables.values():
       write_run(table, self._container, run)
 
   def write_where_possible(self, run: RunRecord) -> None:
-    """Like `write`, and goes on where a holder does not answer."""
-    # The task with the heartbeats last: the others look there while they live.
+    """Writes the record, and continues if a holder does not answer."""
+    # The task with the heartbeats comes last, because live tasks read the record there.
     for task in sorted(self.holders, key=lambda task: task == self._control_task):
-      for is_last in (False, True):  # a call may fail whose write arrived: the next one tells
+      for is_last in (False, True):  # a failed call may have written: the second one shows it
         try:
           write_run(self._tables[task], self._container, run)
           break
         except ControlError as error:
           if is_last:
-            _log.warning("%s may not have been released: %s", task.name, error)
+            _log.warning("%s may still be waiting for the end of the job: %s", task.name, error)
 
   def clusters(self) -> Dict[object, dict]:
-    """What each ps was told of the cluster, as JSON; a server of stock's does not tell."""
+    """Returns each ps's description of the cluster. A server that is not ours has none."""
     until = time.monotonic() + TIMING.cluster_record_limit
-    told = {}
+    found_on = {}
     for task in self.holders:
       found = self.read(task).get(CLUSTER_RECORD)
       while found is None and task.job == "ps" and time.monotonic() < until:
         time.sleep(TIMING.fast_poll_interval)
         found = self.read(task).get(CLUSTER_RECORD)
       if found is not None:
-        told[task] = found.value
-    return told
+        found_on[task] = found.value
+    return found_on
 
   def close(self) -> None:
-    """Closes the sessions, within the limits of a call."""
+    """Closes the sessions, within the limit of a call."""
     for table in self._tables.values():
       table.close()
 
@@ -112,22 +113,22 @@ class Membership:
   """This task's membership of a run.
 
   Attributes:
-    cluster: as this task knows it.
-    holders: the tasks that keep the job's variables: the ps; without ps, the chief.
-    heartbeat: the `membership.Heartbeat`.
-    resets: the `reset_watch.ResetWatch` of the job's container.
-    run_id: the id of the run; "" before it is known.
-    is_over: whether no step follows for which this task needs another worker.
+    cluster: the cluster as this task knows it.
+    holders: the tasks that keep the variables of the job: the ps, or the chief without ps.
+    heartbeat: the `state.Heartbeat` of this task.
+    resets: the `ResetWatch` of the container of the job.
+    run_id: the id of the run, or "" before it is known.
+    is_over: whether this task needs no other worker for a step any more.
   """
 
   def __init__(self, record: ServerRecord, checkpoint_dir: Optional[str] = None,
                heartbeat_timeout: Optional[float] = None):
-    """Prepares; `start` begins the heartbeat.
+    """Prepares the membership; `start` starts the heartbeat.
 
     Args:
-      record: of this task's server.
-      checkpoint_dir: where the chief keeps the run's status file, or None.
-      heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
+      record: the record of this task's server.
+      checkpoint_dir: the directory of the run's status file, which the chief writes, or None.
+      heartbeat_timeout: seconds of silence until a task is lost; None takes the server's value.
     """
     self.record = record
     self.cluster = record.cluster
@@ -150,15 +151,15 @@ class Membership:
       self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
   def start(self) -> None:
-    """Begins the heartbeat; does nothing the second time."""
+    """Starts the heartbeat. A second call does nothing."""
     self.heartbeat.start()
 
   def at_stop(self, callback: Callable[[], None]) -> None:
-    """Has a callback called when all is said and the heartbeat has ended."""
+    """Calls a callback after the last report and the last heartbeat."""
     self._at_stop.append(callback)
 
   def stop(self) -> None:
-    """Ends the heartbeat and closes the sessions; a task that is silent is left behind."""
+    """Stops the heartbeat and closes the sessions, and does not wait for a silent task."""
     def stop():
       self.heartbeat.stop()
       self._records.close()
@@ -171,32 +172,32 @@ class Membership:
       _log.info("%s", error)
 
   def on_new_run(self, callback: Optional[Callable[[str], None]]) -> None:
-    """Has a callback called when another run, or a reset, takes this session's state away."""
+    """Calls a callback when another run, or a reset, takes the state of this session away."""
     self.resets.begin(callback)
     self._on_new_run = callback
 
   @property
   def examples_before(self) -> int:
-    """What an earlier process of this task trained on in this run."""
+    """Returns the examples that an earlier process of this task trained on in this run."""
     previous = self.heartbeat.previous
     if previous is None or not self.run_id or previous.run != self.run_id or previous.has_ended:
       return 0
     return previous.examples
 
   def compare_clusters(self) -> None:
-    """Refuses ps that were started with a different cluster; raises ClusterMismatchError."""
+    """Raises ClusterMismatchError if a ps was started with a different cluster."""
     for task, jobs in self._records.clusters().items():
       self.compare_with(task, jobs)
 
   def compare_with(self, task, jobs: dict) -> None:
-    """Refuses another task's description of the cluster; raises ClusterMismatchError."""
+    """Raises ClusterMismatchError if another task has a different description of the cluster."""
     found = self.cluster.differences(jobs)
     if found:
       raise ClusterMismatchError("%s at %s was started with a different cluster than %s: %s" % (
         task.name, task.address, self.cluster.task.name, "; ".join(found)))
 
   def find_run(self) -> Optional[RunRecord]:
-    """The run to join, once its chief lives and has initialised it on every holder."""
+    """Returns the run to join, once its live chief has initialised it everywhere; else None."""
     records = self._records.read(self.cluster.control_task)
     container_check.check_worker(records, self.cluster.chief, self.record.container)
     chief = self._chief_among(members_of(records, self.record.container))
@@ -210,7 +211,7 @@ class Membership:
     return found if all(other == found for other in self._records.runs()) else None
 
   def chief_member(self) -> Optional[Member]:
-    """What the chief last said of itself, or None."""
+    """Returns the last heartbeat of the chief, or None."""
     return self._chief_among(self.heartbeat.members())
 
   def _chief_among(self, members) -> Optional[Member]:
@@ -218,18 +219,18 @@ class Membership:
     return found[0] if found else None
 
   def join(self, found: RunRecord) -> None:
-    """Takes part in a run."""
+    """Makes this task a member of a run."""
     with self._lock:
       self.run_id, self._current = found.id, found
     self.heartbeat.set(run=found.id, state=MEMBER_TRAINING)
-    self._beat()  # a chief that dies now shall find, when it is back, that its run lives
+    self._beat()  # a chief that dies now and returns must find that its run is alive
     _log.info("joined run %s", found.id)
 
   def adopt(self, signature: List[list]) -> bool:
-    """Looks at what the holders keep; returns whether it is this run's live, whole state.
+    """Returns whether the holders keep the live, whole state of this run.
 
-    Sets `run_id` where the run goes on, even if a holder lost its part. State that belongs to
-    another graph than the one with this signature is not this run's. Raises control.ControlError.
+    Sets `run_id` if the run continues, even if a holder has lost its variables. The state of a
+    graph with another signature does not belong to this run. Raises ControlError.
     """
     container_check.check_chief(
       self._records.read(self.cluster.control_task), self.cluster.task, self.record.container)
@@ -240,7 +241,7 @@ class Membership:
     if not known or not mine:
       self.run_id = ""
       if any(f is not None for f in found):
-        _log.info("the ps keep the leavings of another run; they are cleared")
+        _log.info("the ps keep stale state of another run; it is cleared")
       return False
     self.run_id = known
     with self._lock:
@@ -248,7 +249,7 @@ class Membership:
     return all(f is not None and f == mine[0] and f.initialised for f in found)
 
   def begin_initialisation(self) -> None:
-    """Marks the holders as not initialised, clears what is no part of this run, and begins it."""
+    """Marks the run as not initialised on the holders, and clears the state of other runs."""
     goes_on = bool(self.run_id)
     if not goes_on:
       self.run_id = new_run_id()
@@ -261,7 +262,7 @@ class Membership:
     self._write_file(RUN_RUNNING)
 
   def mark_initialised(self, signature: List[list]) -> None:
-    """Lets the workers in."""
+    """Marks the run as initialised, which the other workers wait for."""
     if not self._current.initialised:
       self._write(self._current._replace(initialised=True, signature=signature))
     self.heartbeat.set(run=self.run_id, state=MEMBER_TRAINING)
@@ -278,12 +279,12 @@ class Membership:
     self._write_file(RUN_FAILED if failed else RUN_ENDED)
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
-    """Reports this task's end, within a limit of seconds; returns whether it was heard."""
+    """Reports the end of this task within `limit` seconds; returns whether the report arrived."""
     try:
       return call_within(
         limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)
     except LimitExceeded as error:
-      _log.warning("nobody heard that this task is %s (%s): %s", state, reason, error)
+      _log.warning("the report that this task is %s (%s) did not arrive: %s", state, reason, error)
       return False
 
   def _beat(self):
@@ -302,10 +303,10 @@ class Membership:
     return status.run if status is not None and status.state == RUN_RUNNING else ""
 
   def _id_of_living(self, found) -> str:
-    """Without a directory: the run in which another member took part a moment ago."""
+    """Without a directory: returns the run of which another task was a member a moment ago."""
     if self._file is not None:
       return ""
-    self.heartbeat.beat()  # who is not heard now must not be taken for dead
+    self.heartbeat.beat()  # a member without an answer now is not dead yet
     ids = {f.id for f in found if f is not None and f.initialised and not f.ended}
     for member in self.heartbeat.members():
       if member.role == "worker" and member.run in ids and not member.has_ended \

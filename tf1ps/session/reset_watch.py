@@ -1,12 +1,12 @@
-"""How a training session lives through a reset of its job's container.
+"""Survives a reset of the container of the job.
 
-A reset (state/reset.py) first writes down that it begins. Then
+A reset (state/reset.py) first writes a record that it begins. Then
 
-1. the heartbeat of each of the job's tasks sees that (`look`) and ends the session;
-2. the creator of the next session says so to the reset, and waits until it is done (`wait`);
+1. the heartbeat of each task of the job finds the record (`look`) and ends the session;
+2. the creator of the next session answers the reset, and waits until it is done (`wait`);
 3. the chief restores the last checkpoint, as after the loss of a ps.
 
-A run that finds its variables gone before the heartbeat has seen why is told why (`explain`).
+A step may miss its variables before the heartbeat finds the record: `explain` gives the reason.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""Creating a training session: bounded, and only on a cluster that is ready for it.
+"""Creates training sessions: within limits, and only on a cluster that is ready.
 
-`RunSessionCreator` makes the session of a MonitoredSession, at the start and after every failure:
+`RunSessionCreator` creates the session of a MonitoredSession, at the start and after each failure:
 
-1. The tasks that the graph uses are probed until all are up: within `start_timeout` the first time,
+1. It probes the tasks that the graph uses until all are up: within `start_timeout` the first time,
    within `heartbeat_timeout` afterwards.
-2. The first time, the path to each ps and back is checked, and the cluster that each was told
-   compared.
-3. The chief keeps the live state where it is this run's and whole; else it marks the run as not
-   initialised, clears what is left of other runs, and restores the last checkpoint or initialises.
-   The other workers look four times a second whether it has, and compare their graph with its.
-4. Local variables and iterators are initialised, and the session is watched: a ps that is restarted
-   ends its runs with AbortedError, so that the MonitoredSession asks for a new session, and so does
-   a reset of the job's container; one that is silent for too long ends them with TaskLostError.
+2. The first time, it checks the path to each ps and back, and compares each ps's description of the
+   cluster.
+3. The chief keeps the live state if it is whole and belongs to this run. Else the chief marks the
+   run as not initialised, clears the state of other runs, and restores the last checkpoint or
+   initialises the variables. The other workers wait for that, and compare their graph with the
+   chief's.
+4. It initialises local variables and iterators. A watch ends the runs of the session: with
+   AbortedError when a ps was restarted or the container of the job was reset, so that the
+   MonitoredSession creates a new session; with TaskLostError when a task is silent for too long.
 
-What is worth another try (Aborted, Unavailable) is tried again after a pause that doubles, until
-the limit. An OutOfRangeError in here, which a MonitoredSession would take for the end of the data,
-is raised as an initialise.SessionCreationError.
+The creator tries again after an Aborted or Unavailable error, with a pause that doubles, until the
+limit. It raises an OutOfRangeError, which a MonitoredSession would take for the end of the data, as
+SessionCreationError.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tf1ps.cluster import (
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
-from tf1ps.session import initialise, mirrors
+from tf1ps.session import initialise, mirrored_sessions
 from tf1ps.session import membership as membership_lib
 from tf1ps.session import signature as signature_lib
 from tf1ps.state import ControlError
@@ -59,7 +60,7 @@ class TaskLostError(Error, RuntimeError):
 class RunSessionCreator(tf.train.SessionCreator):
   """Creates the sessions of one task's training in a run."""
 
-  def __init__(self, participation: membership_lib.Membership, scaffold: tf.train.Scaffold,
+  def __init__(self, membership: membership_lib.Membership, scaffold: tf.train.Scaffold,
                is_chief: bool, config: Optional[tf.ConfigProto] = None,
                checkpoint_dir: Optional[str] = None, start_timeout: float = 60.0,
                max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None,
@@ -68,17 +69,17 @@ class RunSessionCreator(tf.train.SessionCreator):
 
     Args:
       membership: this task's membership of the run.
-      scaffold: finalised at the first session.
-      is_chief: whether this task initialises.
-      config: the session config; device filters are added where it has none.
-      checkpoint_dir: where the chief restores from, or None.
-      start_timeout: seconds until every task, and the chief, must be there.
-      max_wait_secs: seconds that a chief which is there may take to initialise.
-      interrupted: called in every wait; it raises when the wait must end (after a signal).
-      hooks: those that are called when the job's state begins and when a session is opened.
+      scaffold: the scaffold; the first session finalises it.
+      is_chief: whether this task initialises the variables.
+      config: the session config. A config without device filters gets them from the graph.
+      checkpoint_dir: the directory that the chief restores from, or None.
+      start_timeout: seconds until all tasks, and the chief, must answer.
+      max_wait_secs: seconds that a live chief may take to initialise the variables.
+      interrupted: is called in each wait, and raises when the wait must end (after a signal).
+      hooks: the hooks that prepare for a new state and a new session.
       shared_options: texts of flags that must be the same in all workers.
     """
-    self._membership = participation
+    self._membership = membership
     self._scaffold = scaffold
     self._is_chief = is_chief
     self.config = config
@@ -90,13 +91,13 @@ class RunSessionCreator(tf.train.SessionCreator):
     self._graph = None
     self._is_mirrored = False
     self._tasks = []
-    self._seen = []  # of each of them, when the session was made
+    self._seen = []  # the answer of each when the session was created
     self.session = None
-    self.sessions = 0  # made so far; those after the first are recoveries
+    self.sessions = 0  # the sessions after the first are recoveries
     self.is_creating = False
 
   def end_creation(self) -> None:
-    """Notes that every hook has taken over the session."""
+    """Notes that every hook knows the session."""
     self.is_creating = False
 
   def create_session(self):
@@ -107,9 +108,9 @@ class RunSessionCreator(tf.train.SessionCreator):
     limit = self._start_timeout if first else self._membership.heartbeat_timeout
     pause, deadline = TIMING.retry_pause, time.monotonic() + limit
     self.is_creating = True
-    self._drop()  # a hook that fails when it is told of a session leaves that one open
+    self._drop()  # a hook that fails in after_create_session leaves its session open
     if self._is_mirrored and not first:
-      raise mirrors.again()
+      raise mirrored_sessions.again()
     while True:
       try:
         return self._try(max(0.5, deadline - time.monotonic()), first)
@@ -132,14 +133,14 @@ class RunSessionCreator(tf.train.SessionCreator):
   def _plan(self):
     initialise.finalize(self._scaffold)
     self._graph = tf.get_default_graph()
-    self._is_mirrored = mirrors.are_in(self._graph)
+    self._is_mirrored = mirrored_sessions.are_in(self._graph)
     config = make_session_config(base=self.config)
     if not config.device_filters:
       config.device_filters.extend(make_device_filters(self._graph, self._membership.cluster))
     self.config = config
     seen = [task for task in self._membership.cluster.tasks()
             if filters_show_task(config.device_filters, task)]
-    # The holders too: the run is written there, whether the graph has a variable there or not.
+    # The holders too: they keep the record of the run, even without a variable of this graph.
     needed = self._membership.cluster.replicas if self._is_mirrored else []
     seen += [task for task in [*self._membership.holders, *needed] if task not in seen]
     self._tasks = [task for task in seen if task.name != self._membership.cluster.task.name]
@@ -167,7 +168,7 @@ class RunSessionCreator(tf.train.SessionCreator):
         initialise.restore_or_initialise(session, self._scaffold, None)
       self._initialise_locally(session)
     if self._is_mirrored:
-      mirrors.start(session, self._membership, self._start_timeout)
+      mirrored_sessions.start(session, self._membership, self._start_timeout)
     self.sessions += 1
     if self.sessions > 1:
       _log.warning("recovered: session %d of this task", self.sessions)
@@ -175,7 +176,7 @@ class RunSessionCreator(tf.train.SessionCreator):
 
   def _open(self, seen):
     membership, self._seen = self._membership, seen
-    # What is called back is about this session, whichever is the creator's by then.
+    # The callbacks are about this session, even when the creator has a newer one.
     watch = TaskWatch(
       seen, membership.heartbeat_timeout,
       on_gone=lambda one: self._on_gone(session, one),
@@ -183,11 +184,11 @@ class RunSessionCreator(tf.train.SessionCreator):
         lambda: TaskLostError("lost %s: silent for %.0f s (--heartbeat_timeout)" % (one, silence))))
     self.session = session = BoundedSession(
       membership.record.target, self._graph, self.config, TIMING.run_session_close_limit,
-      on_close=watch.stop,      explain=self._explain)
+      on_close=watch.stop, explain=self._explain)
     membership.on_new_run(lambda reason: session.abort(
       lambda: tf.errors.AbortedError(None, None, reason)))
     watch.start()
-    # The first run connects to every task that the filters show, and has no limit of its own.
+    # The first run connects to all tasks that the filters show, and TensorFlow sets no limit.
     call_within(
       self._start_timeout, "connecting to the cluster through %s" % membership.record.target,
       tf.Session.run, session, self._scaffold.ready_for_local_init_op)
@@ -196,16 +197,18 @@ class RunSessionCreator(tf.train.SessionCreator):
   def _on_gone(self, session, one):
     error = tf.errors.AbortedError(None, None, str(one))
     if self._is_mirrored:
-      error = None if self._membership.is_over else mirrors.lost(self._membership, self._seen)
+      error = None
+      if not self._membership.is_over:
+        error = mirrored_sessions.lost(self._membership, self._seen)
     if error is not None:
       session.abort(lambda: error)
 
   def _explain(self, error):
     error = explain_input_error(error, self._graph)
     if self._is_mirrored:
-      if self._membership.is_over:  # it is of this task's own last runs, such as a save
+      if self._membership.is_over:  # an error of this task's own last runs, such as a save
         return error
-      return mirrors.explain(self._membership, self._seen, error)
+      return mirrored_sessions.explain(self._membership, self._seen, error)
     return self._membership.resets.explain(explain_round_error(error))
 
   def _drop(self):
@@ -223,7 +226,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       session = self._open(seen)
       missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
       if not missing and not initialise.has_partial_update(session):
-        _log.info("the servers keep this run's live state: training goes on with it")
+        _log.info("the servers keep this run's live state: training continues with it")
         return self._finish_as_chief(session)
       session.close()
     if self.sessions or membership.run_id:
@@ -252,14 +255,14 @@ class RunSessionCreator(tf.train.SessionCreator):
 def _await_chief(membership: membership_lib.Membership, signature: List[list],
                  start_timeout: float, max_wait_secs: float,
                  interrupted: Callable[[], None]) -> None:
-  """Waits for the chief's run, and joins it.
+  """Waits until the chief has initialised the run, and joins it.
 
   Args:
-    membership: this task's.
-    signature: of this task's graph.
-    start_timeout: seconds without a sign of the chief until it counts as missing.
-    max_wait_secs: seconds that a chief which is there may take.
-    interrupted: called in the wait; it raises when the wait shall end.
+    membership: this task's membership of the run.
+    signature: the signature of this task's graph.
+    start_timeout: seconds without a heartbeat of the chief until it is missing.
+    max_wait_secs: seconds that a live chief may take.
+    interrupted: is called in the wait, and raises when the wait must end.
 
   Raises:
     readiness.TaskUnavailableError: the chief is missing.

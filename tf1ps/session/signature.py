@@ -1,9 +1,10 @@
 """The signature of a graph: what a worker's graph must share with the chief's.
 
-Between-graph replicas meet only in their variables' names. A worker whose graph has one variable
-more would wait for its initialisation for two hours; one whose variable has another shape, device
-or kind would share nothing, or break the ps. So the chief writes down its shared variables, and
-each worker compares. Flags that decide who updates what are compared with it.
+Between-graph replicas share only the names of their variables. A worker whose graph has one
+variable more would wait for its initialisation for two hours. A worker whose variable has another
+shape, device or kind would share nothing, or break the ps. So the chief writes its shared variables
+into the record of the run, and each worker compares its own with them, and the flags that must
+agree.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _job_and_task(device: str):
 def check_container(own_task, container: str, variables: Iterable[tf.Variable] = None) -> None:
   """Refuses shared variables that live in another container than the job's.
 
-  Such state would be no part of the run: not told from an older job's, and never cleared.
+  Such state would not belong to the run: it could be an older job's, and no reset would clear it.
 
   Args:
     own_task: the `spec.Task` of this task; variables that live there are not shared.

@@ -1,9 +1,10 @@
-"""Sessions of workers that mirror each other's variables (replication/all_reduce.py).
+"""Sessions of workers with mirrored variables (replication/all_reduce.py).
 
 They differ from sessions on the variables of a ps:
 
-1. Every worker initialises its own variables, only the chief restores. Then all run the operations
-   of `all_reduce_starts` together: they compare what they have built, and take the chief's values.
+1. Each worker initialises its own variables, and only the chief restores. Then all run the
+   operations of `all_reduce_starts` together: they compare their graphs, and take the chief's
+   values.
 2. Each step needs every worker. One that is gone ends all others' runs, by name.
 3. The servers remember the processes of a group, so that nothing is cured by a new session: the
    processes of all workers must be started again, from the last checkpoint.

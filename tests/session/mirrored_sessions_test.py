@@ -10,7 +10,7 @@ from tests import cluster_tasks, harness
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 from tf1ps.replication import peers
-from tf1ps.session import mirrors
+from tf1ps.session import mirrored_sessions
 from tf1ps.state import heartbeat
 
 
@@ -24,7 +24,8 @@ def part_of(state, reason):
 
 def says(part, before):
   """The error's text where a step ends because somebody else has left."""
-  return str(mirrors.explain(part, before, tf.errors.CancelledError(None, None, "cancelled")))
+  cancelled = tf.errors.CancelledError(None, None, "cancelled")
+  return str(mirrored_sessions.explain(part, before, cancelled))
 
 
 @pytest.mark.parametrize("is_started_again", [False, True])
@@ -46,4 +47,4 @@ def test_a_worker_that_was_started_again_is_lost_whatever_the_new_one_says(
   else:  # what it said is why
     expected = "/job:worker/task:1 failed: a step was ended by another worker; start all"
   assert says(failed, before).startswith(expected)
-  assert isinstance(mirrors.lost(failed, before), peers.PeerLostError)
+  assert isinstance(mirrored_sessions.lost(failed, before), peers.PeerLostError)
