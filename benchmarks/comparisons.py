@@ -110,7 +110,7 @@ _STRAGGLER = [
   tf1ps("sync, one spare", "--sync_replicas", "--replicas_to_aggregate=2", *_SLEEP, workers=3,
         minibatches_per_step=2),
   tf1ps("asynchronous", *_SLEEP, workers=3),
-  tf1ps("asynchronous, max_lead=2", "--max_lead=2", *_SLEEP, workers=3)]
+  tf1ps("asynchronous, max_lead=2", "--staleness_policy=max_lead:2", *_SLEEP, workers=3)]
 _STOCK_HOOKS = [
   CLASSIC,
   System("classic, MonitoredTrainingSession", "classic",

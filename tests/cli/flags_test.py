@@ -50,10 +50,10 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
 
 
 @pytest.mark.parametrize("name, may_be_zero", [
-    ("tf1ps-local", ["max_bad_ratio", "num_ps", "num_workers", "max_staleness", "pack_bytes"]),
+    ("tf1ps-local", ["num_ps", "num_workers", "pack_bytes"]),
     ("tf1ps-ps", ["task_index"]),
-    ("tf1ps-worker", ["max_bad_ratio", "task_index", "max_staleness", "pack_bytes"]),
-    ("tf1ps-evaluator", ["max_bad_ratio", "task_index"]), ("tf1ps-predict", ["max_bad_ratio"]),
+    ("tf1ps-worker", ["task_index", "pack_bytes"]),
+    ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", []),
     ("tf1ps-reset", [])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
   assert commands.call(start, commands.show_zeros, name) == may_be_zero

@@ -102,8 +102,8 @@ COMMON = [
   "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
   "--save_checkpoints_secs=7", "--save_checkpoints_steps=8", "--keep_checkpoint_max=3",
   "--save_summary_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
-  "--clip_norm=2.5", "--replication=between_graph", "--num_clones=2", "--on_bad_record=skip",
-  "--max_bad_ratio=0.25", "--partition_bytes=1000", "--pack_bytes=512", "--wire_dtype=bfloat16",
+  "--clip_norm=2.5", "--replication=between_graph", "--num_clones=2", "--on_bad_record=skip:0.25",
+  "--partition_bytes=1000", "--pack_bytes=512", "--wire_dtype=bfloat16",
   "--gradient_accumulation_steps=3"]
 
 
@@ -111,10 +111,10 @@ def test_the_flags_become_options(start):
   """Every field of the options but the config is a flag."""
   synchronous = ["--scale_learning_rate=True", "--sync_replicas=True", "--replicas_to_aggregate=3",
                  "--on_uneven=shrink"]
-  stale = ["--max_lead=2", "--max_staleness=8", "--staleness_damping=True", "--warm_up_steps=5",
+  stale = ["--staleness_policy=max_lead:2,drop:8,damp,warm_up:5",
            "--prefetch=True"]
   several = ["--steps_per_execution=4"]
-  fields = set(options.Options._fields) - {"config", "batch_sizes", "steps_in_flight"}
+  fields = set(options.Options._fields) - {"config", "steps_in_flight"}
   names = {arg[2:].split("=")[0] for arg in COMMON + synchronous + stale + several}
   assert names == fields
   for some in (synchronous, stale, several):
@@ -122,7 +122,7 @@ def test_the_flags_become_options(start):
     expected = {arg[2:].split("=")[0]: arg.split("=")[1] for arg in argv}
     lines = commands.call(start, commands.show_options, argv)
     found = dict(line.split("=", 1) for line in lines)
-    assert found["config"] == found["batch_sizes"] == "None"
+    assert found["config"] == "None"
     assert found["steps_in_flight"] == "1"
     found = {name: found[name] for name in expected}
     assert {name: float(value) if value[0].isdigit() else value

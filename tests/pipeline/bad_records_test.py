@@ -32,7 +32,8 @@ def test_above_the_ratio_the_job_stops():
   policy.skip("a.csv:1", "no float", 1)  # of 100 at least
   policy.skip("a.csv:2", "no float", 2)
   with pytest.raises(bad_records.TooManyBadRecordsError,
-                     match=r"3 of 100 records are bad, .* of 0.02 \(--max_bad_ratio\); .*a.csv:3"):
+                     match=r"3 of 100 records are bad, .* of 0.02 \(--on_bad_record=skip:R\); "
+                           r".*a.csv:3"):
     policy.skip("a.csv:3", "no float", 3)
   assert policy.skipped == 3
 

@@ -38,7 +38,7 @@ def test_a_bad_record_ends_the_job_with_its_place(start, folder):
 
 
 def test_bad_records_are_skipped_and_counted(start, folder):
-  found, (chief,), ps = run(start, folder, "--on_bad_record=skip", "--max_bad_ratio=0.02")
+  found, (chief,), ps = run(start, folder, "--on_bad_record=skip:0.02")
   assert found == [0], chief.output
   assert find(chief, r"steps, (\d+) examples, (\d+) bad records skipped, ") == [297, 3]
   for place in ("a.txt:18", "b.txt:18", "b.txt:150"):
@@ -47,14 +47,14 @@ def test_bad_records_are_skipped_and_counted(start, folder):
 
 
 def test_too_many_bad_records_end_the_job(start, folder):
-  found, (chief,), _ = run(start, folder, "--on_bad_record=skip", "--max_bad_ratio=0.005")
+  found, (chief,), _ = run(start, folder, "--on_bad_record=skip:0.005")
   assert found == [1]
-  assert "more than the tolerated ratio of 0.005 (--max_bad_ratio)" in chief.lines[-1]
+  assert "more than the tolerated ratio of 0.005 (--on_bad_record=skip:R)" in chief.lines[-1]
 
 
 @pytest.mark.slow
 def test_skipped_records_of_ranges_that_are_handed_out(start, folder):
-  found, workers, ps = run(start, folder, "--on_bad_record=skip", "--max_bad_ratio=0.02",
+  found, workers, ps = run(start, folder, "--on_bad_record=skip:0.02",
                            "--shard=dynamic", num_workers=2)
   assert found == [0, 0], workers[0].output
   (own,), (others,) = [find(worker, r"steps, (\d+) examples") for worker in workers]

@@ -80,7 +80,7 @@ def test_in_turn_and_as_ref_variables():
     "seen": (WORKER, "VariableV2", b"")}
 
 
-@pytest.mark.parametrize("policies", [{}, {"max_staleness": 0, "staleness_damping": True}])
+@pytest.mark.parametrize("policies", [{}, {"staleness_policy": "drop:0,damp"}])
 def test_one_update(tmp_path, policies):
   def find(name):
     return [v for v in tf.global_variables() + tf.local_variables() if v.op.name == name][0]
@@ -143,8 +143,8 @@ def test_the_programs_own_optimizer_wins():
 
 
 @pytest.mark.parametrize("kwargs", [
-  {"sync_replicas": True}, {"max_staleness": 3}, {"staleness_damping": True},
-  {"clones": 2}])
+  {"sync_replicas": True}, {"staleness_policy": "drop:3"}, {"staleness_policy": "damp"},
+  {"num_clones": 2}])
 @pytest.mark.parametrize("variables", ["resource", "ref"])
 def test_a_checkpoint_does_not_know_how_updates_are_made(kwargs, variables):
   names = []
@@ -178,8 +178,8 @@ def test_updates_that_cannot_be_made_are_refused():
   with pytest.raises(ValueError, match="--replicas_to_aggregate=3, .*: give 2 or less"):
     build(CLUSTER, sync_replicas=True, replicas_to_aggregate=3)
   with tf.Graph().as_default(), pytest.raises(
-      ValueError, match="--staleness_damping has no effect: the program brings an optimizer"):
-    build(CLUSTER, model=own, staleness_damping=True)
+      ValueError, match="--staleness_policy=damp has no effect: the program brings an optimizer"):
+    build(CLUSTER, model=own, staleness_policy="damp")
   with tf.Graph().as_default(), pytest.raises(
       ValueError, match="--scale_learning_rate has no effect: the program brings an optimizer"):
     build(CLUSTER, model=own, sync_replicas=True, scale_learning_rate=True)

@@ -53,8 +53,7 @@ def test_what_all_workers_must_share(kwargs, expected):
 @pytest.mark.parametrize("kwargs", [
   {"steps": 1}, {"epochs": 1}, {"examples": 1}, {"steps": 5, "epochs": 2, "examples": 9},
   {"steps": 1, "save_checkpoints_secs": None, "save_checkpoints_steps": 5},
-  {"steps": 1, "max_lead": 1, "max_staleness": 0, "staleness_damping": True, "warm_up_steps": 9,
-   "batch_sizes": [1, 2]}])
+  {"steps": 1, "staleness_policy": "max_lead:1,drop:0,damp,warm_up:9", "batch_size": [1, 2]}])
 def test_options_that_work_together(kwargs):
   check_options(Options(**kwargs))
 
@@ -68,7 +67,7 @@ def test_something_must_say_when_the_job_ends():
   ("steps", 0), ("steps", -1), ("epochs", 0), ("examples", -5), ("batch_size", 0),
   ("learning_rate", 0.0), ("learning_rate", float("nan")), ("keep_checkpoint_max", 0),
   ("save_checkpoints_secs", -1.0), ("save_checkpoints_steps", 0), ("save_summary_steps", 0),
-  ("start_timeout", 0.0), ("end_timeout", -1.0), ("max_lead", 0), ("warm_up_steps", 0),
+  ("start_timeout", 0.0), ("end_timeout", -1.0),
   ("partition_bytes", 0)])
 def test_a_number_that_is_not_above_zero_is_refused(name, value):
   with pytest.raises(ValueError, match="--%s must be above 0, got %r" % (name, value)):
@@ -121,8 +120,8 @@ def test_replications_and_clones():
 
 
 @pytest.mark.parametrize("name, value", [
-  ("max_lead", 2), ("max_staleness", 0), ("staleness_damping", True), ("warm_up_steps", 5),
-  ("batch_sizes", [4, 4])])
+  ("staleness_policy", "max_lead:2"), ("staleness_policy", "drop:0"), ("staleness_policy", "damp"),
+  ("staleness_policy", "warm_up:5"), ("batch_size", [4, 4])])
 def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value):
   for kwargs in (dict(sync_replicas=True), dict(replication="all_reduce"),
                  dict(replication="in_graph")):
@@ -133,10 +132,18 @@ def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value
 
 
 @pytest.mark.parametrize("kwargs, text", [
-  (dict(max_staleness=-1), "--max_staleness must be at least 0, got -1"),
-  (dict(batch_sizes=[4, 0]), "--batch_sizes must be numbers above 0, got 4,0"),
-  (dict(batch_sizes=[]), "--batch_sizes must be numbers above 0, got none"),
-  (dict(batch_sizes=[4, 4], batch_size=8), "in the place of --batch_size: give one of them")])
+  (dict(staleness_policy="drop:-1"), "--staleness_policy must have a number of at least 0 after "
+                                     "drop:, got 'drop:-1'"),
+  (dict(staleness_policy="max_lead:0"), "must have a number of at least 1 after max_lead:"),
+  (dict(staleness_policy="damp,warm_up:0"), "must have a number of at least 1 after warm_up:"),
+  (dict(staleness_policy="damp:2"), "must be none, or some of max_lead:N, drop:N, damp and"),
+  (dict(staleness_policy="drop"), "must be none, or some of max_lead:N"),
+  (dict(staleness_policy=""), "must be none, or some of max_lead:N"),
+  (dict(on_bad_record="ignore"), "--on_bad_record must be fail, skip, or skip:R, got 'ignore'"),
+  (dict(on_bad_record="fail:0.5"), "--on_bad_record must be fail, skip, or skip:R"),
+  (dict(on_bad_record="skip:1.5"), "--on_bad_record must have a ratio from 0 to 1 after skip:"),
+  (dict(batch_size=[4, 0]), "--batch_size must be above 0, got .4, 0.$"),
+  (dict(batch_size=[]), "--batch_size must be above 0, got ..$")])
 def test_numbers_that_make_no_sense_are_refused(kwargs, text):
   with pytest.raises(ValueError, match=text):
     check_options(Options(steps=1, **kwargs))
@@ -144,9 +151,9 @@ def test_numbers_that_make_no_sense_are_refused(kwargs, text):
 
 def test_each_worker_has_its_batch_size():
   assert [batch_size_of(Options(batch_size=8), i, 2) for i in range(2)] == [8, 8]
-  assert [batch_size_of(Options(batch_sizes=[8, 4]), i, 2) for i in range(2)] == [8, 4]
-  with pytest.raises(ValueError, match="--batch_sizes=8,4 has 2 numbers, and there are 3 workers"):
-    batch_size_of(Options(batch_sizes=[8, 4]), 0, 3)
+  assert [batch_size_of(Options(batch_size=[8, 4]), i, 2) for i in range(2)] == [8, 4]
+  with pytest.raises(ValueError, match="--batch_size=8,4 has 2 numbers, and there are 3 workers"):
+    batch_size_of(Options(batch_size=[8, 4]), 0, 3)
 
 
 @pytest.mark.parametrize("name", ["steps_per_execution", "steps_in_flight",
@@ -154,10 +161,10 @@ def test_each_worker_has_its_batch_size():
 def test_steps_of_another_shape_are_refused_where_they_cannot_be(name):
   with pytest.raises(ValueError, match="--%s must be above 0, got 0" % name):
     check_options(Options(steps=1, **{name: 0}))
-  check_options(Options(steps=1, max_staleness=2, warm_up_steps=3, **{name: 2}))
+  check_options(Options(steps=1, staleness_policy="drop:2,warm_up:3", **{name: 2}))
   others = [dict(replication="in_graph"), dict(replication="all_reduce")]
   if name != "gradient_accumulation_steps":
-    others += [dict(sync_replicas=True), dict(max_lead=3)]
+    others += [dict(sync_replicas=True), dict(staleness_policy="max_lead:3")]
   if name == "steps_in_flight":
     others += [dict(shard="dynamic"), dict(gradient_accumulation_steps=2)]
   for other in others:

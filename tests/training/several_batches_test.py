@@ -12,7 +12,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
 
 @pytest.mark.parametrize("flags", [
   [], ["--steps_per_execution=3"], pytest.param(["--sync_replicas"], marks=pytest.mark.slow),
-  pytest.param(["--max_staleness=3", "--variables=ref"], marks=pytest.mark.slow)])
+  pytest.param(["--staleness_policy=drop:3", "--variables=ref"], marks=pytest.mark.slow)])
 def test_a_part_of_the_batches_is_trained_on_at_the_end(start, flags):
   """400 examples in batches of 12: 34 of them, in steps of 4: the last is of two, 12 and 4."""
   job = Job(start, num_workers=1, flags=[

@@ -38,7 +38,7 @@ class Look(object):
 
 def test_nobody_leads_by_more_than_max_lead(start):
   job = Job(start, num_workers=3, flags=[
-    "--max_lead=2", "--steps=45", "--batch_size=4", "--container=job"])
+    "--staleness_policy=max_lead:2", "--steps=45", "--batch_size=4", "--container=job"])
   ps = job.ps()
   workers = [job.worker(i, "--slow_index=2", "--step_seconds=0.2") for i in range(3)]
   ps.wait_for("serving at")
@@ -64,7 +64,7 @@ def test_a_killed_straggler_is_not_waited_for_and_comes_back(start, tmp_path):
   gate = tmp_path / "gate"
   until_gate = "--block_until=%s" % gate
   job = Job(start, num_workers=3, heartbeat_timeout=4.0, flags=[
-    "--max_lead=2", "--steps=260", "--batch_size=4", "--container=job"])
+    "--staleness_policy=max_lead:2", "--steps=260", "--batch_size=4", "--container=job"])
   ps = job.ps()
   chief = job.worker(0, "--slow_index=0", "--block_at=80", until_gate)
   other = job.worker(1)
@@ -88,7 +88,7 @@ def test_a_killed_straggler_is_not_waited_for_and_comes_back(start, tmp_path):
 
 
 def test_a_signal_ends_the_wait_for_the_slowest(start):
-  job = Job(start, flags=["--max_lead=1", "--steps=1000000", "--container=job"])
+  job = Job(start, flags=["--staleness_policy=max_lead:1", "--steps=1000000", "--container=job"])
   ps, chief = job.ps(), job.worker(0)
   slow = job.worker(1, "--slow_index=1", "--block_at=3")
   slow.wait_for("holds step 3")
@@ -103,7 +103,7 @@ def test_a_signal_ends_the_wait_for_the_slowest(start):
 
 def test_old_gradients_are_dropped_and_counted(start, tmp_path):
   job = Job(start, num_workers=3, flags=[
-    "--max_staleness=2", "--steps=100", "--batch_size=4"])
+    "--staleness_policy=drop:2", "--steps=100", "--batch_size=4"])
   gates = [tmp_path / "chief", tmp_path / "straggler"]
   ps = job.ps()
   chief = job.worker(0, "--slow_index=0", "--block_at=1", "--block_until=%s" % gates[0])
@@ -118,7 +118,7 @@ def test_old_gradients_are_dropped_and_counted(start, tmp_path):
   for worker in workers:
     steps, examples, text, _, _ = last_line(worker, LAST)
     late = re.search(r"(\d+) more examples came too late", text)
-    dropped = re.search(r"(\d+) gradients dropped \(--max_staleness=2\)", text)
+    dropped = re.search(r"(\d+) gradients dropped \(--staleness_policy=drop:2\)", text)
     dropped = int(dropped.group(1)) if dropped else 0
     assert (int(late.group(1)) if late else 0) == 4 * dropped
     assert examples == 4 * (steps - dropped)
@@ -132,8 +132,8 @@ def test_old_gradients_are_dropped_and_counted(start, tmp_path):
 @pytest.mark.slow
 def test_all_policies_work_together(start):
   job = Job(start, num_ps=2, num_workers=3, flags=[
-    "--max_lead=3", "--max_staleness=4", "--staleness_damping", "--warm_up_steps=20",
-    "--batch_sizes=8,4,2", "--steps=150", "--optimizer=adam", "--clip_norm=1"])
+    "--staleness_policy=max_lead:3,drop:4,damp,warm_up:20",
+    "--batch_size=8,4,2", "--steps=150", "--optimizer=adam", "--clip_norm=1"])
   ps, workers = job.all()
   assert codes(*workers, *ps) == [0] * 5
   for worker, size in zip(workers, (8, 4, 2)):
@@ -147,8 +147,9 @@ def test_all_policies_work_together(start):
 
 
 @pytest.mark.parametrize("flags, text", [
-  (["--batch_sizes=8,4,2"], "--batch_sizes=8,4,2 has 3 numbers, and there are 2 workers"),
-  (["--max_lead=2", "--sync_replicas"], "--max_lead=2 is about workers that update each for "
+  (["--batch_size=8,4,2"], "--batch_size=8,4,2 has 3 numbers, and there are 2 workers"),
+  (["--staleness_policy=max_lead:2", "--sync_replicas"], "--staleness_policy=max_lead:2 is about "
+                                                         "workers that update each for "
                                         "itself")])
 def test_what_cannot_be_meant_is_refused_before_any_work(start, flags, text):
   worker = Job(start, flags=["--steps=5", *flags]).worker(0)

@@ -1,4 +1,4 @@
-"""Jobs with --warm_up_steps, as a user starts them: real processes."""
+"""Jobs with --staleness_policy=warm_up, as a user starts them: real processes."""
 from __future__ import annotations
 
 import pytest
@@ -17,7 +17,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(?:, staleness .*
 
 def test_workers_join_one_by_one(start):
   job = Job(start, num_workers=3, flags=[
-    "--warm_up_steps=40", "--steps=120", "--batch_size=4", "--step_seconds=0.01"])
+    "--staleness_policy=warm_up:40", "--steps=120", "--batch_size=4", "--step_seconds=0.01"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 4
   steps = [last_line(worker, LAST)[0] for worker in workers]
@@ -25,11 +25,11 @@ def test_workers_join_one_by_one(start):
   assert steps[0] >= 55 and steps[1] <= 60 and steps[2] <= 40
   assert steps[0] > steps[1] > steps[2] > 0
   for i in (1, 2):
-    workers[i].wait_for("waits for global step %d to begin (--warm_up_steps)" % (40 * i))
+    workers[i].wait_for("waits for global step %d to begin (--staleness_policy=warm_up)" % (40 * i))
 
 
 def test_a_job_that_ends_before_a_worker_s_turn_ends_well(start):
-  job = Job(start, flags=["--warm_up_steps=1000", "--steps=60", "--step_seconds=0.01"])
+  job = Job(start, flags=["--staleness_policy=warm_up:1000", "--steps=60", "--step_seconds=0.01"])
   (ps,), (chief, worker) = job.all()
   assert codes(chief, worker, ps) == [0, 0, 0]
   assert last_line(chief, LAST)[0] == 60
@@ -38,7 +38,7 @@ def test_a_job_that_ends_before_a_worker_s_turn_ends_well(start):
 
 def test_where_those_before_have_left_the_next_one_begins(start):
   job = Job(start, num_workers=3, flags=[
-    "--warm_up_steps=1000", "--epochs=2", "--batch_size=10", "--max_lead=2"])
+    "--staleness_policy=warm_up:1000,max_lead:2", "--epochs=2", "--batch_size=10"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 4
   ends = [last_line(worker, LAST.replace("staleness", "(?:staleness|lead)")) for worker in workers]
@@ -47,19 +47,20 @@ def test_where_those_before_have_left_the_next_one_begins(start):
 
 
 def test_a_chief_that_is_lost_is_named(start):
-  job = Job(start, heartbeat_timeout=4.0, flags=["--warm_up_steps=1000", "--steps=2000"])
+  job = Job(start, heartbeat_timeout=4.0, flags=["--staleness_policy=warm_up:1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)
   worker.wait_for("waits for global step 1000 to begin")
   chief.wait_for("holds step 10")
   chief.kill()
   assert worker.wait() == 1
-  assert ("TaskLostError: this worker was to begin at global step 1000 (--warm_up_steps), but the "
+  assert ("TaskLostError: this worker was to begin at global step 1000 "
+          "(--staleness_policy=warm_up), but the "
           "chief /job:worker/task:0 is lost: silent for") in worker.lines[-1]
   ps.kill()
 
 
 def test_a_signal_ends_the_wait(start):
-  job = Job(start, flags=["--warm_up_steps=1000", "--steps=2000"])
+  job = Job(start, flags=["--staleness_policy=warm_up:1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)
   worker.wait_for("waits for global step 1000 to begin")
   worker.signal()

@@ -9,6 +9,7 @@ from absl import flags
 
 from tf1ps.cli import app, tasks
 from tf1ps.compat import TIMING, signal_exit_code
+from tf1ps.training import first_batch_size, parse_bad_record_policy
 
 FLAGS = flags.FLAGS
 _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them, and leaves after "
@@ -35,9 +36,10 @@ def _follow(program) -> int:
   with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = follow_checkpoints(
       program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
-      start_timeout=FLAGS.start_timeout, batch_size=FLAGS.batch_size, variables=FLAGS.variables,
+      start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
+      variables=FLAGS.variables,
       config=config, interrupted=lambda: watch.signum is not None,
-      bad=BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio))
+      bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)))
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:

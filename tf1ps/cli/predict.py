@@ -7,6 +7,7 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app
+from tf1ps.training import first_batch_size, parse_bad_record_policy
 
 FLAGS = flags.FLAGS
 _SUMMARY = "writes a trained program's predictions to a file, or the program as a SavedModel."
@@ -28,8 +29,9 @@ def _predict(program) -> int:
 
   app.open_devices()
   if FLAGS.output:
-    bad = BadRecords(FLAGS.on_bad_record, FLAGS.max_bad_ratio)
-    outcome = predict(program, FLAGS.checkpoint_dir, FLAGS.output, FLAGS.batch_size,
+    bad = BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record))
+    outcome = predict(program, FLAGS.checkpoint_dir, FLAGS.output,
+                      first_batch_size(FLAGS.batch_size),
                                  FLAGS.variables, bad=bad)
     print("%d predictions in %s" % (outcome.examples, FLAGS.output))
   if FLAGS.export_dir:

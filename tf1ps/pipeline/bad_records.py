@@ -90,7 +90,8 @@ class BadRecords:
     if skipped > self.max_ratio * read:
       last = "" if key is None else "; the last one is %s" % key
       raise TooManyBadRecordsError(
-        "%d of %d records are bad, more than the tolerated ratio of %g (--max_bad_ratio)%s" % (
+        "%d of %d records are bad, more than the tolerated ratio of %g "
+        "(--on_bad_record=skip:R)%s" % (
           skipped, max(read, skipped), self.max_ratio, last))
 
 

@@ -130,7 +130,7 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
   with tf.control_dependencies(update_ops):
     train_op, age, taken = async_update.build_update(
       arrived, global_step, towers.optimizers[0], _make_damped(towers, options, cluster),
-      options.max_staleness, begun)
+      options.staleness.drop, begun)
   fetch_variables(options.pack_bytes, options.wire_dtype, hold=ahead and ahead.hold)
   keep_constants_local()
   step = Step(train_op, batches.loss, batches.examples, taken=taken)
@@ -139,15 +139,16 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
   if cluster.num_replicas == 1 and not options.overlaps:  # nothing could be stale
     return step
   table = AgeTable(global_step, cluster.replica_index)
-  return step._replace(counted=table.count(age, options.max_staleness), age_tables=[table])
+  return step._replace(counted=table.count(age, options.staleness.drop), age_tables=[table])
 
 
 def _make_damped(towers, options, cluster):
   """Returns what makes the optimizer of the gradient's age; None without such a policy."""
-  if not options.staleness_damping:
+  if not options.staleness.damp:
     return None
   if towers.has_own_optimizer:
-    raise ValueError("--staleness_damping has no effect: the program brings an optimizer of its "
+    raise ValueError("--staleness_policy=damp has no effect: the program brings an optimizer of "
+                     "its "
                      "own, which knows its learning rate")
   rate = learning_rate_of(options.optimizer, scaled_learning_rate(options, cluster))
   return lambda age: make_optimizer(options.optimizer, damped_learning_rate(rate, age))

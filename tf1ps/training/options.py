@@ -14,7 +14,7 @@ their flags before TensorFlow is imported, so this module does not import Tensor
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tf1ps.compat import VERBOSITIES
 from tf1ps.pipeline import (
@@ -63,6 +63,7 @@ class Option(NamedTuple):
   # Whether all workers must have the same value, given the options; None: they need not.
   is_shared: Optional[Callable[["Options"], bool]] = None
   placeholder: str = ""  # what --help shows for the value
+  check: Optional[Callable[[object], str]] = None  # what is wrong with a value; "" if nothing is
 
   def default_of(self, program: str) -> object:
     """The default in a program."""
@@ -72,6 +73,8 @@ class Option(NamedTuple):
     """What is wrong with a value by itself: "must be above 0", for example; "" if nothing is."""
     if value is None:
       return ""
+    if self.check is not None:
+      return self.check(value)
     if self.values and value not in self.values:
       return "must be one of %s" % ", ".join(self.values)
     for limit, text, is_kept in (
@@ -83,12 +86,73 @@ class Option(NamedTuple):
     return ""
 
 
-def parse_numbers(text: str) -> List[int]:
-  """Parses whole numbers with commas between them."""
+def parse_batch_size(text: str) -> Union[int, List[int]]:
+  """Parses a batch size, or one for each worker with commas between them."""
   try:
-    return [int(number) for number in text.split(",")]
+    sizes = [int(number) for number in text.split(",")]
   except ValueError:
-    raise ValueError("must be numbers with commas between them, as in 64,32,32") from None
+    raise ValueError("must be a number, or one for each worker, as in 64,32,32") from None
+  return sizes[0] if len(sizes) == 1 else sizes
+
+
+def first_batch_size(value: Union[int, List[int]]) -> int:
+  """The batch size of worker 0, which evaluation and prediction use as well."""
+  return value[0] if isinstance(value, list) else value
+
+
+class StalenessPolicy(NamedTuple):
+  """What an asynchronous worker does about staleness; None and False: nothing."""
+
+  max_lead: Optional[int] = None  # the most steps that a worker makes more than the slowest
+  drop: Optional[int] = None  # gradients of more than this age, in global steps, are dropped
+  damp: bool = False  # whether the learning rate is divided by the gradient's age
+  warm_up: Optional[int] = None  # one more worker begins each time after this many global steps
+
+
+def parse_staleness_policy(text: str) -> StalenessPolicy:
+  """Parses --staleness_policy; raises ValueError."""
+  found = {}
+  for part in text.split(",") if text != "none" else []:
+    name, has_number, number = part.strip().partition(":")
+    if name not in StalenessPolicy._fields or bool(has_number) != (name != "damp"):
+      raise ValueError("must be none, or some of max_lead:N, drop:N, damp and warm_up:N with "
+                       "commas between them")
+    least = 0 if name == "drop" else 1
+    if has_number and (not number.isdigit() or int(number) < least):
+      raise ValueError("must have a number of at least %d after %s:" % (least, name))
+    found[name] = int(number) if has_number else True
+  return StalenessPolicy(**found)
+
+
+def parse_bad_record_policy(text: str) -> Tuple[str, float]:
+  """Parses --on_bad_record: the policy, and the ratio of records that may be skipped."""
+  name, has_ratio, ratio = text.partition(":")
+  if name not in ON_BAD_RECORD or has_ratio and name == FAIL_ON_BAD_RECORD:
+    raise ValueError("must be fail, skip, or skip:R")
+  try:
+    value = float(ratio) if has_ratio else DEFAULT_MAX_BAD_RATIO
+  except ValueError:
+    value = -1.0
+  if not 0.0 <= value <= 1.0:
+    raise ValueError("must have a ratio from 0 to 1 after skip:")
+  return name, value
+
+
+def _problem_of_parsing(parse: Callable[[str], object]) -> Callable[[object], str]:
+  """Makes the check of an option whose text has a form of its own."""
+  def check(value) -> str:
+    try:
+      parse(value)
+    except ValueError as error:
+      return str(error)
+    return ""
+
+  return check
+
+
+def _problem_of_batch_size(value) -> str:
+  sizes = value if isinstance(value, list) else [value]
+  return "" if sizes and min(sizes) > 0 else "must be above 0"
 
 
 def parse_names(text: str) -> List[str]:
@@ -135,8 +199,8 @@ _SEVERAL_STEPS = (
   Rule(lambda options: options.is_synchronous,
        "is about asynchronous updates: the next synchronous step begins when all workers have made "
        "this one. It cannot go with --sync_replicas"),
-  Rule(lambda options: options.max_lead is not None,
-       "cannot go with --max_lead, which makes a worker wait before a step"),
+  Rule(lambda options: options.staleness.max_lead is not None,
+       "cannot go with --staleness_policy=max_lead, which makes a worker wait before a step"),
   Rule(lambda options: options.prefetch,
        "cannot go with --prefetch, which fetches the values of one step ahead"))
 _CLUSTER = "The cluster (or TF_CONFIG in the environment)"
@@ -145,22 +209,19 @@ TABLE: Tuple[Option, ...] = (
   Option("program", "The program to train: a module's name or the path of a .py file, with the "
          "functions input_fn(mode, shard) and model_fn(features, labels, mode). A ps only reads "
          "the flags that it defines.", "The program", _OF_JOB + ("predict",)),
-  Option("batch_size", "Examples in a batch of one worker.", "The program", _WITH_PROGRAM, int, 32,
-         above=0),
-  Option("batch_sizes", "The batch size of each worker, as in 64,32,32, instead of --batch_size.",
-         "The program", _WITH_PROGRAM, parse_numbers, placeholder="N,N",
-         rules=(_NEEDS_OWN_UPDATE,
-                Rule(lambda options: options.batch_size != 32,
-                     "stands in the place of --batch_size: give one of them"))),
+  Option("batch_size", "Examples in a batch of one worker; or of each worker, as in 64,32,32.",
+         "The program", _WITH_PROGRAM, parse_batch_size, 32, placeholder="N",
+         check=_problem_of_batch_size, rules=(
+           Rule(lambda options: isinstance(options.batch_size, list) and not _is_alone(options),
+                "is about workers that update each for itself: it needs "
+                "--replication=between_graph, the default, and no --sync_replicas"),)),
   Option("variables", "The kind of TensorFlow's variables; the same in all tasks.", "The program",
          _WITH_PROGRAM, default="resource", values=VARIABLES),
   Option("on_bad_record", "What happens to a record that cannot be decoded: it ends the task with "
-         "its file and line, or it is counted and left out. For input by tf1ps.pipeline and by "
-         "queue runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
-         values=ON_BAD_RECORD),
-  Option("max_bad_ratio", "The part of the records that may be left out, 0 to 1; more end the "
-         "task.", "The program", _WITH_PROGRAM, float, DEFAULT_MAX_BAD_RATIO, at_least=0,
-         at_most=1),
+         "its file and line (fail), or it is counted and left out (skip). More than 1 % of bad "
+         "records end the task; skip:0.05 allows 5 %. For input by tf1ps.pipeline and by queue "
+         "runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
+         placeholder="fail|skip[:R]", check=_problem_of_parsing(parse_bad_record_policy)),
 
   Option("num_ps", "Parameter servers to start; 1 by default, and none with all_reduce.",
          "The local cluster", ("local",), int),
@@ -226,15 +287,12 @@ TABLE: Tuple[Option, ...] = (
          "ends for all; or the worker counts as one without a gradient; or the others go on "
          "without it.", "Training", _TRAINING, default=STOP_ALL,
          values=ON_UNEVEN, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
-  Option("max_lead", "The most steps that an asynchronous worker makes more than the slowest; it "
-         "waits then.", "Training", _TRAINING, int, above=0, rules=(_NEEDS_OWN_UPDATE,)),
-  Option("max_staleness", "The highest age, in global steps, of a gradient that is applied; older "
-         "ones are dropped.", "Training", _TRAINING, int, at_least=0, rules=(_NEEDS_OWN_UPDATE,)),
-  Option("staleness_damping", "Divide the learning rate of an update by the age of its gradient.",
-         "Training", _TRAINING, bool, False, rules=(_NEEDS_OWN_UPDATE,)),
-  Option("warm_up_steps", "Worker 0 trains alone at first; one more worker begins each time after "
-         "this number of global steps.", "Training", _TRAINING, int, above=0,
-         rules=(_NEEDS_OWN_UPDATE,)),
+  Option("staleness_policy", "What asynchronous workers do about stale gradients. max_lead:N makes "
+         "a worker wait while it is N steps ahead of the slowest; drop:N drops a gradient that is "
+         "more than N global steps old; damp divides the learning rate by the gradient's age; "
+         "warm_up:N starts with worker 0 and adds a worker every N global steps. Put commas "
+         "between several.", "Training", _TRAINING, default="none", placeholder="none|POLICIES",
+         check=_problem_of_parsing(parse_staleness_policy), rules=(_NEEDS_OWN_UPDATE,)),
   Option("shard", "What is divided among the workers; by default what the program asks its shard "
          "for.", "Training", _TRAINING, values=SHARDS,
          is_shared=lambda options: options.shard == SHARD_DYNAMIC, rules=(
@@ -339,6 +397,12 @@ BY_NAME = {option.name: option for option in TABLE}
 
 # What flags of older versions are called now. A program refuses an old name and says the new one.
 RENAMED = {
+  "batch_sizes": "--batch_size=N,N",
+  "max_bad_ratio": "--on_bad_record=skip:RATIO",
+  "max_lead": "--staleness_policy=max_lead:N",
+  "max_staleness": "--staleness_policy=drop:N",
+  "staleness_damping": "--staleness_policy=damp",
+  "warm_up_steps": "--staleness_policy=warm_up:N",
   "save_checkpoint_secs": "--save_checkpoints_secs",
   "save_checkpoint_steps": "--save_checkpoints_steps",
   "save_summaries_steps": "--save_summary_steps",
@@ -370,8 +434,7 @@ class Options(NamedTuple):
   steps: Optional[int] = _default("steps")
   epochs: Optional[int] = _default("epochs")
   examples: Optional[int] = _default("examples")
-  batch_size: int = _default("batch_size")
-  batch_sizes: Optional[List[int]] = _default("batch_sizes")
+  batch_size: Union[int, List[int]] = _default("batch_size")
   optimizer: str = _default("optimizer")
   learning_rate: Optional[float] = _default("learning_rate")
   scale_learning_rate: bool = _default("scale_learning_rate")
@@ -381,17 +444,13 @@ class Options(NamedTuple):
   sync_replicas: bool = _default("sync_replicas")
   replicas_to_aggregate: Optional[int] = _default("replicas_to_aggregate")
   on_uneven: str = _default("on_uneven")
-  max_lead: Optional[int] = _default("max_lead")
-  max_staleness: Optional[int] = _default("max_staleness")
-  staleness_damping: bool = _default("staleness_damping")
-  warm_up_steps: Optional[int] = _default("warm_up_steps")
+  staleness_policy: str = _default("staleness_policy")
   steps_per_execution: int = _default("steps_per_execution")
   steps_in_flight: int = _default("steps_in_flight")
   gradient_accumulation_steps: int = _default("gradient_accumulation_steps")
   variables: str = _default("variables")
   shard: Optional[str] = _default("shard")
   on_bad_record: str = _default("on_bad_record")
-  max_bad_ratio: float = _default("max_bad_ratio")
   ps_strategy: str = _default("ps_strategy")
   pack_bytes: int = _default("pack_bytes")
   wire_dtype: str = _default("wire_dtype")
@@ -411,6 +470,11 @@ class Options(NamedTuple):
     return self.sync_replicas or self.replication == ALL_REDUCE
 
   @property
+  def staleness(self) -> StalenessPolicy:
+    """The parts of `staleness_policy`."""
+    return parse_staleness_policy(self.staleness_policy)
+
+  @property
   def overlaps(self) -> bool:
     """Whether gradients are stale even if there is only one worker."""
     return self.prefetch or self.steps_in_flight > 1
@@ -428,9 +492,6 @@ def check_options(options: Options) -> None:
     problem = option.problem_of(value)
     if problem:
       raise ValueError("--%s %s, got %r" % (option.name, problem, value))
-  if options.batch_sizes is not None and min(options.batch_sizes, default=0) < 1:
-    raise ValueError("--batch_sizes must be numbers above 0, got %s" % (
-      ",".join(map(str, options.batch_sizes)) or "none"))
   if not (options.steps or options.epochs or options.examples):
     raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
   for option in fields:
@@ -450,6 +511,8 @@ def _as_flag(name: str, value) -> str:
   """An option as the user gives it: "--steps=5", "--prefetch" or "--noprefetch"."""
   if isinstance(value, bool):
     return "--%s%s" % ("" if value else "no", name)
+  if isinstance(value, list):
+    value = ",".join(map(str, value))
   return "--%s=%s" % (name, value)
 
 
@@ -478,26 +541,28 @@ def batch_size_of(options: Options, index: int, count: int) -> int:
   Raises:
     ValueError: another number of sizes than of workers.
   """
-  if options.batch_sizes is None:
-    return options.batch_size
-  if len(options.batch_sizes) != count:
-    raise ValueError("--batch_sizes=%s has %d numbers, and there are %d workers" % (
-      ",".join(map(str, options.batch_sizes)), len(options.batch_sizes), count))
-  return options.batch_sizes[index]
+  sizes = options.batch_size
+  if not isinstance(sizes, list):
+    return sizes
+  if len(sizes) != count:
+    raise ValueError("%s has %d numbers, and there are %d workers" % (
+      _as_flag("batch_size", sizes), len(sizes), count))
+  return sizes[index]
 
 
 def bad_records_of(options: Options):
   """The `BadRecords` that the options ask for."""
   from tf1ps.pipeline import BadRecords  # imports TensorFlow
 
-  return BadRecords(options.on_bad_record, options.max_bad_ratio)
+  return BadRecords(*parse_bad_record_policy(options.on_bad_record))
 
 
 def shard_of(options: Options, index: int, count: int):
   """The `Shard` of a worker's data; arguments and errors are those of `batch_size_of`."""
   from tf1ps.pipeline import BATCHES_PER_BLOCK, Shard  # import TensorFlow
 
-  largest = max(options.batch_sizes or [options.batch_size])
+  sizes = options.batch_size
+  largest = max(sizes) if isinstance(sizes, list) else sizes
   return Shard(
     mode="train", index=index, count=count, batch_size=batch_size_of(options, index, count),
     epochs=options.epochs, policy=options.shard, block_size=BATCHES_PER_BLOCK * largest)

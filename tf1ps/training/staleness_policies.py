@@ -2,11 +2,11 @@
 
 The mechanisms are elsewhere; this is how the flags put them together, in the order of a step:
 
-  --warm_up_steps      before the first step: warm_up.py
-  --staleness_damping  the learning rate of the update: replication/staleness.py
-  --max_staleness      whether the update is made: replication/staleness.py
+  warm_up  before the first step: warm_up.py
+  damp     the learning rate of the update: replication/staleness.py
+  drop     whether the update is made: replication/staleness.py
   always               how old the gradient was: staleness_recorder.py
-  --max_lead           before the next step: replication/clocks.py
+  max_lead before the next step: replication/clocks.py
 
 Those of the update itself are in the graph already (async_update.py); here are the hooks.
 """
@@ -50,24 +50,25 @@ class StalenessPolicies:
     self.hooks: List[tf.train.SessionRunHook] = []
     self._recorder: Optional[staleness_recorder.StalenessRecorder] = None
     self._lead: Optional[LeadHook] = None
-    self._max_staleness = options.max_staleness
+    self._max_staleness = options.staleness.drop
     if step.counted is not None:
       self._recorder = staleness_recorder.StalenessRecorder(
         step.age_tables, fetches, tracker,
         options.checkpoint_dir if membership.is_chief else None)
       self.first_hooks.append(self._recorder)
     cluster = membership.cluster
-    if cluster.num_replicas == 1 or not (options.max_lead or options.warm_up_steps):
+    if cluster.num_replicas == 1 or not (options.staleness.max_lead or options.staleness.warm_up):
       return
     clocks = Clocks(
       tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
-    if options.warm_up_steps:
+    if options.staleness.warm_up:
       self.first_hooks.append(warm_up.WarmUp(
-        clocks, options.warm_up_steps, tracker, membership, options.steps, options.start_timeout))
-    if options.max_lead:
+        clocks, options.staleness.warm_up, tracker, membership, options.steps,
+        options.start_timeout))
+    if options.staleness.max_lead:
       self._lead = LeadHook(
-        clocks, clocks.advance(step.train_op), options.max_lead, options.start_timeout,
-        expects_all=not options.warm_up_steps)
+        clocks, clocks.advance(step.train_op), options.staleness.max_lead, options.start_timeout,
+        expects_all=not options.staleness.warm_up)
       self.hooks.append(self._lead)
 
   def __str__(self):
@@ -79,7 +80,8 @@ class StalenessPolicies:
         parts.append(str(ages))
       dropped = self._counter.late_batches
       if dropped:
-        parts.append("%d gradients dropped (--max_staleness=%d)" % (dropped, self._max_staleness))
+        parts.append("%d gradients dropped (--staleness_policy=drop:%d)" % (dropped,
+                                                                            self._max_staleness))
     if self._lead is not None:
       parts.append("lead %d at most (waited %.1f s)" % (self._lead.highest, self._lead.seconds))
     return ", ".join(parts)

@@ -87,7 +87,7 @@ class WarmUp(LifecycleHook):
         return
       if not said:
         said = True
-        _log.info("waits for global step %d to begin (--warm_up_steps)", self._begins_at)
+        _log.info("waits for global step %d to begin (--staleness_policy=warm_up)", self._begins_at)
       if time.monotonic() - looked >= TIMING.heartbeat_interval:
         looked = time.monotonic()
         gone = self._look_at(lost, before, gone)
@@ -103,6 +103,7 @@ class WarmUp(LifecycleHook):
     for i, reason in gone.items():
       if self._membership.cluster.replicas[i].name == chief:
         raise TaskLostError(
-          "this worker was to begin at global step %d (--warm_up_steps), but the chief %s %s" % (
+          "this worker was to begin at global step %d (--staleness_policy=warm_up), but the chief "
+          "%s %s" % (
             self._begins_at, chief, reason))
     return gone

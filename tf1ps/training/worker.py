@@ -138,7 +138,7 @@ class _Training:
       step.vote, run, self._stops.is_last)
     self._end_of_data = remainder.EndOfDataHook(step.remainder)
     self._ranges = dynamic_ranges.make(
-      shard, fetches, waits=not options.is_synchronous and options.max_lead is None,
+      shard, fetches, waits=not options.is_synchronous and options.staleness.max_lead is None,
       is_over=self._stops.is_reached_at)
     self._threads = self._make_threads(fetches)
     if step.positions is not None:
@@ -235,7 +235,8 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
             bad_records) -> Outcome:
   """The chief's: evaluates the last checkpoint and releases the ps."""
   try:
-    evaluation = evaluate(program, latest_checkpoint(directory), options.batch_size,
+    evaluation = evaluate(program, latest_checkpoint(directory),
+      options_lib.first_batch_size(options.batch_size),
                           options.variables, bad=bad_records)
   except BaseException:
     run.release(failed=True)
