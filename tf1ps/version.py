@@ -1,3 +1,3 @@
 """The version of tf1ps; setup.py reads this file without importing the package."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
