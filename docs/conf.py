@@ -116,9 +116,10 @@ def convert_docstring(app, what, name, value, options, lines):
 def add_contents(app, docname, source):
   """Adds the table of contents to the first page."""
   if docname == root_doc:
-    documents = ["docs/" + path.stem for path in sorted((ROOT / "docs").glob("*.md"))]
-    source[0] += _contents("Documents", documents + [
-      "examples/README", "examples/README.zh", "examples/data/README", "BUILD", "CHANGELOG"])
+    paths = [path for pattern in ("docs/*.md", "examples/*.md", "examples/data/*.md", "*.md")
+             for path in sorted(ROOT.glob(pattern))]
+    documents = [str(path.relative_to(ROOT).with_suffix("")) for path in paths]
+    source[0] += _contents("Documents", [each for each in documents if each != root_doc])
     source[0] += _contents("Python", ["docs/api/" + name for name in rooms()])
 
 
