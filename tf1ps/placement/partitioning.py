@@ -23,9 +23,11 @@ from __future__ import annotations
 
 import contextlib
 import numbers
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Callable, Iterator, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.graph import source_op, uses
 
 _STRING_BYTES = 16  # for an element of type string, as TensorFlow's partitioners count it
 _GATHERS = frozenset(["ResourceGather", "GatherV2", "Gather"])
@@ -148,11 +150,11 @@ def partition_large(max_shard_bytes: int, min_shards: int = 1) -> Iterator[None]
 def refuse_mod_lookups(table) -> None:
   """Raises ValueError if the graph looks up rows of a partitioned variable by strategy "mod"."""
   for variable in table:
-    for gather in _gathers(variable.op.outputs):
-      divided = _source(gather.inputs[1])
-      if divided.type != "DynamicPartition":
+    for gather in uses(variable.op.outputs, _SAME_VALUE):
+      divided = source_op(gather.inputs[1], _SAME_VALUE) if gather.type in _GATHERS else None
+      if divided is None or divided.type != "DynamicPartition":
         continue
-      if _source(divided.inputs[1]).type == "FloorMod":
+      if source_op(divided.inputs[1], _SAME_VALUE).type == "FloorMod":
         raise ValueError(
           "%s looks up the partitioned variable %s by the partition_strategy \"mod\", TensorFlow's "
           "default, which reads other rows than those of the ids. Give partition_strategy=\"div\", "
@@ -203,23 +205,6 @@ def parts_of_table(table) -> List[TablePart]:
     parts.append(TablePart(variable, first, own[0]))
     first += own[0]
   return parts
-
-
-def _gathers(tensors: Iterable[tf.Tensor]):
-  """Yields the operations that gather rows of these tensors or of their reads."""
-  for tensor in tensors:
-    for consumer in tensor.consumers():
-      if consumer.type in _GATHERS:
-        yield consumer
-      elif consumer.type in _SAME_VALUE:
-        yield from _gathers(consumer.outputs)
-
-
-def _source(tensor: tf.Tensor) -> tf.Operation:
-  """Returns the operation that computes a tensor's value."""
-  while tensor.op.type in _SAME_VALUE:
-    tensor = tensor.op.inputs[0]
-  return tensor.op
 
 
 def _shape(shape, initializer) -> tf.TensorShape:

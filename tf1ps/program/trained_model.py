@@ -27,6 +27,7 @@ from tf1ps.checkpoint import (
 )
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING
+from tf1ps.graph import needed_ops
 from tf1ps.pipeline import (
   BadRecords,
   Shard,
@@ -165,11 +166,5 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
 
 def _is_one_batch(*structures) -> bool:
   """Whether these tensors depend on no dataset, queue or other state that changes per run."""
-  seen = set()
-  waiting = [tensor.op for tensor in tf.nest.flatten(structures) if tensor is not None]
-  while waiting:
-    op = waiting.pop()
-    if op not in seen:
-      seen.add(op)
-      waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-  return not any(op.op_def.is_stateful and op.type not in _VARIABLES for op in seen)
+  needed = needed_ops(tensor.op for tensor in tf.nest.flatten(structures) if tensor is not None)
+  return not any(op.op_def.is_stateful and op.type not in _VARIABLES for op in needed)

@@ -22,7 +22,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-_CARRIERS = frozenset(["Enter", "Merge", "Switch", "NextIteration", "Exit", "LoopCond"])
+from tf1ps.graph import is_control_flow
 
 
 class Recurrent(NamedTuple):
@@ -160,4 +160,4 @@ def _with_input(op):
   It does not place the counter of the loop, a scalar: gradients store it beside its users.
   """
   is_state = op.type == "Identity" and not op.device and op.inputs[0].shape.ndims != 0
-  return op.inputs[0].device if is_state or op.type in _CARRIERS else op.device
+  return op.inputs[0].device if is_state or is_control_flow(op) else op.device
