@@ -79,7 +79,7 @@ def test_the_quick_start_trains_and_ends(tmp_path):
   assert code == 0, output
   pids, lines = pids_in(output), output.splitlines()
   assert sorted(pids) == ["evaluator 0", "ps 0", "ps 1", "worker 0", "worker 1"]
-  last = "\n".join(lines[-8:])
+  last = "\n".join(lines[-20:])  # TensorFlow may add a line about a peer that has left
   accuracy = re.search(r"test accuracy (\d\.\d{4})", last)
   # 0.98 as a rule. Where a worker is held up between the gradient and the update while the other
   # one goes on, its gradient spoils what Adam has found: 0.94 has been seen, and lower may be.
