@@ -8,7 +8,7 @@ The other workers are servers that wait for work. In the order of what happens t
 2. Synchronous: the mean of all gradients makes one update, in one run of the chief's. The first end
    of a worker's data ends training.
 3. Asynchronous: each worker's gradient makes an update of its own. The training loop runs the first
-   worker's steps, and a thread each those of the others (in_graph_threads.py).
+   worker's steps, and a thread each those of the others (parallel_steps.py).
 """
 
 from __future__ import annotations

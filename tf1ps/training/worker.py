@@ -1,4 +1,4 @@
-"""A worker's whole life. Read this file first.
+"""A worker's training, from its start to its end. Read this file first.
 
 1. The worker joins the run: its heartbeat begins.
 2. It builds its step (build.py) and what runs beside it (`_Training`).
@@ -33,12 +33,11 @@ from tf1ps.training import (
   build,
   dynamic_ranges,
   execution,
-  in_graph_threads,
+  parallel_steps,
   progress,
   remainder,
   staleness_policies,
   step_vote,
-  steps_in_flight,
   stops,
   traffic_report,
 )
@@ -148,15 +147,15 @@ class _Training:
     if run.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
 
-  def _make_threads(self, fetches) -> Optional[in_graph_threads.InGraphThreads]:
+  def _make_threads(self, fetches) -> Optional[parallel_steps.InGraphThreads]:
     """The threads that make steps beside the loop, or None."""
     step, options = self._step, self._options
     if step.others:
-      return in_graph_threads.InGraphThreads(
+      return parallel_steps.InGraphThreads(
         step.others, self.tracker, self.counter, self._stops)
     if options.steps_in_flight == 1:
       return None
-    return steps_in_flight.StepsInFlight(
+    return parallel_steps.StepsInFlight(
       fetches, self._execution, self.tracker, self.counter, self._stops,
       options.steps_in_flight, step.positions.add if step.positions is not None else None)
 

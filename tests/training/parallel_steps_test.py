@@ -25,7 +25,7 @@ def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):
 
 
 @pytest.mark.parametrize("flags", [[], ["--steps_per_execution=4"]])
-def test_all_data_are_trained_on_and_the_ages_are_told(start, flags):
+def test_all_data_are_trained_on_and_the_ages_are_reported(start, flags):
   """One worker alone is stale by what it has in flight: 3 at most, or a few of its own runs."""
   job = Job(start, num_workers=1, flags=[
     "--steps_in_flight=4", "--batch_size=4", "--epochs=3", *flags])

@@ -1,0 +1,218 @@
+"""Threads that make steps beside the training loop, in the loop's session.
+
+`InGraphThreads` runs the other replicas of an asynchronous in-graph job, one thread per replica:
+
+1. Each session starts the threads (`ReplicaThreads`), except for replicas whose data have ended.
+   Each thread repeats its step.
+2. A thread ends at the end of its replica's data, or when a stop is reached. If its step fails, the
+   next step of the loop raises the error.
+3. If a thread finds the session broken, it aborts the session. The loop then gets a new session,
+   even if the loop's own steps do not need the lost task.
+4. When the data of the loop's own replica have ended, the loop waits in `on_end_of_data`.
+   `finish_steps` ends the threads.
+
+`StepsInFlight` runs several steps of one worker at the same time (`--steps_in_flight`). One step
+computes while another waits for the network. Each further step in flight has a thread, which
+repeats the loop's step. The worker's gradients are as stale as those of that many workers, and
+their ages show it.
+
+1. The loop asks for the global step now and then, and the threads learn of the end from its answer.
+   Near the end each step returns the global step, and its thread ends by itself. The job therefore
+   passes its last step by less than its number of steps in flight.
+2. Each thread ends at the end of the data; the loop waits for all threads.
+3. The position of the input cannot be read while a thread draws a batch. `quiet` gives a time
+   without steps in flight.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from typing import Any, Callable, Dict, Optional
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.cluster import LifecycleHook
+from tf1ps.compat import TIMING
+from tf1ps.replication import ReplicaThreads
+from tf1ps.training import execution as execution_lib
+from tf1ps.training import outcome, progress
+from tf1ps.training import stops as stops_lib
+
+_BROKEN = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError)
+
+
+class InGraphThreads(LifecycleHook):
+  """Runs the steps of the other replicas.
+
+  Attributes:
+    steps: the number of steps that all threads have made.
+  """
+
+  def __init__(self, steps: Dict[str, Any], tracker: GlobalStepTracker,
+               counter: progress.ExampleCounter, stops: stops_lib.Stops):
+    """Creates the hook.
+
+    Args:
+      steps: a `step.Step` with `step_after` for each replica, by the replica's device.
+      tracker: tracks the global step.
+      counter: counts the examples of all replicas.
+      stops: the conditions that end training.
+    """
+    self._steps, self._tracker, self._counter, self._stops = steps, tracker, counter, stops
+    self._threads = ReplicaThreads(
+      {name: functools.partial(self._next, name) for name in steps}, on_error=self._is_handled,
+      is_last=bool)
+    self._lock = threading.Lock()
+    self.steps = 0
+
+  def after_create_session(self, session, coord):
+    self._threads.start(session, coord)
+
+  def after_run(self, run_context, run_values):
+    self._raise()
+
+  def finish_steps(self, session) -> None:
+    """Ends the threads before the last checkpoint is saved; raises the error of a thread's step."""
+    self._threads.end()
+    self._raise()
+
+  def on_end_of_data(self, session, error):
+    """Waits for the threads when the loop's own data have ended, until a stop is reached.
+
+    Args:
+      session: the training session. It recovers during the wait as it does in a step.
+      error: the OutOfRangeError of the loop's step.
+
+    Raises:
+      The error of a thread's step.
+    """
+    while not self._threads.have_ended:
+      session.call_inside(self._tracker.ask)
+      session.lifecycle.count()
+      self._raise()
+      if self._stops.is_reached or session.lifecycle.signum is not None:
+        return
+      time.sleep(TIMING.poll_interval)
+
+  def _raise(self):
+    if self._threads.error is not None:
+      raise self._threads.error.__cause__
+
+  def _is_handled(self, error, session, coord) -> bool:
+    """Whether the loop must not raise an error: an end causes it, or a new session recovers."""
+    if self._threads.is_stopped or coord.should_stop():
+      return True
+    if isinstance(error, _BROKEN):
+      text = str(error)
+      session.abort(lambda: tf.errors.AbortedError(None, None, text))
+      return True
+    return False
+
+  def _next(self, name, session, coord) -> bool:
+    """Makes a step, unless the session ends; returns whether it was the last one."""
+    return coord.should_stop() or self._step(name, session)
+
+  def _step(self, name, session) -> bool:
+    """Makes a step; returns whether a stop is reached."""
+    step = self._steps[name]
+    found = session.run(dict(op=step.train_op, loss=step.loss, step=step.step_after,
+                             size=step.examples, counted=step.counted))
+    with self._lock:
+      self.steps += 1
+    self._counter.add(int(found["size"]))
+    if np.isnan(found["loss"]):
+      raise tf.train.NanLossDuringTrainingError()
+    return self._stops.is_reached_at(found["step"])
+
+
+class StepsInFlight(InGraphThreads):
+  """Runs the steps beside those of the loop; stands behind the hooks that restore the input.
+
+  Attributes:
+    steps: the number of steps that all threads have made.
+  """
+
+  def __init__(self, fetches: execution_lib.Fetches, execution: execution_lib.Execution,
+               tracker, counter, stops, count: int,
+               note_drawn: Optional[Callable[[int], None]] = None):
+    """Creates the hook.
+
+    Args:
+      fetches: the fetches of the step.
+      execution: decides how many steps each run makes.
+      tracker: tracks the global step.
+      counter: counts this worker's examples.
+      stops: the conditions that end training.
+      count: the number of steps in flight, including the loop's.
+      note_drawn: called with the number of steps of each run before the run draws its batches, or
+        None.
+    """
+    super().__init__(
+      {"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops)
+    self._fetches, self._execution, self._note_drawn = fetches, execution, note_drawn
+    global_step = tf.train.get_global_step()
+    with tf.control_dependencies([fetches.fetch("op", 1)]), tf.get_default_graph().colocate_with(
+        global_step.op):
+      self._step_after = tf.identity(global_step.read_value(), name="step_after")
+    self._calm = threading.Condition()
+    self._in_flight = self._quiet = 0
+
+  @contextlib.contextmanager
+  def quiet(self):
+    """A context without steps of these threads; its value is False if a step is still running."""
+    until = time.monotonic() + TIMING.steps_end_limit
+    with self._calm:
+      self._quiet += 1
+      while self._in_flight and time.monotonic() < until:
+        self._calm.wait(TIMING.fast_poll_interval)
+      is_quiet = not self._in_flight
+    try:
+      yield is_quiet
+    finally:
+      with self._calm:
+        self._quiet -= 1
+        self._calm.notify_all()
+
+  def _step(self, name, session):
+    with self._calm:
+      if self._quiet:
+        self._calm.wait(TIMING.fast_poll_interval)
+        return False
+      self._in_flight += 1
+    try:
+      return self._run(self._steps[name], session)
+    finally:
+      with self._calm:
+        self._in_flight -= 1
+        self._calm.notify_all()
+
+  def _run(self, slot, session):
+    execution, steps = self._execution, self._execution.plan()
+    feed = self._fetches.feed(steps, slot)
+    fetches = {name: self._fetches.fetch(name, steps)
+               for name in ("op", "loss", "size", "taken", "counted")}
+    if steps == 1 and execution.is_near_end:
+      fetches["step"] = self._step_after
+    if self._note_drawn is not None:
+      self._note_drawn(steps)
+    try:
+      found = session.run({name: fetch for name, fetch in fetches.items() if fetch is not None},
+                          feed or None)
+    except tf.errors.OutOfRangeError:
+      self._count(execution.count_done(session, feed))
+      raise
+    execution.note_made(steps)
+    self._count(steps)
+    self._counter.note(found["size"], found.get("taken", True))
+    if np.isnan(found["loss"]).any():
+      raise outcome.NanLossError(self._tracker.ask(session), self._tracker.own_steps + self.steps)
+    return self._stops.is_reached_at(int(found.get("step", 0)))
+
+  def _count(self, steps):
+    with self._lock:
+      self.steps += steps
