@@ -29,7 +29,7 @@ def test_what_is_left_is_counted():
     session.run(left.note)
     found = left.count(session)
     assert found == remainder.Left(drawn=4, undrawn=10, is_all=True)  # 4, 4 and 2
-    assert str(found) == "of its own, 4 examples were drawn for no update and 10 left"
+    assert str(found) == "4 of its examples were drawn without an update, 10 were left"
     # The data have ended.
     assert left.count(session) == remainder.Left(drawn=4, undrawn=0, is_all=True)
 

@@ -69,7 +69,7 @@ def train(run=None, batches=2, votes=None):
 
 @pytest.mark.parametrize("batches, votes, steps, was_ended, left", [
   (3, None, 3, False, None),
-  (3, 0.5, 1, True, "4 examples that it had read were left")])
+  (3, 0.5, 1, True, "4 examples were read and not trained on")])
 def test_training_ends_with_the_step_in_which_anybody_is_against_another_one(
     batches, votes, steps, was_ended, left):
   hook, made = train(batches=batches, votes=votes)
@@ -106,4 +106,4 @@ def test_it_waits_for_who_stays_behind_until_a_limit_that_is_short_after_a_signa
     hook.leave(None, finished)
   assert limit <= time.monotonic() - began < limit + 5.0
   assert caplog.messages == [
-    "/job:worker/task:2 did not tell of the last step within %.1f s" % limit]
+    "/job:worker/task:2 did not report the last step within %.1f s" % limit]

@@ -114,15 +114,15 @@ def test_the_reason_is_what_was_reached(flags, done, reason):
   assert made.is_reached == (not reason.endswith(("times", "ended")))
 
 
-def test_another_workers_end_is_told_with_what_was_left():
+def test_the_reason_has_another_workers_end_and_the_remaining_data():
   made = make(epochs=1, sync_replicas=True)
   left = remainder.Left(4, 20, True)
   assert made.reason(True) == "another worker's data ended (--on_uneven=stop_all)"
   assert made.reason(True, left) == (
-    "another worker's data ended (--on_uneven=stop_all); of its own, 4 examples were drawn for no "
-    "update and 20 left")
+    "another worker's data ended (--on_uneven=stop_all); 4 of its examples were drawn without "
+    "an update, 20 were left")
   assert make(epochs=1, sync_replicas=True, on_uneven="shrink").reason(True) == (
-    "training had been ended for all without this worker")
+    "training had already ended for all workers")
 
 
 @pytest.mark.parametrize("index, replication, is_last", [

@@ -33,8 +33,8 @@ def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, o
   assert [end[1] for end in ends] == [4 * own for own in own_steps]
   reasons = ["went through its data --epochs=1 times"] * 3
   if on_uneven == "stop_all":
-    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all); of its own, 4 examples "
-                   "were drawn for no update and %d left" % (4 * left)
+    reasons[:2] = ["another worker's data ended (--on_uneven=stop_all); 4 of its examples were "
+                   "drawn without an update, %d were left" % (4 * left)
                    for left in (100 - 41, 70 - 41)]
   assert [end[2] for end in ends] == reasons
   assert find(workers[0], r"global step (\d+) in ") == [steps]
@@ -95,7 +95,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   # It finds the state of the last round, begins no job, and makes no update after the checkpoint.
   assert again.wait() == 0
   steps, examples, reason = last_line(again, LAST)[:3]
-  assert (steps, reason) == (0, "training had been ended for all without this worker")
+  assert (steps, reason) == (0, "training had already ended for all workers")
   # What the killed one had said that it had trained on: the last beat may be older than its death.
   assert examples in range(0, 5 * 32, 32)
   gate.write_text("")

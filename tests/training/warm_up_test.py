@@ -25,7 +25,8 @@ def test_workers_join_one_by_one(start):
   assert steps[0] >= 55 and steps[1] <= 60 and steps[2] <= 40
   assert steps[0] > steps[1] > steps[2] > 0
   for i in (1, 2):
-    workers[i].wait_for("waits for global step %d to begin (--staleness_policy=warm_up)" % (40 * i))
+    workers[i].wait_for(
+      "waiting for global step %d to begin (--staleness_policy=warm_up)" % (40 * i))
 
 
 def test_a_job_that_ends_before_a_worker_s_turn_ends_well(start):
@@ -49,11 +50,11 @@ def test_where_those_before_have_left_the_next_one_begins(start):
 def test_a_chief_that_is_lost_is_named(start):
   job = Job(start, heartbeat_timeout=4.0, flags=["--staleness_policy=warm_up:1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)
-  worker.wait_for("waits for global step 1000 to begin")
+  worker.wait_for("waiting for global step 1000 to begin")
   chief.wait_for("holds step 10")
   chief.kill()
   assert worker.wait() == 1
-  assert ("TaskLostError: this worker was to begin at global step 1000 "
+  assert ("TaskLostError: this worker waits for global step 1000 "
           "(--staleness_policy=warm_up), but the "
           "chief /job:worker/task:0 is lost: silent for") in worker.lines[-1]
   ps.kill()
@@ -62,7 +63,7 @@ def test_a_chief_that_is_lost_is_named(start):
 def test_a_signal_ends_the_wait(start):
   job = Job(start, flags=["--staleness_policy=warm_up:1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)
-  worker.wait_for("waits for global step 1000 to begin")
+  worker.wait_for("waiting for global step 1000 to begin")
   worker.signal()
   assert worker.wait() == 128 + 15
   assert "leaving by force" not in worker.output

@@ -1,8 +1,8 @@
-"""What is left of a worker's data when another worker's end has ended training (stop_all).
+"""Counts the data that a worker has left when another worker's end ends training (stop_all).
 
-1. Each step notes the size of its batch on the worker, before its gradient goes anywhere. The step
-   in which the end is learned has drawn a batch for an update that nobody makes.
-2. Then the rest of the data is drawn, batch by batch, within a limit: only the input runs.
+1. Each step stores the size of its batch on the worker before it sends its gradient. The step that
+   finds training ended has drawn a batch without an update.
+2. Then the hook draws the remaining data, batch by batch, within a limit. Only the input runs.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from tf1ps.replication import is_end_of_replicas
 
 
 class Left(NamedTuple):
-  """The examples of one worker that no update has seen."""
+  """The examples of one worker that are in no update."""
 
-  drawn: int  # those of the batch that was drawn for an update that was not made
-  undrawn: int  # those that were still to come
-  is_all: bool  # whether the data's end was seen; else there are more that were still to come
+  drawn: int  # examples of the batch that was drawn without an update
+  undrawn: int  # examples that were not drawn
+  is_all: bool  # whether `undrawn` reaches to the end of the data; else there are more
 
   def __str__(self):
-    return "of its own, %d examples were drawn for no update and %s%d left" % (
+    return "%d of its examples were drawn without an update, %s%d were left" % (
       self.drawn, "" if self.is_all else "at least ", self.undrawn)
 
 
 class Remainder:
-  """Counts what is left.
+  """Counts the data that are left.
 
   Attributes:
-    note: the operation that notes the size of the batch; a training step must depend on it.
+    note: the operation that stores the size of the batch; a training step must depend on it.
   """
 
   def __init__(self, batch_examples: tf.Tensor, of_step: Optional[tf.Tensor] = None):
     """Builds the operations in the default graph.
 
     Args:
-      batch_examples: the size of a batch, an int scalar; whoever runs it draws a batch.
-      of_step: the examples of a step, where that is of several batches.
+      batch_examples: the size of a batch, an int scalar; a run that fetches it draws a batch.
+      of_step: the examples of a step of several batches, an int scalar; None for one batch.
     """
     noted = batch_examples if of_step is None else of_step
     self._size = batch_examples
@@ -52,11 +52,14 @@ class Remainder:
       self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
 
   def count(self, session: tf.Session, limit: float = TIMING.last_read_limit) -> Left:
-    """Draws what is left, after a step that has learned of the end.
+    """Draws the remaining data, after the step that found training ended.
 
     Args:
-      session: that of the step.
-      limit: seconds for all.
+      session: the session of the step.
+      limit: seconds until the count ends.
+
+    Returns:
+      The count.
     """
     until = time.monotonic() + limit
     drawn, undrawn, is_all = 0, 0, False
@@ -64,7 +67,7 @@ class Remainder:
     def run(fetched):
       left = max(0.001, until - time.monotonic())
       options = tf.RunOptions(timeout_in_ms=max(1, int(1000 * left)))
-      # An input that sits in Python hears of no timeout: its run is left behind.
+      # TensorFlow cannot time out an input in Python: call_within abandons its run.
       return int(call_within(
         left + TIMING.call_grace, "counting what is left", session.run, fetched, options=options))
 
@@ -75,20 +78,20 @@ class Remainder:
     except tf.errors.OutOfRangeError:
       is_all = True
     except (tf.errors.OpError, LimitExceeded):
-      pass  # the limit, or whatever else keeps the rest from being seen
+      pass  # The limit or an error ends the count.
     return Left(drawn, undrawn, is_all)
 
 
 class EndOfDataHook(LifecycleHook):
-  """Learns why the data ended.
+  """Notes why the data ended.
 
   Attributes:
     was_ended: whether the end of another worker has ended training.
-    left: what was left of this worker's data then, where that is counted; else None.
+    left: this worker's remaining data at that time; None without a `remainder`.
   """
 
   def __init__(self, remainder: Optional[Remainder] = None):
-    """Creates the hook; `remainder` counts what is left."""
+    """Creates the hook; `remainder` counts the data that are left."""
     self._remainder = remainder
     self.was_ended = False
     self.left: Optional[Left] = None

@@ -1,14 +1,14 @@
-"""What a worker that updates for itself does about staleness, as the flags say.
+"""The hooks of --staleness_policy, and of the measured staleness.
 
-The mechanisms are elsewhere; this is how the flags put them together, in the order of a step:
+The policies act in this order on a step:
 
-  warm_up  before the first step: warm_up.py
-  damp     the learning rate of the update: replication/staleness.py
-  drop     whether the update is made: replication/staleness.py
-  always               how old the gradient was: staleness_recorder.py
-  max_lead before the next step: replication/clocks.py
+  warm_up   delays the worker's first step (warm_up.py)
+  damp      scales the learning rate of the update (replication/staleness.py)
+  drop      decides whether the update is made (replication/staleness.py)
+  max_lead  delays the next step (replication/clocks.py)
 
-Those of the update itself are in the graph already (async_update.py); here are the hooks.
+damp and drop are part of the update's graph (async_update.py). The age of each gradient is recorded
+with and without a policy (staleness_recorder.py).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from tf1ps.training import step as step_lib
 
 
 class StalenessPolicies:
-  """The hooks of one worker, and what they say at the end.
+  """The staleness hooks of one worker, and their report.
 
   Attributes:
-    first_hooks: to stand before the hooks that stop training, and before those of the replica.
-    hooks: to stand after them.
+    first_hooks: hooks that stand before the stops and before the step's own hooks.
+    hooks: hooks that stand after them.
   """
 
   def __init__(self, options: options_lib.Options, step: step_lib.Step, fetches,
                tracker: GlobalStepTracker, membership: Membership, counter):
-    """Builds what the hooks need, in the step's graph.
+    """Builds the operations of the hooks, in the step's graph.
 
     Args:
-      options: what the flags say.
-      step: the worker's.
-      fetches: an `execution.Fetches` of it.
-      tracker: the tracker of the global step.
+      options: the job's options.
+      step: the worker's step.
+      fetches: an `execution.Fetches` of the step.
+      tracker: tracks the global step.
       membership: the worker's membership of the run.
-      counter: the `progress.ExampleCounter`, which knows of all gradients that were dropped.
+      counter: the `progress.ExampleCounter`, which counts all dropped gradients.
     """
     self._counter = counter
     self.first_hooks: List[tf.train.SessionRunHook] = []
@@ -72,7 +72,7 @@ class StalenessPolicies:
       self.hooks.append(self._lead)
 
   def __str__(self):
-    """What they did, for the worker's last line: "" or a list in words."""
+    """The effect of the policies in words, for the worker's last line; "" for none."""
     parts = []
     if self._recorder is not None:
       ages = self._recorder.ages

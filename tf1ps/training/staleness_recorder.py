@@ -1,9 +1,9 @@
-"""What becomes of the measured staleness: a count for each worker, a histogram in the summaries.
+"""Records the measured staleness: counts per worker, and a histogram in the summaries.
 
 1. The first session of this process sets its tables of ages to zero (replication/staleness.py).
-2. Each step counts the age of its gradient there, of which nothing comes back.
-3. The tables are read every few seconds and at the end, each in a run of its own.
-4. Where a ps was started again its table is new: what was last read of the old one is kept.
+2. Each step counts the age of its gradient in a table on the ps. The step returns no age.
+3. The hook reads the tables every few seconds and at the end, in separate runs.
+4. A restarted ps has new tables. The hook keeps the counts that it last read from the old ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StalenessRecorder(LifecycleHook):
   """Collects the ages of this worker's gradients.
 
   Attributes:
-    dropped: how many gradients were not applied.
+    dropped: the number of gradients that were not applied.
   """
 
   def __init__(self, tables: List[AgeTable], fetches,
@@ -36,12 +36,12 @@ class StalenessRecorder(LifecycleHook):
     """Creates the hook.
 
     Args:
-      tables: of the replicas that this process trains; it stands before the hooks of others than
-        the first.
+      tables: the tables of the replicas that this process trains. This hook stands before the
+        threads of replicas other than the first.
       fetches: an `execution.Fetches` whose step counts the age of its gradient.
-      tracker: the tracker, which stands before this hook.
-      directory: where the event files go; None writes none.
-      every_secs: seconds between two readings of the tables, at least.
+      tracker: tracks the global step; it stands before this hook.
+      directory: the directory of the event files; None writes none.
+      every_secs: the least number of seconds between two readings of the tables.
     """
     self._tables = tables
     self._fetches = fetches
@@ -51,19 +51,19 @@ class StalenessRecorder(LifecycleHook):
     self._every_secs = every_secs
     self._next = 0.0
     self._has_begun = self._has_left = False
-    # The sum of the tables that went with their ps, as of the last reading.
+    # The sum of the last readings of tables whose ps has ended.
     self._before = np.zeros([AGE_TABLE_SIZE], np.int64)
     self._now = np.zeros([len(tables), AGE_TABLE_SIZE], np.int64)
     self.dropped = 0
 
   @property
   def ages(self) -> Ages:
-    """Those of the gradients that were applied, over recoveries, as of the last reading."""
+    """The ages of the applied gradients, over recoveries, as of the last reading."""
     return read_ages([self._before, *self._now])
 
   def after_create_session(self, session, coord):
     if not self._has_begun or not all(session.run([t.is_initialized for t in self._tables])):
-      # They live on one ps.
+      # One ps holds all tables.
       self._before += self._now.sum(0)
       self._now = np.zeros_like(self._now)
       session.run([table.reset for table in self._tables])
@@ -81,7 +81,7 @@ class StalenessRecorder(LifecycleHook):
       self._write()
 
   def leave(self, session, finished=True):
-    """Reads the tables while the ps is sure to be there."""
+    """Reads the tables before the ps may end."""
     self._read_last(session)
     self._has_left = True
 
@@ -97,7 +97,7 @@ class StalenessRecorder(LifecycleHook):
     try:
       self._read(session, tf.RunOptions(timeout_in_ms=int(1000 * TIMING.last_read_limit)))
     except (tf.errors.OpError, RuntimeError):
-      pass  # what was read before is what is known
+      pass  # The earlier reading stays.
 
   def _write(self):
     ages = self.ages

@@ -1,14 +1,12 @@
-"""The hook of workers that make each step together: after each one they vote on another.
+"""The hook of workers that make each step together: with each step they vote on the next one.
 
-For each step, in order:
+1. Before a step, the hook reads one batch ahead. The worker votes against the next step if it has
+   no further batch, if its part of the examples is done, or after a signal.
+2. The step computes the mean of all votes.
+3. If any worker voted against the next step, all workers end after this one.
 
-1. Before it, a batch is read ahead; where there is none, or where this worker shall train on no
-   more, its vote is against another step.
-2. The step takes the vote of all.
-3. After it, if anybody was against another one, all end, after the same step.
-
-At the end a worker waits until the others have seen the end of that step too: its process may still
-be handing them what they need for it. After a signal it waits so as well, but not for long.
+At the end a worker waits until the other workers have made the last step: they may still need data
+from its process. After a signal this wait is short.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class StepVote(LifecycleHook):
   """Ends training after the same step on all workers.
 
   Attributes:
-    was_ended: whether another worker's vote ended it.
+    was_ended: whether another worker's vote ended training.
   """
 
   def __init__(self, vote: Vote, membership: Membership,
@@ -41,14 +39,14 @@ class StepVote(LifecycleHook):
     """Creates the hook.
 
     Args:
-      vote: of the step.
+      vote: the step's `Vote`.
       membership: this task's membership of the run.
-      is_last: called with the examples of a batch, before its step; returns whether this worker
-        trains on no more after it.
+      is_last: called with the number of examples of a batch, before its step. Returns whether this
+        worker's part is done after that batch.
     """
     self._ahead, self._vote, self._mean = vote
     self._membership, self._is_last = membership, is_last
-    self._sizes = collections.deque()  # of the batches that were read and not trained on
+    self._sizes = collections.deque()  # of the batches that were read and not yet trained on
     self._data_ended = False
     self._goes_on = True
     self._steps = 0
@@ -63,7 +61,7 @@ class StepVote(LifecycleHook):
     if not self._sizes:
       try:
         self._sizes.append(int(session.run(self._ahead.read)))
-      except tf.errors.OutOfRangeError as error:  # no end of training: the others wait for a step
+      except tf.errors.OutOfRangeError as error:  # An error: the other workers wait for a step.
         raise ValueError("this worker's share of the data is empty: it got no batch") from error
     if len(self._sizes) < 2 and not self._data_ended:
       try:
@@ -83,11 +81,11 @@ class StepVote(LifecycleHook):
 
   @property
   def left(self) -> Optional[str]:
-    """What was read ahead and not trained on, in words; None: nothing."""
-    return "%d examples that it had read were left" % sum(self._sizes) if self._sizes else None
+    """The number of examples that were read and not trained on, in words; None for 0."""
+    return "%d examples were read and not trained on" % sum(self._sizes) if self._sizes else None
 
   def leave(self, session, finished=True):
-    """Waits until the others have made the last step too; not for long after a signal."""
+    """Waits until the other workers have made the last step; after a signal, only briefly."""
     self._membership.is_over = True
     limit = TIMING.step_vote_limit if finished else TIMING.step_vote_limit_after_signal
     end = time.monotonic() + limit
@@ -103,5 +101,5 @@ class StepVote(LifecycleHook):
       if not waits_for:
         return
       time.sleep(TIMING.fast_poll_interval)
-    _log.warning("%s did not tell of the last step within %.1f s", ", ".join(sorted(waits_for)),
+    _log.warning("%s did not report the last step within %.1f s", ", ".join(sorted(waits_for)),
                  limit)

@@ -1,9 +1,9 @@
-"""When training stops: at a global step, after a number of examples, or with the data.
+"""Stops training at a global step, after a number of examples, or at the end of the data.
 
-`StopAtStep` looks at the global step more often the nearer its end is. Asynchronous workers stop
-one by one, each after the step that it was in. So the last global step is above the one asked for
-by less than the number of workers, as long as their speeds keep their order of magnitude between
-two looks. `Stops` makes the hooks that the options ask for, and gives the reason afterwards.
+`StopAtStep` reads the global step more often the nearer its end is. Asynchronous workers stop one
+by one, each after its current step. So the last global step exceeds the requested one by less than
+the number of workers, as long as their speeds keep their order of magnitude between two reads.
+`Stops` makes the hooks that the options request, and gives the reason of the end.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from tf1ps.replication import STOP_ALL
 from tf1ps.training import options as options_lib
 from tf1ps.training import progress, remainder
 
-# Between two looks the others may become faster: no more than a quarter of the way at once.
+# Other workers may speed up between two reads: a read covers a quarter of the remaining steps.
 _SHARE = 4.0
-FASTER = 2.0  # so many times the steps of a run others may make, each, while it is made
+# While a worker makes a run, each other worker may make this many times its steps.
+FASTER = 2.0
 
 
 class StopAtStep(tf.train.SessionRunHook):
@@ -30,10 +31,10 @@ class StopAtStep(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker, which stands before this hook.
-      last_step: the global step at which the job ends, whenever it was started.
-      num_workers: how many workers raise the global step.
-      run_steps: the steps that a worker makes in a run, where the end is not near.
+      tracker: tracks the global step; it stands before this hook.
+      last_step: the global step at which the job ends, also after a restart.
+      num_workers: the number of workers that raise the global step.
+      run_steps: the steps of a run, while the end is not near.
     """
     if last_step < 1:
       raise ValueError("last_step must be at least 1, got %r" % (last_step,))
@@ -44,33 +45,33 @@ class StopAtStep(tf.train.SessionRunHook):
 
   @property
   def is_reached(self) -> bool:
-    """Whether the end was reached, as of the tracker's last answer."""
+    """Whether the last step is reached, as of the tracker's last answer."""
     return self._tracker.value is not None and self._tracker.value >= self._last_step
 
   def is_near(self, begun: float) -> bool:
-    """Whether the last step may be reached before the tracker asks again; as `may_make`."""
+    """Whether the last step may be reached before the tracker asks again; see `may_make`."""
     return self._left(begun) <= max(4 * self._num_workers, self._of_runs)
 
   def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
-    """Whether a run of so many steps cannot lead past the last one, also if all workers make one.
+    """Whether all workers may make a run of this many steps without passing the last step.
 
-    With one worker that is known at each step. With several the step is that of the last answer,
-    and the others have gone on since then; the nearer the end, the less they can have.
+    One worker knows its global step exactly. Several workers know it as of the last answer; since
+    then the other workers have made further steps, fewer the nearer the end is.
 
     Args:
-      steps: of the run.
-      begun: steps that this worker has begun since the tracker's last answer; the mean over those
-        that are in flight.
-      faster: how many times as fast the others may be meanwhile.
+      steps: the steps of the run.
+      begun: the steps that this worker has begun since the tracker's last answer, the mean over its
+        steps in flight.
+      faster: the assumed speed of the other workers, as a multiple of this worker's.
     """
     return self._left(begun) >= self._of_all(steps, faster)
 
   def _of_all(self, steps, faster=FASTER):
-    """The steps that all workers may make while one makes a run of so many."""
+    """The steps that all workers may make while one worker makes a run of `steps`."""
     return steps if self._num_workers == 1 else faster * self._num_workers * steps
 
   def _left(self, begun):
-    """The steps that are left at the least."""
+    """A lower bound of the remaining steps."""
     if self._tracker.value is None:
       return 0
     left = self._last_step - self._tracker.value
@@ -80,7 +81,7 @@ class StopAtStep(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     if self.is_reached:
-      coord.request_stop()  # a job that had ended before makes no further step
+      coord.request_stop()  # The job had ended: it makes no further step.
     self._plan()
 
   def after_run(self, run_context, run_values):
@@ -94,7 +95,7 @@ class StopAtStep(tf.train.SessionRunHook):
     if left <= 4 * self._num_workers:
       self._tracker.ask_within(1)
     else:
-      # Where `may_make` will say no, the answer must be a new one; then it says yes again.
+      # Ask again before `may_make` returns False for lack of a recent answer.
       left -= self._of_runs if left > self._of_runs else 0
       self._tracker.ask_within(left / (_SHARE * max(self._tracker.rate, self._num_workers)))
 
@@ -107,7 +108,7 @@ class StopAtExamples(tf.train.SessionRunHook):
 
     Args:
       counter: a `progress.ExampleCounter`, which stands before this hook.
-      num_examples: how many this worker is to train on; the last batch may go over it.
+      num_examples: this worker's part of the examples; the last batch may exceed it.
     """
     if num_examples < 1:
       raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
@@ -120,23 +121,23 @@ class StopAtExamples(tf.train.SessionRunHook):
     return self.is_reached_by(0)
 
   def is_reached_by(self, examples: int) -> bool:
-    """Whether it will have trained on its part after so many more."""
+    """Whether this worker's part is done after this many further examples."""
     return self._counter.examples + examples >= self._num_examples
 
   def is_near(self, begun: float) -> bool:
-    """Whether a step has to look at the global step, which is of no use here."""
+    """Whether each step should read the global step: never, examples are counted here."""
     del begun
     return False
 
   def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
-    """Whether so many steps are needed, as far as no batch is larger than those so far."""
+    """Whether this many steps are needed, if no batch is larger than the largest so far."""
     del begun, faster
     largest = self._counter.largest
     return bool(largest) and not self.is_reached_by((steps - 1) * largest)
 
   def after_create_session(self, session, coord):
     if self.is_reached:
-      coord.request_stop()  # an earlier process of this worker did it all
+      coord.request_stop()  # An earlier process of this worker did its part.
 
   def after_run(self, run_context, run_values):
     if self.is_reached:
@@ -144,27 +145,27 @@ class StopAtExamples(tf.train.SessionRunHook):
 
 
 def part_of(total: int, index: int, count: int) -> int:
-  """One worker's part of a number of examples; the parts of all workers add up to it."""
+  """Returns worker `index`'s part of `total` examples; the parts of `count` workers sum to it."""
   return total // count + (1 if index < total % count else 0)
 
 
 class Stops:
-  """The ends that the flags ask for.
+  """The stops that the options request.
 
   Attributes:
-    hooks: those that request a stop.
+    hooks: the hooks that request a stop.
   """
 
   def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
                counter: progress.ExampleCounter, index: int, count: int):
-    """Creates them.
+    """Creates the stops.
 
     Args:
-      options: what the flags say.
-      tracker: the tracker of the global step.
-      counter: of this worker's examples.
-      index: this worker's place among those that train, from 0.
-      count: how many there are.
+      options: the job's options.
+      tracker: tracks the global step.
+      counter: counts this worker's examples.
+      index: the index of this worker among those that train, from 0.
+      count: the number of workers that train.
 
     Raises:
       ValueError: fewer examples than workers.
@@ -187,48 +188,48 @@ class Stops:
       self._by_reason["trained on its part of --examples=%d" % options.examples] = self._examples
     self.hooks: List[tf.train.SessionRunHook] = [
       stop for stop in self._by_reason.values()
-      # All-reduce ends by a vote: who stops alone leaves the others waiting.
+      # All-reduce ends by a vote: a worker that stopped alone would leave the others waiting.
       if options.replication != "all_reduce" or stop is not self._examples]
 
   @property
   def is_reached(self) -> bool:
-    """Whether one of them is reached."""
+    """Whether a stop is reached."""
     return any(stop.is_reached for stop in self._by_reason.values())
 
   def is_reached_at(self, step: int) -> bool:
-    """Whether one is, where the global step is known to be this one."""
+    """Whether a stop is reached if this is the global step."""
     return self.is_reached or bool(self._options.steps and step >= self._options.steps)
 
   def is_near(self, begun: float) -> bool:
-    """Whether each step should look at the global step; see `StopAtStep.may_make`."""
+    """Whether each step should read the global step; see `StopAtStep.may_make`."""
     return any(stop.is_near(begun) for stop in self._by_reason.values())
 
   def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
-    """Whether a run of so many steps cannot lead past any of them; see `StopAtStep`."""
+    """Whether a run of this many steps passes no stop; see `StopAtStep.may_make`."""
     return all(stop.may_make(steps, begun, faster) for stop in self._by_reason.values())
 
   def is_last(self, examples: int) -> bool:
-    """Whether this worker's part is done after a batch of so many examples."""
+    """Whether this worker's part is done after a batch of this many examples."""
     return self._examples is not None and self._examples.is_reached_by(examples)
 
   def reason(self, was_ended: bool, left: Union[None, str, remainder.Left] = None,
              are_done: Sequence[bool] = ()) -> str:
-    """Why training has ended.
+    """Returns why training has ended.
 
     Args:
-      was_ended: whether another worker ended it.
-      left: what was left of this worker's data then, where that was counted.
-      are_done: under --shard=dynamic, whether all ranges of the data are done: one bool.
+      was_ended: whether another worker ended training.
+      left: this worker's remaining data at that time, if counted.
+      are_done: [whether all ranges of the data are done] under --shard=dynamic, else [].
     """
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return reason
     if was_ended and self._options.on_uneven != STOP_ALL:
-      return "training had been ended for all without this worker"
+      return "training had already ended for all workers"
     if was_ended:
       reason = "another worker's data ended (--on_uneven=stop_all)"
       if self._options.replication == "all_reduce":
-        reason = "another worker had no more to train on, or was told to stop"
+        reason = "another worker finished its part or received a signal"
       return reason if left is None else "%s; %s" % (reason, left)
     if list(are_done) == [False]:
       return "no range of the data was left"

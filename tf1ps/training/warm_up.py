@@ -1,17 +1,17 @@
-"""Warm-up: worker 0 trains alone at first, and the others join one by one.
+"""Warm-up: worker 0 trains alone at first, and the other workers follow one by one.
 
 The first steps change the variables most, and stale gradients do the most harm there. So worker i
-makes its first step when the global step has reached i times a number of steps. Until then it looks
-four times a second
+makes its first step when the global step has reached i times the number of steps of the policy.
+While it waits, it reads
 
-1. at the global step. Where that is the last of the job already, it makes no step at all;
-2. at the clocks (replication/clocks.py), which say who of the workers before it has left: when all
-   of them have, nobody is there to raise the step, and its turn has come, too;
-3. once a second at the heartbeats: if the chief is lost or has ended, the wait ends with an error;
-   another worker before it that is lost is not waited for.
+1. the global step, four times per second. At the job's last step the wait ends, and the worker
+   makes no step;
+2. the clocks (replication/clocks.py), four times per second. If all workers before this one have
+   left, the wait ends: no worker is left to raise the global step;
+3. the heartbeats, once per second. If the chief is lost or has ended, the wait ends with an error.
+   A lost worker counts like one that has left.
 
-The wait is in the creation of each session, so that a worker which comes back to a restored state
-waits for its turn again.
+Each new session waits, so that a worker which recovers from a restored checkpoint also waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("tf1ps")
 
 
 class WarmUp(LifecycleHook):
-  """Waits for this worker's turn when a session is created; leaves at the end."""
+  """Delays this worker's first step in each session; leaves the clocks at the end."""
 
   def __init__(self, clocks: Clocks, steps_each: int,
                tracker: GlobalStepTracker, membership: Membership,
@@ -39,12 +39,13 @@ class WarmUp(LifecycleHook):
     """Creates the hook.
 
     Args:
-      clocks: this worker's.
-      steps_each: the global steps until one more worker joins.
-      tracker: the tracker, which stands before this hook; hooks that plan by it stand after it.
+      clocks: this worker's clocks.
+      steps_each: the number of global steps between the first steps of two workers.
+      tracker: tracks the global step; it stands before this hook. Hooks that plan by the global
+        step stand after this hook.
       membership: this worker's membership of the run.
       last_step: the global step at which the job ends, or None.
-      start_timeout: seconds that the workers before this one may take to come.
+      start_timeout: seconds until the workers before this one must have joined.
     """
     if steps_each < 1:
       raise ValueError("steps_each must be at least 1, got %r" % (steps_each,))
@@ -64,11 +65,11 @@ class WarmUp(LifecycleHook):
     self._clocks.join(session)
 
   def leave(self, session, finished: bool = True):
-    """Leaves; the chief does it before it waits for the others, whose turn may have come now.
+    """Leaves the clocks. The chief does so before it waits for workers that may begin then.
 
     Args:
       session: the session.
-      finished: makes no difference here.
+      finished: unused.
     """
     self._clocks.leave(session)
 
@@ -87,14 +88,15 @@ class WarmUp(LifecycleHook):
         return
       if not said:
         said = True
-        _log.info("waits for global step %d to begin (--staleness_policy=warm_up)", self._begins_at)
+        _log.info("waiting for global step %d to begin (--staleness_policy=warm_up)",
+                  self._begins_at)
       if time.monotonic() - looked >= TIMING.heartbeat_interval:
         looked = time.monotonic()
         gone = self._look_at(lost, before, gone)
       coord.wait_for_stop(TIMING.poll_interval)
 
   def _look_at(self, lost, before, gone):
-    """Those of the workers before this one who will not come; the chief must."""
+    """Returns the lost workers before this one; raises TaskLostError if one is the chief."""
     try:
       gone = lost.lost(before)
     except ControlError as error:
@@ -103,7 +105,6 @@ class WarmUp(LifecycleHook):
     for i, reason in gone.items():
       if self._membership.cluster.replicas[i].name == chief:
         raise TaskLostError(
-          "this worker was to begin at global step %d (--staleness_policy=warm_up), but the chief "
-          "%s %s" % (
-            self._begins_at, chief, reason))
+          "this worker waits for global step %d (--staleness_policy=warm_up), but the chief %s %s"
+          % (self._begins_at, chief, reason))
     return gone
