@@ -81,7 +81,7 @@ def test_files_whose_order_may_have_changed_are_done_with_their_epoch(start, tmp
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0] * 3, workers[0].output
   assert trained_on(tmp_path) == {number: 3 for number in numbers}
-  workers[0].wait_for("a range of the data is done when all that was read of its epoch is")
+  workers[0].wait_for("So all ranges of an epoch are done at the end of its pass")
 
 
 @pytest.mark.parametrize("flags", [[], pytest.param(["--shuffled=100"], marks=pytest.mark.slow)])
@@ -136,7 +136,7 @@ def test_what_a_lost_worker_held_is_trained_on_by_the_others(start, tmp_path):
   harness.wait_until(lambda: trained_on(tmp_path, 2), what="a step of worker 2")
   workers[2].kill()
   assert codes(*workers[:2]) == [1, 0], workers[0].output
-  assert "/job:worker/task:2 left or is lost; " in workers[0].output + workers[1].output
+  assert "/job:worker/task:2 left or is lost. " in workers[0].output + workers[1].output
   assert set(trained_on(tmp_path)) == set(range(800))
   assert ps.wait() in (0, 1)
 

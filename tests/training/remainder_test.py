@@ -48,7 +48,7 @@ def test_data_without_an_end_are_counted_for_as_long_as_the_limit():
     session.run(left.note)
     found = left.count(session, limit=0.3)
   assert not found.is_all and found.undrawn > 0 and found.undrawn % 7 == 0
-  assert str(found).endswith(" and at least %d left" % found.undrawn)
+  assert str(found).endswith(", at least %d were left" % found.undrawn)
 
 
 def test_data_that_do_not_come_are_given_up():

@@ -1,15 +1,14 @@
-"""Training on ranges of the data that are handed out one by one (`--shard=dynamic`).
+"""Training on leased ranges of the data (`--shard=dynamic`).
 
-1. When the job's state begins, the chief writes the table of ranges: new, or as it was saved with
-   the checkpoint. Each session returns what an earlier one of this task held, and begins a pass.
-2. After each step the hook counts the examples of each range that were trained on. How exactly
-   depends on the input: datasets of `tf1ps.pipeline` report the range of each record; blocks of
-   records in an order that is kept are counted; else all ranges of an epoch are done at the end of
-   its pass.
-3. At the end of a pass another one begins (`begin_next_pass`), of ranges that came back or of the
-   next epoch. While others still hold ranges it waits: they may be lost, or end without
-   having done them.
-4. With each checkpoint the chief keeps the table, in a file beside it.
+1. When the job's state begins, the chief writes the table of ranges: a new one, or the one saved
+   with the checkpoint. Each session returns the leases of this task's earlier session, and begins a
+   pass.
+2. After each step the hook counts the trained examples of each range. Datasets of `tf1ps.pipeline`
+   report the range of each record. Blocks of records are counted if the input keeps their order.
+   For other inputs all ranges of an epoch are done at the end of its pass.
+3. At the end of a pass the next pass begins (`begin_next_pass`), on returned ranges or on the next
+   epoch. While other workers hold leases this worker waits, since they may return them.
+4. With each checkpoint the chief saves the table, in a file beside the checkpoint.
 """
 
 from __future__ import annotations
@@ -36,15 +35,11 @@ from tf1ps.training import execution
 from tf1ps.training import step as step_lib
 
 _log = logging.getLogger("tf1ps")
-SUFFIX = ".ranges.json"  # of the file beside a checkpoint
+SUFFIX = ".ranges.json"  # of the table's file beside a checkpoint
 
 
 def make(shard: Shard, batch_examples: tf.Tensor, **kwargs) -> List["DynamicRanges"]:
-  """The hook, where ranges are handed out to a shard; the arguments are the hook's.
-
-  Returns:
-    A list of it, or an empty one.
-  """
+  """Returns [the hook] for a shard that leases ranges, else []; the arguments are the hook's."""
   return [] if shard.leased is None else [DynamicRanges(shard, batch_examples, **kwargs)]
 
 
@@ -54,11 +49,11 @@ def report_fetches(shard: Shard) -> list:
 
 
 class DynamicRanges(LifecycleHook):
-  """Has a session train on the ranges that its shard leases.
+  """Keeps the leases of a session's shard.
 
   Attributes:
-    again: examples trained on in ranges that came back, of all workers, as of the last look.
-    is_done: whether all ranges of all epochs were done then.
+    again: the examples that all workers trained on in returned ranges, as of the last look.
+    is_done: whether all ranges of all epochs were done, as of the last look.
   """
 
   def __init__(self, shard: Shard, batch_examples: tf.Tensor, waits: bool = True,
@@ -66,12 +61,12 @@ class DynamicRanges(LifecycleHook):
     """Creates the hook.
 
     Args:
-      shard: after input_fn has asked it.
+      shard: the shard that input_fn has used.
       batch_examples: the size of a batch, an int [] tensor; or an `execution.Fetches` whose "more"
         is `report_fetches()`.
-      waits: whether to wait, when there is no lease to take, for what others hold; not where they
-        need this worker for their steps.
-      is_over: whether training ends at a global step; then nobody waits.
+      waits: whether to wait for leases of other workers when no range is free. False where the
+        other workers' steps need this worker.
+      is_over: returns whether training ends at a global step; at the end the hook does not wait.
     """
     self._shard, self._leased = shard, shard.leased
     self._fetches, self._waits, self._is_over = batch_examples, waits, is_over
@@ -82,14 +77,13 @@ class DynamicRanges(LifecycleHook):
     self._lifecycle = None
     self._look_at = 0.0
     self.is_done = False
-    self._totals: Dict[int, int] = {}  # records of the ranges that were read to their end
+    self._totals: Dict[int, int] = {}  # the size of each range that was read to its end
     self.again = 0
 
   def on_join(self, lifecycle) -> None:
     membership = lifecycle.membership
     if membership is None:
-      raise ValueError("--shard=dynamic needs to know the cluster: train on the target of a "
-                       "tf1ps.Server")
+      raise ValueError("--shard=dynamic needs a cluster: train on the target of a tf1ps.Server.")
     self._lifecycle = lifecycle
     self._table = LeaseTable(
       ControlTable(membership.record.target, membership.cluster.task,
@@ -108,8 +102,8 @@ class DynamicRanges(LifecycleHook):
       self._note = lambda examples, unused_reports: blocks.trained(examples)
     else:
       leases.by_epoch = True
-      _log.info("a range of the data is done when all that was read of its epoch is: the input "
-                "pipeline may change the order of the records")
+      _log.info("the input pipeline may change the order of the records. So all ranges of an epoch "
+                "are done at the end of its pass.")
 
   def before_run(self, run_context):
     return tf.train.SessionRunArgs((self._fetches.fetch("size"), self._fetches.fetch("more")))
@@ -123,7 +117,7 @@ class DynamicRanges(LifecycleHook):
       self._try(lambda: self._table.change(self._look))
 
   def leave(self, session, finished=True):
-    """Leaves the rest of the data to the other workers."""
+    """Returns the leases, so that other workers train on their ranges."""
     self._try(self._leased.leases.release)
     self._try(lambda: self._table.change(self._look))
 
@@ -135,7 +129,7 @@ class DynamicRanges(LifecycleHook):
     try:
       function()
     except (ControlError, StaleSessionError) as error:
-      _log.info("the ranges of the data cannot be looked at: %s", error)
+      _log.info("the table of the data's ranges cannot be read: %s", error)
 
   def _note(self, examples, unused_reports):
     """Counts a batch whose ranges are unknown."""
@@ -178,7 +172,7 @@ class DynamicRanges(LifecycleHook):
     self._totals.clear()
     try:
       self._leased.leases.begin_session(self._table.change)
-    except StaleSessionError as error:  # worth another try
+    except StaleSessionError as error:  # The creator of the session tries again.
       raise ControlError(str(error)) from error
 
   # The end of a pass.
@@ -188,25 +182,25 @@ class DynamicRanges(LifecycleHook):
 
     Args:
       session: the `MonitoredSession`.
-      error: how the end was told.
+      error: the error of the step that reached the end.
 
     Returns:
-      Whether there is another batch to come.
+      Whether a further batch comes.
     """
     if is_end_of_replicas(error):
       return False
     sessions = self._lifecycle.sessions
     changed_at, seen = time.monotonic(), None
-    is_told = False
+    is_noted = False
     while self._lifecycle.signum is None:
       step = session.call_inside(self._lifecycle.tracker.ask)
       if self._lifecycle.sessions != sessions:
-        return True  # a new session, and with it a new pass
+        return True  # The new session has begun a pass.
       try:
-        if not is_told:
+        if not is_noted:
           if not self._pass_has_ended():
             return False
-          is_told = True
+          is_noted = True
         value, has_more = self._table.change(self._look)
         if has_more and self._leased.leases.begin_pass():
           session.call_inside(lambda inside: inside.run(iterator_initializers(
@@ -217,29 +211,29 @@ class DynamicRanges(LifecycleHook):
         if value != seen:
           changed_at, seen = time.monotonic(), value
       except (ControlError, StaleSessionError) as problem:
-        _log.info("the ranges of the data cannot be looked at: %s", problem)
+        _log.info("the table of the data's ranges cannot be read: %s", problem)
       if time.monotonic() - changed_at > self._lifecycle.end_timeout:
-        _log.warning("ranges of the data that other workers hold are not done, and nothing has "
-                     "happened for %.0f s (--end_timeout)", self._lifecycle.end_timeout)
+        _log.warning("other workers hold ranges of the data and have made no progress for %.0f s "
+                     "(--end_timeout)", self._lifecycle.end_timeout)
         return False
       threading.Event().wait(TIMING.poll_interval)
-    return False  # after a signal; the session ends as at the end of the data, and saves
+    return False  # After a signal the session ends as at the end of the data, and saves.
 
   def _pass_has_ended(self):
-    """Notes the end of a pass; False if the pipeline has ended before it."""
+    """Notes the end of a pass; returns False if the input ended before its leased ranges."""
     leases = self._leased.leases
     if not leases.was_asked:
       raise RuntimeError(
-        "the input ended without asking for a range of the data. Under --shard=dynamic it must "
+        "the input ended without leasing a range of the data. Under --shard=dynamic it must "
         "start again when its iterator is initialised again, without a feed.")
     if leases.finish_pass():
       return True
-    _log.warning("the input pipeline ended before the ranges that it had leased; other workers "
-                 "get them")
+    _log.warning("the input pipeline ended before the end of its leased ranges. Other workers "
+                 "train on them.")
     return False
 
   def _look(self, state):
-    """Takes back the leases of workers that left or are lost; returns (the value, has_more)."""
+    """Frees the leases of workers that left or are lost; returns (the value, has_more)."""
     membership = self._lifecycle.membership
     members = {member.name: member for member in membership.heartbeat.members()}
     for owner in sorted(state.owners - {self._shard.index}):
@@ -248,7 +242,7 @@ class DynamicRanges(LifecycleHook):
       if member is not None and (member.has_ended or member.state == MEMBER_SERVING
                                  or membership.heartbeat.is_lost(member)):
         back = state.return_leases(owner)
-        _log.warning("%s left or is lost; %d ranges of the data that it held are handed out again",
+        _log.warning("%s left or is lost. Other workers train on its %d leased ranges of the data.",
                      name, len(back))
     self.again, self.is_done = state.repeated_examples, state.is_done
     return state.value, state.has_more
