@@ -82,14 +82,14 @@ def test_one_that_falls_silent_is_lost(part, workers):
 def test_one_that_never_comes(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
   began = time.monotonic()
-  assert wait(part) == ["/job:worker/task:2 never came"]
+  assert wait(part) == ["/job:worker/task:2 never joined"]
   assert LOST_AFTER < time.monotonic() - began < LOST_AFTER + 20.0
 
 
 def test_what_an_earlier_runs_worker_left_says_nothing(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
   workers[1].say(run="an earlier one", state=DONE)
-  assert wait(part) == ["/job:worker/task:2 never came"]
+  assert wait(part) == ["/job:worker/task:2 never joined"]
 
 
 @PATIENT

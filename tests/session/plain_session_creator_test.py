@@ -96,7 +96,8 @@ def test_a_worker_is_ready_when_the_chief_is(start, tmp_path):
   assert -5.0 < ready[1] - ready[0] < 10.0  # two at most on a quiet machine; stock looks every 30
   assert (worker.wait(), chief.wait()) == (0, 0)
   for task in (chief, worker):
-    said = [line for line in task.lines if "is no target of a tf1ps.Server in this process" in line]
+    said = [line for line in task.lines
+            if "is not the target of a tf1ps.Server in this process" in line]
     assert len(said) == 1, task.output  # for two sessions
     assert "grpc://" in said[0] and "no ps is released" in said[0]
 

@@ -278,7 +278,7 @@ def test_all_reduce_a_worker_that_does_not_come_to_the_start(start):
   chief = job.worker(0, "--start_timeout=5")
   assert codes(chief, worker) == [1, 1]
   assert "initialising for ever" in worker.output
-  assert "did not come to the start within 5 s (--start_timeout)" in chief.lines[-1]
+  assert "did not join the start within 5 s (--start_timeout)" in chief.lines[-1]
   assert "/job:worker/task:0" in worker.lines[-1]
 
 

@@ -1,9 +1,9 @@
 """The end of a job: the chief waits for the other workers, with limits, and names the missing ones.
 
 A worker that has done its part reports it and leaves. The chief waits until each other worker has
-reported, has failed, is lost, never came, or has made no step for `end_timeout` seconds. The limit
-starts again whenever a missing worker makes a step. The result decides the last lines and the exit
-code.
+reported, has failed, is lost, never joined, or has made no step for `end_timeout` seconds. The
+limit starts again whenever a missing worker makes a step. The result decides the last lines and the
+exit code.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _log = logging.getLogger("tf1ps")
 
 
 class JobFailedError(Error, RuntimeError):
-  """This task did its membership, but another task of the job failed or is lost.
+  """This task did its part, but another task of the job failed or is lost.
 
   Attributes:
-    outcome: what this task did, a `training.Outcome`; None where the program has its own loop.
+    outcome: this task's `training.Outcome`; None if the program has its own loop.
   """
 
   def __init__(self, problems: List[str], outcome=None):
@@ -39,7 +39,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
   Args:
     membership: the chief's membership of the run.
     end_timeout: seconds without a step of any missing worker until the wait ends.
-    each_round: is called in each round of the wait, and may raise.
+    each_round: called in each iteration of the wait; may raise.
 
   Returns:
     A sentence for each worker that did not do its part; [] if all did.
@@ -70,13 +70,13 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
 
 
 def _end_of(membership, task, member: Optional[Member], waited: float) -> Optional[str]:
-  """"" for a worker that has done its part, a sentence for one that did not, None while it may."""
+  """Returns "" for a worker that did its part, a sentence for a failure, None before its end."""
   if member is not None and member.state == MEMBER_FAILED \
       and member.run in ("", membership.run_id):
     return "%s failed: %s" % (member.name, member.reason)
   if member is None or member.run not in ("", membership.run_id):
     # A heartbeat of an earlier run says nothing about this run.
-    return "%s never came" % task.name if waited > membership.heartbeat_timeout else None
+    return "%s never joined" % task.name if waited > membership.heartbeat_timeout else None
   if member.state in (MEMBER_DONE, MEMBER_SERVING):
     return ""
   if membership.heartbeat.is_lost(member):

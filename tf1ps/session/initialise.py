@@ -1,6 +1,7 @@
-"""Giving a session's variables their values: from a checkpoint, from initialisers, locally.
+"""Gives a session's variables their values, from a checkpoint or from initialisers.
 
-What is local to a task comes last: local variables and tables, then the iterators of its input.
+The state that is local to a task comes last: local variables and tables, then the iterators
+of its input.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class SessionCreationError(Error, RuntimeError):
 
 
 def finalize(scaffold: tf.train.Scaffold) -> None:
-  """Finalises a scaffold and the default graph, whose queue runners become ours before."""
+  """Adopts the queue runners of the default graph, then finalises the scaffold and the graph."""
   adopt_queue_runners()
   scaffold.finalize()
 
@@ -31,7 +32,7 @@ def finalize(scaffold: tf.train.Scaffold) -> None:
 def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
   """Restores a checkpoint, or else runs the scaffold's init_op and init_fn.
 
-  Then it clears the state of rounds and clocks, which belongs to the old values (`clear_ops`).
+  Then it clears the state of rounds and clocks, which belongs to the previous values (`clear_ops`).
 
   Args:
     session: the session.
@@ -39,7 +40,7 @@ def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Opti
     checkpoint: a checkpoint's prefix, or None.
 
   Raises:
-    checkpoints.CheckpointError: the checkpoint is damaged, or does not fit the graph.
+    CheckpointError: the checkpoint is damaged, or does not fit the graph.
   """
   if checkpoint is not None:
     restore_checkpoint(session, scaffold.saver, checkpoint)
@@ -55,15 +56,15 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
                        only_task: Optional[str] = None) -> None:
   """Runs the scaffold's local_init_op, and initialises the iterators that it leaves out.
 
-  From now on a run that waits for a queue which nobody fills is told.
+  From then on, a run that waits for a queue that no thread fills logs a warning.
 
   Args:
     session: the session.
     scaffold: finalised.
-    only_task: the task that the session belongs to, where another initialises what is shared.
+    only_task: the session's task, if another task initialises the shared iterators.
 
   Raises:
-    SessionCreationError: a variable is not initialised by now.
+    SessionCreationError: a variable is still not initialised.
   """
   if scaffold.local_init_op is not None:
     session.run(scaffold.local_init_op)
@@ -77,9 +78,9 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
 
 
 def has_partial_update(session) -> bool:
-  """Whether a synchronous update was interrupted, so that the values cannot be used.
+  """Whether a synchronous update was interrupted, so that the values are unusable.
 
-  It waits for updates that are being made.
+  The check waits for the end of current updates.
   """
   return any(session.run(partial_updates(session.graph)))
 

@@ -1,12 +1,12 @@
-"""The life of a training session: its creation, what happens round its steps, its end.
+"""The lifecycle of a training session: its creation, its steps, its end.
 
 `MonitoredSession` is the session that a training loop runs in. Its hooks know it as a
 `SessionLifecycle`. In order:
 
-at the start    the hooks join, signals are watched, the heartbeat begins, a session is created
-at every step   the last hook counts the step into the heartbeat, and ends the loop after a signal
-at a signal     the loop has two seconds to leave by itself; then the chief saves from a session of
-                its own, and the blocked run is ended
+at the start    the hooks join, the signal watch and the heartbeat begin, a session is created
+at each step    the last hook counts the step into the heartbeat, and ends the loop after a signal
+at a signal     the loop has two seconds to end; then the chief saves from a separate session, and
+                the blocked run is aborted
 at the end      the hooks leave; the chief waits for the other workers, saves the last checkpoint,
                 and releases the ps; the other workers report their end
 """
@@ -37,12 +37,12 @@ _CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
 
 
 class SessionLifecycle:
-  """What happens round the steps of one training session.
+  """The membership, signals and end of one training session.
 
   Attributes:
-    membership: this task's membership of the run, or None where the cluster is not known.
+    membership: this task's membership of the run, or None for an unknown cluster.
     tracker: the tracker of the global step.
-    end_timeout: seconds without progress until the chief gives up its wait for the others.
+    end_timeout: seconds without progress until the chief ends its wait for the other workers.
     problems: a sentence for each other worker that did not do its part.
     ends_by_vote: whether the workers end the loop together after a signal, by a vote.
   """
@@ -89,7 +89,7 @@ class SessionLifecycle:
 
   @property
   def session(self) -> Optional[BoundedSession]:
-    """The session of now; a recovery makes another one."""
+    """The current session; a recovery creates a new one."""
     return self._creator.session if self._creator is not None else None
 
   @property
@@ -121,7 +121,7 @@ class SessionLifecycle:
   # The end.
 
   def before_close(self, call_inside) -> None:
-    """The chief waits for the others, and keeps its session alive meanwhile."""
+    """The chief waits for the other workers, and recovers its session during the wait."""
     if self.is_chief and self.signum is None:
       self._wait_for_workers(call_inside)
     self._closing.set()
@@ -129,7 +129,7 @@ class SessionLifecycle:
       self._signals.extend(TIMING.save_limit)
 
   def _holders_answer(self) -> bool:
-    """Whether the variables can be saved: a stopped ps would only hold up the end."""
+    """Whether the variables can be saved: a save from a stopped ps would delay the end."""
     return self.membership is None or all(
       one.is_up
       for one in probe_tasks(self.membership.holders, timeout=TIMING.watch_probe_limit))
@@ -144,19 +144,19 @@ class SessionLifecycle:
     try:
       self.problems = ending.wait_for_workers(self.membership, self.end_timeout, each_round)
     except SystemExit:
-      return  # a signal: the chief saves, and waits for nobody
+      return  # After a signal the chief saves without a wait.
     for problem in self.problems:
       _log.error("%s", problem)
 
   def hold_close(self) -> None:
-    """Leaves TensorFlow's own close of the session to the very end of this task's membership."""
+    """Delays TensorFlow's close of the session to the end of this task's membership."""
     session = self.session
     if self.membership is not None and session is not None:
       session.hold_close()
       self.membership.at_stop(session.finish_close)
 
   def after_close(self, error: Optional[BaseException]) -> None:
-    """Reports this task's end; raises what the exit code must tell."""
+    """Reports this task's end; raises the error that decides the exit code."""
     if self._ended:
       return
     self._ended = True
@@ -174,7 +174,7 @@ class SessionLifecycle:
       raise ending.JobFailedError(self.problems)
 
   def _flush_summaries(self):
-    # TensorFlow tells no hook of an end by an error, and the last summaries show what led to it.
+    # TensorFlow calls no hook after an error, and the last summaries show its cause.
     if self._summary_dir is not None and self.sessions:
       try:
         tf.summary.FileWriterCache.get(self._summary_dir).flush()
@@ -195,7 +195,7 @@ class SessionLifecycle:
       membership.report(MEMBER_FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
                         else TIMING.report_limit_after_failure)
       if self.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
-        membership.release(failed=True)  # nobody can train on from a state of NaNs
+        membership.release(failed=True)  # no worker can train on from NaNs
     elif not self.is_chief:
       membership.report(MEMBER_DONE, "")
     elif self._releases:
@@ -220,18 +220,18 @@ class SessionLifecycle:
       session.abort(lambda: SystemExit(128 + signum))
 
   def _save_aside(self, session):
-    """Saves from a session of its own, while the main one is blocked."""
+    """Saves from a separate session while the main session is blocked."""
     aside = BoundedSession(session.sess_str, session.graph, self._creator.config)
     try:
       self._saver.save(aside, self.tracker.ask(aside))
-    except Exception as error:  # whatever it is, the task must leave
+    except Exception as error:  # the task must leave after any error
       _log.error("the last state was not saved: %s", error_line(error))
     finally:
       aside.close()
 
 
 class _LastHook(tf.train.SessionRunHook):
-  """Stands last: every other hook knows the session by then, and has counted the step."""
+  """Stands last, after every other hook has seen the session and counted the step."""
 
   def __init__(self, lifecycle: SessionLifecycle, creator):
     self._lifecycle, self._creator = lifecycle, creator
@@ -308,7 +308,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     return self.run_step_fn(lambda step_context: function(self._creator.session))
 
   def _finish_steps(self, closing):
-    """Ends what makes steps beside the loop; `closing(type, error)` returns what closes."""
+    """Ends the steps beside the loop; `closing(type, error)` returns the function that closes."""
     if self._has_left:
       return
     try:

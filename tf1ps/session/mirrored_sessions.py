@@ -5,9 +5,10 @@ They differ from sessions on the variables of a ps:
 1. Each worker initialises its own variables, and only the chief restores. Then all run the
    operations of `all_reduce_starts` together: they compare their graphs, and take the chief's
    values.
-2. Each step needs every worker. One that is gone ends all others' runs, by name.
-3. The servers remember the processes of a group, so that nothing is cured by a new session: the
-   processes of all workers must be started again, from the last checkpoint.
+2. Each step needs every worker. A lost worker ends the runs of all others, with an error that names
+   it.
+3. The servers remember the processes of a group, so a new session cannot recover. All workers must
+   be started again, and go on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def start(session: tf.Session, membership, limit: float) -> None:
   Args:
     session: the session.
     membership: this task's `Membership`.
-    limit: seconds that the others may take to come.
+    limit: seconds until all other workers must have joined.
 
   Raises:
-    peers.PeerLostError: one of them did not, and is named.
+    PeerLostError: naming the workers that did not join.
   """
   def run():
     for operation in all_reduce_starts(session.graph):
@@ -51,24 +52,23 @@ def start(session: tf.Session, membership, limit: float) -> None:
     own = membership.cluster.task.name
     missing = [task.name for task in membership.cluster.replicas if task.name != own
                and (task.name not in members or not members[task.name].run)]
-    raise PeerLostError("%s did not come to the start within %.0f s (--start_timeout)" % (
+    raise PeerLostError("%s did not join the start within %.0f s (--start_timeout)" % (
       ", ".join(missing) or "another worker", limit)) from error
 
 
 def again() -> BaseException:
-  """The error of a second session."""
+  """Returns the error of a second session."""
   return PeerLostError("the session of mirrored variables has ended: " + _HINT)
 
 
 def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
-  """What it means that a task is gone: an error that names all that are, or None.
+  """Returns an error that names all lost tasks, or None if each missing task has done its part.
 
-  None where those that are gone have done their part. All are looked at, since the first one to be
-  missed may have left for the loss of another.
+  The first missing task may have ended because of another loss, so all tasks are examined.
 
   Args:
     membership: this task's `Membership`.
-    before: what was seen, when the session was made, of the tasks that each step needs.
+    before: the probe results, at the creation of the session, of the tasks that each step needs.
   """
   gone = {one.task: one for one in missing_tasks(before)}
   members = _members(membership)
@@ -76,7 +76,7 @@ def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   for task in (one.task for one in before):
     member = members.get(task.name)
     state = member.state if member is not None else None
-    # One that was started again failed, if at all, for the loss of the process before it.
+    # A restarted task fails only because its previous process was lost.
     is_again = task in gone and gone[task].is_up
     if state == MEMBER_FAILED and not is_again:
       found.append("%s failed: %s" % (task.name, member.reason))
@@ -86,12 +86,12 @@ def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
 
 
 def explain(membership, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
-  """Says what an error of a run means where it comes from a lost worker.
+  """Returns the error to raise for an error of a run, which may come from a lost worker.
 
   Args:
     membership: this task's `Membership`.
     before: as for `lost`.
-    error: what the run raised.
+    error: the error that the run raised.
   """
   if not isinstance(error, PEER_ERRORS):
     return error
@@ -100,9 +100,9 @@ def explain(membership, before: Sequence[ProbeResult], error: BaseException) -> 
 
 
 def _members(membership) -> dict:
-  """What each task last said of itself in this run, by name."""
+  """The last heartbeat of each task in this run, by the task's name."""
   try:
-    membership.heartbeat.beat()  # what it said a moment ago counts
+    membership.heartbeat.beat()  # for the most recent states
   except ControlError:
     pass
   return {member.name: member for member in membership.heartbeat.members()

@@ -2,10 +2,10 @@
 
 The same arguments, the same hooks, the same session object, with these differences:
 
-1. It starts when the cluster is ready, or says who is missing (session_creator.py).
+1. It starts when the cluster is ready, or names the missing tasks (session_creator.py).
 2. The servers' live state is kept when a chief comes back; a worker is ready within two seconds of
    the chief; retries pause and are counted.
-3. Its own hooks ask the ps for the global step now and then, not at every step.
+3. Its own hooks fetch the global step from the ps at intervals, not at every step.
 4. An OutOfRangeError ends the loop cleanly only where it comes from a step.
 5. `close()` is bounded. The chief's waits for the other workers, saves after the last update, and
    releases the ps (lifecycle.py).
@@ -66,13 +66,13 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     save_summaries_secs: seconds between summaries.
     config: a `tf.ConfigProto`.
     stop_grace_period_secs: seconds that queue runners' threads have to end.
-    log_step_count_steps: global steps between two lines of steps a second; None for none.
+    log_step_count_steps: global steps between two log lines of the steps per second; None for none.
     max_wait_secs: seconds that a living chief may take to initialise.
     save_checkpoint_steps: global steps between checkpoints.
     summary_dir: where event files go; None: the checkpoint directory.
     save_graph_def: whether the graph is written, as text once and as a meta graph with each
       checkpoint.
-    start_timeout: seconds until every task that the graph uses, and the chief, must be there.
+    start_timeout: seconds until the chief and every task that the graph uses must have joined.
     end_timeout: seconds without a step of any missing worker until the chief gives up its wait.
     heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
 
@@ -81,7 +81,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
 
   Raises:
     ValueError: arguments that contradict each other.
-    TaskUnavailableError: a task, or the chief, did not come within start_timeout.
+    TaskUnavailableError: a task, or the chief, did not join within start_timeout.
     PathError, ClusterMismatchError: a task was started with another cluster.
     GraphMismatchError: this graph differs from the chief's.
     CheckpointError: the checkpoint directory cannot be trusted.
@@ -105,7 +105,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
 
 
 class Interval(NamedTuple):
-  """How often something is done: every so many seconds or steps; never where both are None."""
+  """The interval of an action, in seconds or in steps; None for both means never."""
 
   secs: Optional[float] = None  # seconds
   steps: Optional[int] = None  # steps
@@ -143,7 +143,7 @@ def open_session(
   """Opens a training session; see `MonitoredTrainingSession` for the arguments not named here.
 
   Args:
-    membership: this task's membership of the run; None where the cluster is not known.
+    membership: this task's membership of the run; None for an unknown cluster.
     tracker: the tracker that the hooks take the global step from; it stands before them.
     hooks: the hooks, in their order. The session's own hooks stand before them.
     save_checkpoint: how often the chief saves.
@@ -151,7 +151,7 @@ def open_session(
     releases: whether the end of the session ends the job and the membership.
     count_examples: returns the examples that this worker has trained on.
     ends_by_vote: whether a hook ends the loop after a signal, for all workers together.
-    shared_options: texts of flags that must be the same in all workers.
+    shared_options: texts of flags that all workers must agree on.
 
   Returns:
     The session.
@@ -208,8 +208,8 @@ def _warn_once(master):
   if master not in _warned:
     _warned.add(master)
     tf.logging.warning(
-      "%s is no target of a tf1ps.Server in this process, so its cluster is not known. No task is "
-      "probed, the state of older jobs is not recognised, and no ps is released.", master)
+      "%s is not the target of a tf1ps.Server in this process, so its cluster is unknown. No task "
+      "is probed, the state of older jobs is not recognised, and no ps is released.", master)
 
 
 def _interval(name, secs, steps, default) -> Interval:

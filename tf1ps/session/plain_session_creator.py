@@ -1,11 +1,12 @@
-"""Creating a training session where nothing is known of the cluster.
+"""Creates a training session without knowledge of the cluster.
 
-Without a cluster (`master=""`), or with the target of a server that is not tf1ps's, nobody can be
-probed and no run be told from another. What is left:
+Without a cluster (`master=""`), or with the target of a server that is not a `tf1ps.Server`, tf1ps
+cannot probe tasks and cannot distinguish runs. It still does the following:
 
-1. The first contact is bounded by `start_timeout`.
-2. The chief restores or initialises like stock, after the check of the checkpoint directory.
-3. The other workers look four times a second whether the model is ready, where stock sleeps 30 s.
+1. `start_timeout` bounds the first contact.
+2. The chief checks the checkpoint directory, then restores or initialises like TensorFlow.
+3. The other workers check four times per second whether the model is ready. TensorFlow sleeps 30 s
+   between two checks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = logging.getLogger("tf1ps")
 
 
 class PlainSessionCreator(tf.train.SessionCreator):
-  """Creates sessions on a target that is only known by its name."""
+  """Creates sessions on a target of an unknown cluster."""
 
   def __init__(self, master: str, scaffold: tf.train.Scaffold, is_chief: bool,
                config: Optional[tf.ConfigProto] = None, checkpoint_dir: Optional[str] = None,
@@ -53,13 +54,13 @@ class PlainSessionCreator(tf.train.SessionCreator):
     self.is_creating = False
 
   def create_session(self):
-    """Creates a session; raises initialise.SessionCreationError, or what TensorFlow raises."""
+    """Creates a session; raises SessionCreationError, or the error that TensorFlow raises."""
     if self._graph is None:
       initialise.finalize(self._scaffold)
       self._graph = tf.get_default_graph()
     self.is_creating = True
     if self.session is not None:
-      self.session.close()  # a hook that fails when it is told of a session leaves that one open
+      self.session.close()  # A hook that fails in after_create_session leaves its session open.
     limit = self._heartbeat_timeout if self.sessions else self._start_timeout
     deadline = time.monotonic() + limit
     while True:

@@ -1,8 +1,8 @@
-"""Survives a reset of the container of the job.
+"""Recovers from a reset of the job's container.
 
 A reset (state/reset.py) first writes a record that it begins. Then
 
-1. the heartbeat of each task of the job finds the record (`look`) and ends the session;
+1. the heartbeat of each task of the job reads the record (`look`) and ends the session;
 2. the creator of the next session answers the reset, and waits until it is done (`wait`);
 3. the chief restores the last checkpoint, as after the loss of a ps.
 
@@ -31,16 +31,16 @@ _log = logging.getLogger("tf1ps")
 
 
 class ResetWatch:
-  """Watches for resets of one container, for one session after the other."""
+  """Watches for resets of one container, for one session after another."""
 
   def __init__(self, heartbeat: Heartbeat,
                read: Callable[[], Dict[str, ControlRecord]], container: str):
     """Creates the watch.
 
     Args:
-      heartbeat: this task's.
-      read: reads the control records that tell of resets; raises control.ControlError.
-      container: the job's; "" is the default one.
+      heartbeat: this task's heartbeat.
+      read: reads the control records, including those of resets; raises ControlError.
+      container: the job's container; "" is the default container.
     """
     self._heartbeat = heartbeat
     self._read = read
@@ -50,7 +50,7 @@ class ResetWatch:
     self._has_said = False  # of this session
 
   def begin(self, callback: Optional[Callable[[str], None]]) -> None:
-    """Begins with a new session, or ends with the last one (None).
+    """Begins to watch for a new session, or ends the watch (None).
 
     Args:
       callback: called with a sentence when the container is reset under this session.
@@ -60,17 +60,17 @@ class ResetWatch:
     self._has_said = False
 
   def look(self, records: Dict[str, ControlRecord]) -> None:
-    """Looks for a reset among the control records; calls back at one."""
+    """Looks for a reset in the control records; calls the callback at a reset."""
     known, callback = self._known, self._callback
     if None not in (known, callback) and reset_notice(records, self._container) != known:
       callback(self._say())
 
   def wait(self, limit: float, interrupted: Callable[[], None]) -> None:
-    """Lets a reset that is under way finish; raises control.ControlError.
+    """Waits for the end of a current reset; raises ControlError.
 
     Args:
-      limit: seconds; a reset that takes longer is dead itself.
-      interrupted: called meanwhile; raises when the wait shall end.
+      limit: seconds; after them the process of the reset counts as dead.
+      interrupted: called during the wait; raises to end it.
     """
     until = time.monotonic() + limit
     found = self._last()
@@ -82,7 +82,7 @@ class ResetWatch:
       found = self._last()
 
   def explain(self, error: BaseException) -> BaseException:
-    """The AbortedError that an error of a run means where the container was reset."""
+    """Returns an AbortedError for an error that a reset caused, else the error itself."""
     if self._known is None or not _may_be_a_reset(error):
       return error
     try:

@@ -1,10 +1,9 @@
-"""The signature of a graph: what a worker's graph must share with the chief's.
+"""The signature of a graph: the variables that a worker's graph must share with the chief's.
 
-Between-graph replicas share only the names of their variables. A worker whose graph has one
-variable more would wait for its initialisation for two hours. A worker whose variable has another
-shape, device or kind would share nothing, or break the ps. So the chief writes its shared variables
-into the record of the run, and each worker compares its own with them, and the flags that must
-agree.
+Between-graph replicas share only the names of their variables. A worker with one more variable
+would wait two hours for its initialisation. A worker whose variable has another shape, device or
+kind would share nothing, or break the ps. So the chief writes its shared variables, and the flags
+that must agree, into the record of the run. Each worker compares its own with them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _FLAG = "flag"  # the kind of their rows
 
 
 class GraphMismatchError(Error, RuntimeError):
-  """This task's graph differs from the chief's in what they share."""
+  """This task's graph and the chief's differ in their shared variables or flags."""
 
 
 def signature(own_task, flags: Sequence[str] = (),
@@ -30,8 +29,8 @@ def signature(own_task, flags: Sequence[str] = (),
   """Describes the variables that a graph shares with other tasks' graphs.
 
   Args:
-    own_task: the `spec.Task` of this task; variables that live there are not shared.
-    flags: texts of flags that must be the same in all workers.
+    own_task: the `spec.Task` of this task; variables on this task are not shared.
+    flags: texts of flags that all workers must agree on.
     variables: the global variables, by default those of the default graph.
 
   Returns:
@@ -58,17 +57,17 @@ def _job_and_task(device: str):
 
 
 def check_container(own_task, container: str, variables: Iterable[tf.Variable] = None) -> None:
-  """Refuses shared variables that live in another container than the job's.
+  """Refuses shared variables in a container other than the job's.
 
-  Such state would not belong to the run: it could be an older job's, and no reset would clear it.
+  Such state would not belong to the run. It may be of an earlier job, and no reset would clear it.
 
   Args:
-    own_task: the `spec.Task` of this task; variables that live there are not shared.
-    container: the job's container; "" is the default one.
+    own_task: the `spec.Task` of this task; variables on this task are not shared.
+    container: the job's container; "" is the default container.
     variables: the global variables, by default those of the default graph.
 
   Raises:
-    ValueError: naming the first such variable, both containers and what would be right.
+    ValueError: naming the first such variable, both containers and the remedy.
   """
   variables = tf.global_variables() if variables is None else variables
   for variable in variables:
@@ -88,8 +87,9 @@ def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str
 
   Args:
     mine: this task's signature.
-    chiefs: the chief's.
-    own_name: this task's name; chief_name: the chief's.
+    chiefs: the chief's signature.
+    own_name: this task's name.
+    chief_name: the chief's name.
 
   Raises:
     GraphMismatchError: naming up to five of the variables that differ, and how.

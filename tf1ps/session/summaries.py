@@ -1,8 +1,8 @@
-"""Summaries and step counts in event files, without a question to the ps at every step.
+"""Summaries and step rates in event files, without a fetch of the global step per step.
 
-`SummarySaver` runs the scaffold's summary operation every so many of the chief's own steps or
-seconds; `StepCounter` writes and logs global steps a second whenever the tracker has an answer that
-is old enough. Both take the step from the tracker.
+`SummarySaver` runs the scaffold's summary operation after a number of the chief's own steps or of
+seconds. `StepCounter` logs and writes the global steps per second. Both take the global step from
+the tracker.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class SummarySaver(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker, which stands before this hook.
-      scaffold: its `summary_op` is run; nothing happens without one.
-      directory: where the event files go.
+      tracker: tracks the global step; it stands before this hook.
+      scaffold: the hook runs its `summary_op`, if it has one.
+      directory: the directory of the event files.
       save_steps: own steps between two summaries, or None.
       save_secs: seconds between two summaries, or None. One of the two must be given.
     """
@@ -66,7 +66,7 @@ class SummarySaver(tf.train.SessionRunHook):
 
 
 class StepCounter(tf.train.SessionRunHook):
-  """Logs and writes global steps a second."""
+  """Logs and writes the global steps per second."""
 
   TAG = "global_step/sec"
 
@@ -75,9 +75,9 @@ class StepCounter(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker, which stands before this hook.
-      every_steps: global steps between two figures, at least.
-      directory: where the event files go; None writes none.
+      tracker: tracks the global step; it stands before this hook.
+      every_steps: the least number of global steps between two rates.
+      directory: the directory of the event files; None writes none.
     """
     if every_steps < 1:
       raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))
