@@ -36,7 +36,7 @@ TIMING = {
   "call_poll_interval": 0.1, "retry_pause": 0.05, "longest_retry_pause": 0.5,
   "heartbeat_interval": 0.25, "lost_check_interval": 0.5, "range_report_interval": 0.1,
   "first_report": 0.2, "report_interval": 0.4, "global_step_interval": 0.2,
-  "linger": 0.5, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
+  "linger": 1.0, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
   "thread_end_limit": 0.5, "session_close_limit": 1.0, "run_session_close_limit": 0.5,
   "probe_limit": 1.0, "watch_probe_limit": 0.5,
 }
@@ -85,8 +85,8 @@ def left_behind():
 def pytest_collection_modifyitems(items):
   """Marks the tests that need no TensorFlow, or show nothing of its version."""
   for item in items:
-    path = pathlib.Path(str(item.fspath)).relative_to(ROOT / "tests")
-    if str(path) in ANY_TENSORFLOW:
+    path = os.path.relpath(str(item.fspath), str(ROOT / "tests"))
+    if path in ANY_TENSORFLOW:
       item.add_marker(pytest.mark.any_tensorflow)
 
 

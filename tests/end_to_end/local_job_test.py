@@ -80,10 +80,10 @@ def test_the_quick_start_trains_and_ends(tmp_path):
   pids, lines = pids_in(output), output.splitlines()
   assert sorted(pids) == ["evaluator 0", "ps 0", "ps 1", "worker 0", "worker 1"]
   last = "\n".join(lines[-20:])  # TensorFlow may add a line about a peer that has left
-  accuracy = re.search(r"test accuracy (\d\.\d{4})", last)
+  accuracies = re.findall(r"worker 0\] test accuracy (\d\.\d{4})", output)
   # 0.98 as a rule. Where a worker is held up between the gradient and the update while the other
   # one goes on, its gradient spoils what Adam has found: 0.94 has been seen, and lower may be.
-  assert accuracy and float(accuracy.group(1)) >= 0.8, output
+  assert accuracies and float(accuracies[-1]) >= 0.8, output
   assert re.search(r"global step 270 in \d+\.\d s; examples by worker: "
                    r"worker 0: 4314, worker 1: 4308", last), output
   assert re.search(r"evaluator: \d+ evaluations?, test accuracy 0\.\d{4}.* exit code 0", last)

@@ -31,7 +31,7 @@ def test_prints_what_it_says(example, forks, tmp_path):
   if example.only_on not in ("", checking.release(tf.version.VERSION)):
     pytest.skip("only on TensorFlow %s" % example.only_on)
   if label(example) in AS_A_USER or not forked_shells.can_run(example):
-    problem = checking.check(example, find_free_ports=free_ports).problem
+    problem = checking.check(example, choose_ports=free_ports).problem
   else:
     problem = forked_shells.check(example, forks, tmp_path, free_ports)
   assert not problem, problem
