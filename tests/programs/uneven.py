@@ -12,6 +12,7 @@ import tf1ps
 flags.DEFINE_string("batches", "100,70,40", "How many batches each worker has.")
 flags.DEFINE_integer("last", -1, "The worker that comes last to most turns; -1: none.")
 flags.DEFINE_integer("die_at", -1, "The global step in whose update the maker dies; -1: never.")
+flags.DEFINE_boolean("one_shot", True, "Uses a one-shot iterator, which cannot begin again.")
 flags.DEFINE_string("died", "", "The file that is then there; whoever sees it does not die.")
 
 FLAGS = flags.FLAGS
@@ -22,7 +23,8 @@ def input_fn(mode, shard):
   batches = [int(count) for count in FLAGS.batches.split(",")]
   count = batches[shard.index] if mode == "train" else 1
   data = tf.data.Dataset.from_tensors(np.ones([shard.batch_size], np.float32)).repeat(count)
-  ones = tf.data.make_one_shot_iterator(data).get_next()
+  make = tf.data.make_one_shot_iterator if FLAGS.one_shot else tf.data.make_initializable_iterator
+  ones = make(data).get_next()
   if FLAGS.last == shard.index:
     with tf.control_dependencies([tf.numpy_function(_dawdle, [], tf.int64)]):
       ones = tf.identity(ones)

@@ -1,6 +1,9 @@
 """The state of synchronous rounds: its columns, and an update that is interrupted."""
 from __future__ import annotations
 
+import concurrent.futures
+import threading
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -72,5 +75,70 @@ def test_the_end_of_the_replicas_is_no_end_of_data():
 
 
 def test_each_policy_for_uneven_data_has_one_effect():
-  assert uneven.ON_UNEVEN == ("stop_all", "pad", "shrink")
-  assert [sum(policy) for policy in uneven.UNEVEN_POLICIES.values()] == [1, 1, 1]
+  assert uneven.ON_UNEVEN == ("stop_all", "pad", "shrink", "repeat")
+  # Leaving ends all under "repeat" too; the end of the data is no reason to leave there.
+  assert [sum(policy) for policy in uneven.UNEVEN_POLICIES.values()] == [1, 1, 1, 2]
+
+
+def repeating(graph, session, count=2):
+  """Replicas in one graph; returns their optimizers and training steps."""
+  with graph.as_default():
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+    made = [sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), count, replica_index=i, on_uneven="repeat")
+      for i in range(count)]
+    trains = [one.minimize(w, step) for one in made]
+    session.run(tf.global_variables_initializer())
+    for one in made:
+      session.run(one.local_step_init_op)
+  return made, trains
+
+
+def is_end(session, train):
+  with pytest.raises(tf.errors.OutOfRangeError) as raised:
+    session.run(train)
+  return round_errors.is_end_of_replicas(raised.value)
+
+
+def test_repeated_data_end_training_when_all_replicas_went_through_theirs():
+  with tf.Graph().as_default() as graph, tf.Session() as session:
+    (first, second), trains = repeating(graph, session)
+
+    def look():
+      return rounds.view_rounds(session.run(first.look))
+
+    session.run(trains)
+    assert [session.run(first.finish_pass), session.run(first.finish_pass)] == [False, False]
+    assert (look().went_through, look().ended) == ([1, 0], 0)
+    session.run(trains)  # it takes part as before
+    session.run(first.local_step_init_op)  # the mark outlasts a new session
+    assert look().went_through == [1, 0]
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    with thread:
+      waits = thread.submit(is_end, session, trains[0])
+      while not look().arrived[0]:
+        threading.Event().wait(0.01)
+      assert session.run(second.finish_pass)
+      assert waits.result(60)  # who waits gets the end
+    assert is_end(session, trains[1])  # and so does who arrives later
+    state = look()
+    assert (state.went_through, state.ended) == ([1, 1], 1)
+    assert (state.taken, state.stale) == ([2, 2], [1, 0])
+    for one in (first, second):
+      session.run(one.leave_op)
+    for one in (first, second):  # another job
+      session.run(one.local_step_init_op)
+    assert (look().went_through, look().ended) == ([0, 0], 0)
+
+
+def test_a_pass_cannot_end_in_rounds_that_were_cleared():
+  with tf.Graph().as_default() as graph, tf.Session() as session:
+    (first, second), _ = repeating(graph, session)
+    assert not session.run(first.finish_pass)
+    session.run(session_ops.clear_ops(graph))  # the chief restored older variables
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+      session.run(second.finish_pass)
+    error = round_errors.explain_round_error(raised.value)
+    assert isinstance(error, tf.errors.AbortedError)
+    assert rounds.view_rounds(session.run(first.look)).went_through == [0, 0]

@@ -316,7 +316,10 @@ def test_the_loss_may_be_given():
   (dict(replicas_to_aggregate=0), "replicas_to_aggregate must be .* 1 or more, got 0"),
   (dict(replicas_to_aggregate=3, total_num_replicas=2), "it must be 2 or less"),
   (dict(replicas_to_aggregate=2, replica_index=2), "replica_index must be 0 to 1, got 2"),
-  (dict(replicas_to_aggregate=2, replica_index=0, on_uneven="wait"), "stop_all, pad, shrink"),
+  (dict(replicas_to_aggregate=2, replica_index=0, on_uneven="wait"),
+   "stop_all, pad, shrink, repeat"),
+  (dict(replicas_to_aggregate=1, total_num_replicas=2, replica_index=0, on_uneven="repeat"),
+   "on_uneven=repeat needs a gradient of each replica in every update, and 1 of 2"),
   (dict(replicas_to_aggregate=2, replica_index=0, clip_norm=0.0), "clip_norm must be above 0"),
   (dict(replicas_to_aggregate=2), "the index of this replica is not known"),
 ])

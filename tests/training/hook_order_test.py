@@ -23,6 +23,9 @@ def input_fn(mode, shard):
   (dict(sync_replicas=True), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
     "SyncReplicasHook", "InputPositions", "TrafficReport", "Progress"]),
+  (dict(sync_replicas=True, on_uneven="repeat", epochs=1), [
+    "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
+    "SyncReplicasHook", "InputPositions", "RepeatedData", "TrafficReport", "Progress"]),
   (dict(replication="all_reduce"), [
     "Execution", "ExampleCounter", "StopAtStep", "EndOfDataHook", "StepVote", "TrafficReport",
     "Progress"]),

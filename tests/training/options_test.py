@@ -106,6 +106,8 @@ def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
     check_options(Options(steps=1, shard="dynamic", **kwargs))
   check_options(Options(steps=1, shard="dynamic"))
   check_options(Options(steps=1, shard="dynamic", sync_replicas=True, on_uneven="pad"))
+  with pytest.raises(ValueError, match="--on_uneven=repeat begins again .* under --shard=dynamic"):
+    check_options(Options(steps=1, shard="dynamic", sync_replicas=True, on_uneven="repeat"))
 
 
 def test_replications_and_clones():

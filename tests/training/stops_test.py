@@ -123,6 +123,10 @@ def test_the_reason_has_another_workers_end_and_the_remaining_data():
     "an update, 20 were left")
   assert make(epochs=1, sync_replicas=True, on_uneven="shrink").reason(True) == (
     "training had already ended for all workers")
+  repeats = make(epochs=1, sync_replicas=True, on_uneven="repeat")
+  assert repeats.reason(True) == "another worker ended training for all (--on_uneven=repeat)"
+  assert repeats.reason(True, all_went_through=True) == (
+    "all workers went through their data (--on_uneven=repeat)")
 
 
 @pytest.mark.parametrize("index, replication, is_last", [

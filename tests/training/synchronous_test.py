@@ -45,6 +45,31 @@ def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, o
     (1 if k < 40 else 0.5 if k < 70 else 0) - 2 * k for k in range(own_steps[0])]
 
 
+def test_data_are_repeated_until_all_workers_went_through_theirs(start, tmp_path):
+  job = Job(start, flags=SYNC + [
+    UNEVEN, "--shard=none", "--epochs=1", "--on_uneven=repeat", "--batches=12,5", "--noone_shot",
+    "--checkpoint_dir=%s" % tmp_path])
+  (ps,), workers = job.all()
+  assert codes(*workers, ps) == [0] * 3, workers[0].output + workers[1].output
+  ends = [last_line(worker, LAST) for worker in workers]
+  assert [end[:2] for end in ends] == [[12, 48], [12, 48]]
+  assert [end[2] for end in ends] == [
+    "went through its data --epochs=1 times",
+    "all workers went through their data (--on_uneven=repeat)"]
+  assert find(workers[0], r"global step (\d+) in ") == [12]
+  assert workers[1].output.count("its data begin again") == 2
+  # Where the job ended nobody goes on: its positions are deleted.
+  reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(str(tmp_path)))
+  assert [reader.get_tensor("tf1ps/input_position/worker_%d" % i) for i in range(2)] == [b"", b""]
+
+
+def test_data_that_cannot_be_repeated_are_refused(start):
+  job = Job(start, flags=SYNC + [UNEVEN, "--shard=none", "--epochs=1", "--on_uneven=repeat"])
+  chief = job.worker()
+  assert chief.wait() == 1
+  assert "Replace make_one_shot_iterator by tf.data.make_initializable" in chief.lines[-1]
+
+
 def losses(directory):
   """The losses that the chief has written as summaries."""
   file, = directory.glob("events.*")

@@ -9,7 +9,7 @@ of its iterators. The variables outlive a worker, and the chief's checkpoints co
 2. A new session goes on from the stored position if the pipeline, the worker, the number of workers
    and the batch size are the same. Otherwise it logs the difference and starts from the beginning.
 3. At the end of the data the position is deleted, so that a restarted worker starts from the
-   beginning.
+   beginning. Data that begin again (`--on_uneven=repeat`) have a position in their next pass.
 
 Pipelines that call Python, and pipelines that TensorFlow cannot save, always start from the
 beginning.
@@ -41,6 +41,7 @@ class InputPositions(LifecycleHook):
   Attributes:
     variables: the positions of all workers, which a checkpoint may lack.
     batches: the number of batches that were drawn, also by earlier processes of this worker.
+    passes: how often the data have begun again, `begin_pass`, also in earlier processes.
   """
 
   def __init__(self, index: int, count: int, batch_size: int, global_step: tf.Variable):
@@ -69,7 +70,7 @@ class InputPositions(LifecycleHook):
     self._stored_at = 0.0
     self._stored_batches = None
     self._cost = 0.0
-    self.batches = 0
+    self.batches = self.passes = 0
     self._lock = threading.Lock()
     self._batches_of_run: Callable[[], int] = lambda: 1
     self._quiet: Callable[[], ContextManager[bool]] = lambda: contextlib.nullcontext(True)
@@ -92,7 +93,7 @@ class InputPositions(LifecycleHook):
                 "from the beginning of its data")
 
   def after_create_session(self, session, coord):
-    self.batches, self._stored_batches = 0, None
+    self.batches, self.passes, self._stored_batches = 0, 0, None
     self._stored_at = time.monotonic()
     if self._works:
       self._go_on(session, session.run(self._read))
@@ -119,6 +120,19 @@ class InputPositions(LifecycleHook):
   def on_end_of_data(self, session, error):
     self._is_over |= not is_end_of_replicas(error)  # which deletes the position
 
+  def begin_pass(self) -> None:
+    """Notes that the iterators are at the beginning again, after the end of the data."""
+    self.go_on()
+    self.batches, self.passes = 0, self.passes + 1
+
+  def go_on(self) -> None:
+    """Notes that the end of the data was none: a new session has a position again."""
+    self._is_over, self._stored_batches = False, None
+
+  def forget(self) -> None:
+    """Has the position deleted: a restarted worker starts from the beginning."""
+    self._is_over = True
+
   def store(self, session) -> None:
     """Stores the position now. Call it between two steps."""
     if self._works and (self._stored_batches != self.batches or self._is_over):
@@ -138,6 +152,8 @@ class InputPositions(LifecycleHook):
                   "beginning of its data: %s", error_line(error))
         return
       header = dict(self._key, batches=self.batches)
+      if self.passes:
+        header["passes"] = self.passes
       position = json.dumps(header, sort_keys=True).encode() + b"\n" + position
     session.run(self._write, {self._value: position})
     self._stored_at, self._stored_batches = time.monotonic(), self.batches
@@ -148,7 +164,7 @@ class InputPositions(LifecycleHook):
     if not header:
       return
     found = json.loads(header.decode())
-    batches = found.pop("batches")
+    batches, passes = found.pop("batches"), found.pop("passes", 0)
     reason = self._difference(found)
     if reason is None:
       try:
@@ -157,6 +173,7 @@ class InputPositions(LifecycleHook):
         reason = error_line(error)
     if reason is None:
       self.batches = self._stored_batches = batches
+      self.passes = passes
       _log.info("goes on at batch %d of its data", batches + 1)
     else:
       _log.warning(

@@ -26,7 +26,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "IteratorPositions", "PositionError", "has_python_calls", "iterator_initializers",
     "next_batch"],
   "lease_table": ["DifferentDataError", "LeaseTable", "StaleSessionError"],
-  "leases": ["BATCHES_PER_BLOCK", "EndlessDatasetError", "RangeReport"],
+  "leases": ["BATCHES_PER_BLOCK", "EndlessDatasetError", "RangeReport", "restart_problem"],
   "preloaded": ["preloaded_batches", "preloaded_variables"],
   "producers": [
     "batch", "batch_join", "input_producer", "maybe_batch", "maybe_batch_join",

@@ -30,6 +30,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING, Error
+from tf1ps.pipeline.iterators import iterator_initializers
 from tf1ps.pipeline.lease_table import EPOCH, LeaseState, StaleSessionError, range_of
 from tf1ps.state import ControlError
 
@@ -395,14 +396,28 @@ def lease_blocks(owner: int, dataset: tf.data.Dataset, size: int,
     leases, "blocks of %d" % size, None, Blocks(dataset, size, leases, shuffle))
 
 
-def restart_problem(graph: tf.Graph) -> Optional[str]:
-  """Says why the input of a graph cannot begin another pass, and what to do; None if it can."""
-  text = ("under --shard=dynamic the input starts again for each epoch, and when ranges of a lost "
-          "worker are handed out again. ")
+_WHY_AGAIN = ("under --shard=dynamic the input starts again for each epoch, and when ranges of a "
+              "lost worker are handed out again. ")
+
+
+def restart_problem(graph: tf.Graph, why: str = _WHY_AGAIN,
+                    needs_iterator: bool = False) -> Optional[str]:
+  """Says why the input of a graph cannot begin another pass, and what to do; None if it can.
+
+  Args:
+    graph: the graph, with its input.
+    why: the sentence before, which says why the input has to begin again.
+    needs_iterator: whether an input without an iterator, or with one that only a feed initialises,
+      is a problem.
+  """
   if any(op.type == "OneShotIterator" for op in graph.get_operations()):
-    return text + ("Replace make_one_shot_iterator by tf.data.make_initializable_iterator, or "
+    return why + ("Replace make_one_shot_iterator by tf.data.make_initializable_iterator, or "
                    "return the dataset itself from input_fn.")
   if graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
-    return text + ("A queue that its queue runner has closed cannot start again: make batches with "
+    return why + ("A queue that its queue runner has closed cannot start again: make batches with "
                    "tf.data (dataset.batch, or the datasets of tf1ps.pipeline).")
+  made = {op.inputs[1].op for op in graph.get_operations() if op.type == "MakeIterator"}
+  if needs_iterator and not 0 < len(made) == len(iterator_initializers(graph)):
+    return why + ("That needs iterators that are initialised without a feed: return a dataset from "
+                  "input_fn, or use tf.data.make_initializable_iterator.")
   return None

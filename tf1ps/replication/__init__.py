@@ -31,5 +31,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "damped_learning_rate", "gradient_age", "read_ages"],
   "sync_hook": ["ReplicaLostError"],
   "sync_replicas_optimizer": ["SyncReplicasOptimizer"],
-  "uneven": ["ON_UNEVEN", "PAD", "SHRINK", "STOP_ALL", "UNEVEN_POLICIES", "UnevenPolicy"],
+  "uneven": [
+    "ON_UNEVEN", "PAD", "REPEAT", "SHRINK", "STOP_ALL", "UNEVEN_POLICIES", "UnevenPolicy"],
 })

@@ -38,6 +38,10 @@ The states of a replica in a round:
 training for all, "pad" makes the replica padding, "shrink" lets the round wait for one gradient
 less. `drop` makes another replica left, because it is lost. Either may finish the round. `clear`
 makes all replicas expected.
+
+With "repeat" a replica whose data end stays computing: `finish_pass` marks it, went_through=1, and
+it begins again with its data. The mark outlasts `join`, but not `clear` or another job. When all
+replicas have it, the round is ended.
 """
 
 from __future__ import annotations
@@ -75,6 +79,7 @@ class RoundState(NamedTuple):
   computes_for: tf.Tensor = _PER_REPLICA  # the round that it computes a gradient for
   taken: tf.Tensor = _PER_REPLICA  # the number of its gradients that are in an update
   stale: tf.Tensor = _PER_REPLICA  # the number of its gradients that arrived too late
+  went_through: tf.Tensor = _PER_REPLICA  # 1: its data have ended at least once ("repeat")
   loss: tf.Tensor = _PER_REPLICA  # the bits of a float64: the loss of its last gradient's batch
   # For all.
   round: tf.Tensor = _SINGLE  # the present round, counted from 0
@@ -172,6 +177,7 @@ class Rounds:
     def function(state):
       is_new = tf.reduce_min(state.left) * may_begin
       begins = may_begin if is_chief else is_new
+      is_other_job = tf.maximum(is_new, begins * state.ended)
       with shared.elsewhere():
         made = make_rows()
       with tf.control_dependencies(made + [shared.drain()] + shared.announced):
@@ -181,6 +187,7 @@ class Rounds:
           padding=shared.mark(state.padding * (1 - is_new), 0),
           arrived=shared.mark(state.arrived * (1 - is_new), 0),
           computes_for=shared.mark(state.computes_for, state.round),
+          went_through=state.went_through * (1 - is_other_job),
           ended=state.ended * (1 - begins), joins=state.joins + 1))
     return shared.change(function)
 
@@ -286,15 +293,46 @@ class Rounds:
 
   def end(self) -> tf.Operation:
     """Training ends for all: replicas that wait, or arrive later, get an OutOfRangeError."""
+    mark = self._shared.mark
+    return self._shared.change(lambda state: _pack(self._ended(state)._replace(
+      active=mark(state.active, 0), left=mark(state.left, 1))))
+
+  def finish_pass(self) -> tf.Tensor:
+    """This replica's data have ended, and begin again; training ends when those of all have.
+
+    Returns:
+      Whether training has ended for all, a bool scalar.
+
+    Raises:
+      tf.errors.InvalidArgumentError: when run, see `round_errors.explain_round_error`.
+    """
     shared = self._shared
 
-    def function(state):
-      tokens = shared.put_tokens(state.arrived, [state.round, state.update_step, 1, 0])
-      with tf.control_dependencies(tokens):
-        return _pack(state._replace(
-          ended=1, arrived=tf.zeros_like(state.arrived), stale=state.stale + state.arrived,
-          active=shared.mark(state.active, 0), left=shared.mark(state.left, 1)))
-    return shared.change(function)
+    def function():
+      state = shared.read()
+      with tf.control_dependencies([
+          round_errors.check_no_partial_update(state.updating),
+          self.check_joined(tf.equal(state.active[self.index], 1))]):
+        state = state._replace(went_through=shared.mark(state.went_through, 1))
+      # Packed outside of the branches: in TensorFlow 2 each of them is a graph of its own.
+      vector = _pack(state)
+      is_last = tf.equal(tf.reduce_min(state.went_through), 1)
+      changed = tf.cond(
+        is_last, lambda: _pack(self._ended(shared.unpack(tf.identity(vector)))),
+        lambda: tf.identity(vector))
+      changed.set_shape(vector.shape)
+      with tf.control_dependencies([shared.write(changed)]):
+        return [tf.equal(shared.unpack(changed).ended, 1)]
+
+    return shared.step(function)[0]
+
+  def _ended(self, state: RoundState) -> RoundState:
+    """The state when training has ended; those that wait get a token that says so."""
+    tokens = self._shared.put_tokens(state.arrived, [state.round, state.update_step, 1, 0])
+    with tf.control_dependencies(tokens):
+      arrived = tf.identity(state.arrived)
+    return state._replace(ended=tf.ones_like(state.ended), arrived=tf.zeros_like(arrived),
+                          stale=state.stale + arrived)
 
   def resend(self) -> tf.Operation:
     """Puts a token for this replica where it has not arrived, and has none.

@@ -24,7 +24,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import latest_record
 from tf1ps.graph import task_of_device
 from tf1ps.replication import gradient_exchange, gradients, rounds, session_ops, sync_hook
-from tf1ps.replication.uneven import ON_UNEVEN, STOP_ALL
+from tf1ps.replication.uneven import ON_UNEVEN, STOP_ALL, UNEVEN_POLICIES
 from tf1ps.transfer import (
   WrappingOptimizer,
   check_pack_bytes,
@@ -49,6 +49,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     leaver: the index of the replica that `leave_op` drops, a placeholder whose default is this
       replica. None: the policy for uneven data lets no other replica be dropped.
     end_op: ends training for all replicas.
+    finish_pass: with on_uneven "repeat", notes that this replica's data have ended and begin again;
+      a bool scalar, whether training has ended for all. None: another policy.
     look: the state of the rounds, for `rounds.view_rounds`.
     resend: puts a token for this replica again, in case its token was lost.
   """
@@ -72,6 +74,9 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       name: of the optimizer; all replicas use the same.
       replica_index: this replica's, from 0; None: that of this process's `tf1ps.Server`.
       on_uneven: what the end of one replica's data means. "stop_all": training ends for all.
+        "repeat": the replica begins again with its data until all have gone through theirs; then
+        training ends for all. For training programs; another loop runs `finish_pass` at the end of
+        the data, and initialises its iterators again if the value is False.
         "pad": the replica counts as arrived in every later round, and the mean is taken over the
         replicas that have data. "shrink": the others continue, and wait for one gradient less.
       clip_norm: the global norm that the aggregated gradient is clipped to, or None.
@@ -96,6 +101,12 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         "per replica, so it must be %d or less" % (replicas_to_aggregate, total, total))
     if on_uneven not in ON_UNEVEN:
       raise ValueError("on_uneven must be one of %s, got %r" % (", ".join(ON_UNEVEN), on_uneven))
+    if UNEVEN_POLICIES[on_uneven].repeats and replicas_to_aggregate < total:
+      raise ValueError(
+        "on_uneven=repeat needs a gradient of each replica in every update, and %d of %d make one: "
+        "a lost spare replica would not be missed, and training would wait for the end of its data "
+        "without end. Leave replicas_to_aggregate out, or use on_uneven=pad" % (
+          replicas_to_aggregate, total))
     if clip_norm is not None and not clip_norm > 0:
       raise ValueError("clip_norm must be above 0, got %r" % (clip_norm,))
     if variable_averages is not None and not variables_to_average:
@@ -111,7 +122,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     self._losses = []  # the arguments of compute_gradients
     self.rounds = self.round_result = None
     self.local_step_init_op = self.chief_init_op = None
-    self.leave_op = self.leaver = None
+    self.leave_op = self.leaver = self.finish_pass = None
 
   @property
   def ready_for_local_init_op(self):
@@ -204,6 +215,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       self.look = self.rounds.look()
       self.resend = self.rounds.resend()
       self.end_op = self.rounds.end()
+      if self.rules.policy.repeats:
+        self.finish_pass = self.rounds.finish_pass()
       if self.rules.policy.shrinks:
         self.leaver = tf.placeholder_with_default(tf.constant(self._index, tf.int64), [], "leaver")
         self.leave_op = self.rounds.drop(self.leaver, self._update)

@@ -15,12 +15,15 @@ class UnevenPolicy(NamedTuple):
   ends_all: bool = False  # training ends for all replicas
   pads: bool = False  # each later round counts the replica as arrived, without a gradient
   shrinks: bool = False  # each later round waits for one gradient less; so does a lost replica
+  repeats: bool = False  # the replica begins again, until all have gone through their data
 
 
-STOP_ALL, PAD, SHRINK = "stop_all", "pad", "shrink"
+STOP_ALL, PAD, SHRINK, REPEAT = "stop_all", "pad", "shrink", "repeat"
 UNEVEN_POLICIES = {
   STOP_ALL: UnevenPolicy(ends_all=True),
   PAD: UnevenPolicy(pads=True),
   SHRINK: UnevenPolicy(shrinks=True),
+  # A replica that leaves the loop, at the end or at a stop of its own, ends training for all.
+  REPEAT: UnevenPolicy(ends_all=True, repeats=True),
 }
 ON_UNEVEN = tuple(UNEVEN_POLICIES)

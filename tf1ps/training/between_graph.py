@@ -25,6 +25,7 @@ from tf1ps.pipeline import Shard
 from tf1ps.placement import partition_large, replica_device_setter
 from tf1ps.program import Program, kind_scope, learning_rate_of, make_optimizer
 from tf1ps.replication import (
+  REPEAT,
   STOP_ALL,
   AgeTable,
   SyncReplicasOptimizer,
@@ -37,6 +38,7 @@ from tf1ps.replication import (
 from tf1ps.training import async_update, program_towers
 from tf1ps.training.options import Options
 from tf1ps.training.remainder import Remainder
+from tf1ps.training.repeated_data import RepeatedData
 from tf1ps.training.step import Batches, Step, summarize_loss
 from tf1ps.transfer import (
   Prefetch,
@@ -89,7 +91,8 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
 
   Raises:
     ValueError: more gradients for an update than there are workers, a learning rate that is
-      scaled or damped for a program with an optimizer of its own, or more clones than GPUs.
+      scaled or damped for a program with an optimizer of its own, more clones than GPUs, or an
+      input that cannot begin again under --on_uneven=repeat.
     ShardError: the program trains on several workers and never asked its shard.
     ModelSpecError and others: what the program returned is no model.
   """
@@ -112,6 +115,8 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
     if not shard.is_dynamic:  # there the table of ranges knows what is done
       step = step._replace(positions=InputPositions(
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
+    if step.repeats is not None:
+      step.repeats.follow(step.positions)
     return batches.complete(step)
 
 
@@ -185,5 +190,6 @@ def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
       batches.grads_and_vars, tf.train.get_global_step(), loss=batches.loss)
   result = optimizer.round_result
   hook = optimizer.make_session_run_hook(cluster.is_chief, start_timeout=options.start_timeout)
+  repeats = RepeatedData(optimizer) if options.on_uneven == REPEAT else None
   return Step(train_op, result.loss, batches.examples, taken=result.taken, remainder=remainder,
-              global_step=result.global_step, hooks=[hook])
+              global_step=result.global_step, repeats=repeats, hooks=[hook])

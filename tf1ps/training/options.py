@@ -26,7 +26,7 @@ from tf1ps.pipeline import (
 )
 from tf1ps.placement import PS_STRATEGIES
 from tf1ps.program import OPTIMIZERS, VARIABLES
-from tf1ps.replication import ON_UNEVEN, STOP_ALL
+from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
 PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset")
@@ -285,8 +285,13 @@ TABLE: Tuple[Option, ...] = (
          int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
   Option("on_uneven", "What the end of one worker's data means for synchronous updates: training "
          "ends for all; or the worker counts as one without a gradient; or the others go on "
-         "without it.", "Training", _TRAINING, default=STOP_ALL,
-         values=ON_UNEVEN, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
+         "without it; or it begins again with its data until all have gone through theirs.",
+         "Training", _TRAINING, default=STOP_ALL,
+         values=ON_UNEVEN, rules=(
+           _NEEDS_SYNC, _NEEDS_OWN_SYNC,
+           Rule(lambda options: options.on_uneven == REPEAT and options.shard == SHARD_DYNAMIC,
+                "begins again with a worker's own data, and under --shard=dynamic no worker has "
+                "data of its own: give --on_uneven=shrink, or pad"))),
   Option("staleness_policy", "What asynchronous workers do about stale gradients. max_lead:N makes "
          "a worker wait while it is N steps ahead of the slowest; drop:N drops a gradient that is "
          "more than N global steps old; damp divides the learning rate by the gradient's age; "

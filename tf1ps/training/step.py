@@ -13,7 +13,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import InputPositions
 from tf1ps.pipeline import RangeReport
 from tf1ps.replication import AgeTable
-from tf1ps.training import batch_ahead
+from tf1ps.training import batch_ahead, repeated_data
 from tf1ps.training import remainder as remainder_lib
 from tf1ps.transfer import Accumulated, AccumulatedRemainder
 
@@ -40,6 +40,7 @@ class Step(NamedTuple):
   partial: Optional[AccumulatedRemainder] = None  # makes the update of the batches added up so far
   vote: Optional[Vote] = None  # where workers make each step together
   positions: Optional[InputPositions] = None  # the hook that keeps the input's position
+  repeats: Optional[repeated_data.RepeatedData] = None  # the hook that begins the data again
   others: Dict[str, "Step"] = {}  # asynchronous in-graph: the other replicas' steps, by device
   step_after: Optional[tf.Tensor] = None  # int64 [], of one of `others`: after its update
   hooks: List[tf.train.SessionRunHook] = []  # that the step needs, in their order

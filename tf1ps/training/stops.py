@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Sequence, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
-from tf1ps.replication import STOP_ALL
+from tf1ps.replication import REPEAT, STOP_ALL
 from tf1ps.training import options as options_lib
 from tf1ps.training import progress, remainder
 
@@ -213,17 +213,22 @@ class Stops:
     return self._examples is not None and self._examples.is_reached_by(examples)
 
   def reason(self, was_ended: bool, left: Union[None, str, remainder.Left] = None,
-             are_done: Sequence[bool] = ()) -> str:
+             are_done: Sequence[bool] = (), all_went_through: bool = False) -> str:
     """Returns why training has ended.
 
     Args:
       was_ended: whether another worker ended training.
       left: this worker's remaining data at that time, if counted.
       are_done: [whether all ranges of the data are done] under --shard=dynamic, else [].
+      all_went_through: under --on_uneven=repeat, whether all workers went through their data.
     """
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return reason
+    if was_ended and all_went_through:
+      return "all workers went through their data (--on_uneven=repeat)"
+    if was_ended and self._options.on_uneven == REPEAT:
+      return "another worker ended training for all (--on_uneven=repeat)"
     if was_ended and self._options.on_uneven != STOP_ALL:
       return "training had already ended for all workers"
     if was_ended:

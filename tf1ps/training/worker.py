@@ -185,7 +185,7 @@ class _Training:
     """
     found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
              self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
-             *self._policies.hooks, *self._ranges, self._threads, self._traffic]
+             self._step.repeats, *self._policies.hooks, *self._ranges, self._threads, self._traffic]
     if self._run.is_chief:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,
@@ -207,7 +207,9 @@ class _Training:
                        "one, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self.tracker.value, self.counter.examples, seconds,
-      self._stops.reason(end.was_ended, end.left, [hook.is_done for hook in self._ranges]),
+      self._stops.reason(
+        end.was_ended, end.left, [hook.is_done for hook in self._ranges],
+        self._step.repeats is not None and self._step.repeats.all_went_through),
       self.counter.late, str(self._policies), None, self._run.heartbeat.members(), skipped,
       *[hook.again for hook in self._ranges])._replace(
         traffic=str(self._traffic) if self._traffic is not None else "")

@@ -1,0 +1,113 @@
+"""Synchronous training on uneven data that begin again (`--on_uneven=repeat`).
+
+1. When the data of this worker end, the hook notes it in the state of the rounds, initialises the
+   iterators again, and the step is made again.
+2. The worker whose data end as the last ones ends training for all: those that wait get the end
+   in the place of the next update.
+3. How many passes this worker has ended is kept with the position of its input: a checkpoint that
+   is restored takes both back.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import InputPositions
+from tf1ps.cluster import LifecycleHook
+from tf1ps.pipeline import iterator_initializers, restart_problem
+from tf1ps.replication import SyncReplicasOptimizer, is_end_of_replicas, view_rounds
+
+_log = logging.getLogger("tf1ps")
+
+
+class RepeatedData(LifecycleHook):
+  """Begins the data again until all workers have gone through theirs.
+
+  Stands behind the hook that joins the rounds, and behind that of the input's position.
+
+  Attributes:
+    all_went_through: whether training has ended because all workers went through their data.
+  """
+
+  def __init__(self, optimizer: SyncReplicasOptimizer):
+    """Creates the hook.
+
+    Args:
+      optimizer: with on_uneven "repeat", after apply_gradients.
+
+    Raises:
+      ValueError: the input of the default graph cannot begin again.
+    """
+    problem = restart_problem(
+      tf.get_default_graph(), "under --on_uneven=repeat the input begins again where its data end "
+      "before those of other workers. ", needs_iterator=True)
+    if problem is not None:
+      raise ValueError(problem)
+    self._optimizer = optimizer
+    self._positions: Optional[InputPositions] = None
+    self._lifecycle = None
+    self._began_at: Optional[int] = None  # own steps at the begin of a pass; None: of a session
+    self.all_went_through = False
+
+  def follow(self, positions: InputPositions) -> None:
+    """Has the hook keep the number of passes with the position of the input."""
+    self._positions = positions
+
+  def on_join(self, lifecycle) -> None:
+    self._lifecycle = lifecycle
+
+  def after_create_session(self, session, coord):
+    self._began_at = None  # it may go on at the very end of its data
+    if self._positions is not None and self._positions.passes:
+      session.run(self._optimizer.finish_pass)
+
+  def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
+    """Begins the data again, unless all workers have gone through theirs.
+
+    Args:
+      session: the `MonitoredSession`.
+      error: how the end was told.
+
+    Returns:
+      Whether there is another batch to come.
+
+    Raises:
+      RuntimeError: the pass that has ended had no batch.
+    """
+    sessions, is_end = self._lifecycle.sessions, is_end_of_replicas(error)
+    own_steps = self._lifecycle.tracker.own_steps
+    if not is_end and own_steps == self._began_at:
+      raise RuntimeError(
+        "under --on_uneven=repeat the input began again and ended without a batch: the share of "
+        "this worker is empty, or its input does not start again when its iterator is initialised "
+        "again")
+
+    def finish_pass(inside):
+      if self._lifecycle.sessions != sessions:
+        return True  # a new session, which goes on at a position of its own
+      if is_end or inside.run(self._optimizer.finish_pass):
+        self._note_end(inside)
+        return False
+      inside.run(iterator_initializers(
+        inside.graph, only_task=self._lifecycle.membership.cluster.task.name))
+      if self._positions is not None:
+        self._positions.begin_pass()
+      self._began_at = own_steps
+      return True
+
+    goes_on = session.call_inside(finish_pass)
+    if self._lifecycle.sessions != sessions:
+      if self._positions is not None:
+        self._positions.go_on()
+    elif goes_on:
+      _log.info("its data begin again (--on_uneven=repeat): others have not gone through theirs")
+    return goes_on
+
+  def _note_end(self, session):
+    state = view_rounds(session.run(self._optimizer.look))
+    self.all_went_through = all(state.went_through)
+    if self.all_went_through and self._positions is not None:
+      self._positions.forget()
