@@ -41,6 +41,21 @@ def test_small_variables_are_one_message(start):
   assert sent[0][1] - sent[65536][1] == 1 and sent[0][3] - sent[65536][3] == 1
 
 
+@pytest.mark.parametrize("update", ["async", "sync"])
+def test_gradients_by_int8_are_as_many_messages(start, update):
+  sent = {}
+  for wire_dtype in "float32", "int8":
+    job = Job(start, num_workers=1, flags=[
+      "--wire_dtype=" + wire_dtype, "--sync_replicas=%s" % (update == "sync")])
+    (ps,), (worker,) = job.all("--steps=20")
+    assert codes(worker, ps) == [0, 0], worker.output
+    sent[wire_dtype] = find(
+      worker, r"sent (\d+) bytes and (\d+) messages? a step down, (\d+) bytes and (\d+)")
+  assert sent["int8"][:2] == sent["float32"][:2]  # values are float32 in both
+  # w and b are scalars: each is 4 bytes, or 1 and 4 of its scale.
+  assert sent["int8"][2] - sent["float32"][2] == 2 and sent["int8"][3] == sent["float32"][3]
+
+
 @pytest.mark.parametrize("update", ["async", pytest.param("sync", marks=pytest.mark.slow)])
 def test_what_float16_cannot_hold_ends_the_job_with_a_sentence(start, update):
   job = Job(start, num_workers=1, flags=[

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from tests.transfer import graphs
 from tests.transfer.graphs import PS, WORKER
 from tf1ps.graph import task_of_op
-from tf1ps.transfer import buckets, local_copies
+from tf1ps.transfer import WIRE_DTYPES, buckets, local_copies
 
 KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 
@@ -18,7 +18,7 @@ def graph():
     yield graph
 
 
-def model(use_resource):
+def model(use_resource, factor=1.0):
   """A loss whose gradient of each element is its index times 3, and half of that for the rows."""
   variables = [graphs.variable(name, shape, use_resource) for name, shape in (
     ("w", [3, 2]), ("b", [2]), ("c", []), ("unused", [3]), ("large", [200]))]
@@ -30,7 +30,7 @@ def model(use_resource):
       numbers = tf.reshape(tf.range(float(variable.shape.num_elements())), variable.shape)
       loss += 3.0 * tf.reduce_sum(variable * numbers)
   optimizer = tf.train.GradientDescentOptimizer(1.0)
-  return optimizer, optimizer.compute_gradients(loss)
+  return optimizer, optimizer.compute_gradients(factor * loss)
 
 
 def way_up():
@@ -126,6 +126,50 @@ def test_overflow_names_the_gradient(cluster):
         session.run(packed[0][0])
 
 
+@KINDS
+@pytest.mark.parametrize("pack_bytes", [0, 800])
+def test_a_step_by_int8_is_that_of_float32_within_half_a_step_of_its_scales(
+    cluster, use_resource, pack_bytes):
+  """By as many messages: the scales travel with the values."""
+  moved, received = {}, {}
+  for wire_dtype in "float32", "int8":
+    with cluster.graph(), tf.device(graphs.setter()):
+      # Constant gradients would not travel: TensorFlow computes them once.
+      optimizer, pairs = model(use_resource, tf.round(tf.random.uniform([], 0.9, 1.1)))
+      train = optimizer.apply_gradients(buckets.pack_gradients(pairs, pack_bytes, wire_dtype))
+      local_copies.keep_constants_local()  # the learning rate
+      if wire_dtype == "int8":
+        ups = way_up()
+        # 200 of a large variable, 3 rows of the table, and 4 bytes for the scale of each.
+        assert name([200 + 4], "int8") in ups and name([3 * 2 + 4], "int8") in ups
+        assert (name([9 + 3 * 4], "int8") in ups) == (pack_bytes > 0)
+        assert not [one for one in ups if one[1] == "float32"]
+      init = tf.global_variables_initializer()
+      with cluster.session() as session:
+        session.run(init)
+        before = session.run(tf.global_variables())
+        received[wire_dtype] = {
+          task: len(names) for task, names in graphs.received(session, train).items()}
+        after = session.run(tf.global_variables())
+    moved[wire_dtype] = [b - a for b, a in zip(before, after)]
+  assert received["int8"] == received["float32"]
+  for expected, found in zip(moved["float32"], moved["int8"]):
+    assert np.all(np.abs(found - expected) <= np.max(np.abs(expected)) / 254 + 1e-4)
+
+
+def test_many_tensors_of_one_inner_shape_by_int8(cluster):
+  with cluster.graph(), tf.device(graphs.setter()):
+    variables = [graphs.variable("v%d" % i, [4, 2], True) for i in range(40)]
+    with tf.device(WORKER):
+      pairs = [(tf.fill([4, 2], 10.0 ** (i % 7)), one) for i, one in enumerate(variables)]
+    packed = buckets.pack_gradients(pairs, wire_dtype="int8")
+    assert way_up() == [name([40 * 8 + 40 * 4], "int8")]
+    with cluster.session() as session:
+      found = session.run([gradient for gradient, _ in packed])
+  for i, one in enumerate(found):
+    np.testing.assert_allclose(one, np.full([4, 2], 10.0 ** (i % 7)), rtol=1e-6)
+
+
 def test_bad_arguments_are_refused():
   for kwargs, text in ((dict(pack_bytes=-1), "pack_bytes must be"),
                        (dict(wire_dtype="half"), "wire_dtype must be")):
@@ -159,7 +203,7 @@ def branches():
 
 
 @pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "sparse"])
-@pytest.mark.parametrize("wire_dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("wire_dtype", WIRE_DTYPES)
 def test_sending_in_a_branch_takes_no_further_message(
     cluster, branches, wire_dtype, is_sparse):
   with cluster.graph():

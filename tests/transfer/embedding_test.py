@@ -310,7 +310,7 @@ def test_stock_reads_other_rows_of_a_partitioned_table_by_default():
 
 @pytest.mark.parametrize("arguments, error, text", [
   ({"combiner": "max"}, ValueError, "combiner must be one of mean, sum, sqrtn, got 'max'"),
-  ({"wire_dtype": "int8"}, ValueError, "wire_dtype must be one of float32, .* got 'int8'"),
+  ({"wire_dtype": "int4"}, ValueError, "wire_dtype must be one of float32, .* got 'int4'"),
   ({"sp_ids": [1, 2]}, ValueError, r"dense sp_ids must have the shape \[batch, ids\], got \(2,\)"),
   ({"sp_weights": "sparse"}, TypeError, "sp_weights must be of the same kind as sp_ids"),
   ({"sp_ids": "sparse", "padding_id": 0}, ValueError, "padding_id=0 is for dense ids"),

@@ -98,6 +98,6 @@ def test_bad_arguments_are_refused():
   with pytest.raises(ValueError, match="pack_bytes must be"):
     packed_optimizer.PackedOptimizer(inner, pack_bytes=-1)
   with pytest.raises(ValueError, match="wire_dtype must be"):
-    packed_optimizer.PackedOptimizer(inner, wire_dtype="int8")
+    packed_optimizer.PackedOptimizer(inner, wire_dtype="int4")
   with pytest.raises(TypeError, match="opt must be a tf.train.Optimizer, got 'adam'"):
     packed_optimizer.PackedOptimizer("adam")

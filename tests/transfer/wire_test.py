@@ -56,8 +56,8 @@ def test_nan_passes():
 
 
 def test_another_type_is_refused():
-  with pytest.raises(ValueError, match="one of float32, bfloat16, float16, got 'int8'"):
-    wire.check_wire_dtype("int8")
+  with pytest.raises(ValueError, match="one of float32, bfloat16, float16, int8, got 'int4'"):
+    wire.check_wire_dtype("int4")
 
 
 def test_each_wire_type_but_float32_has_a_format():
@@ -66,18 +66,20 @@ def test_each_wire_type_but_float32_has_a_format():
 
 @pytest.fixture
 def scaled(monkeypatch):
-  """A wire type "int8" that sends a scale beside the values."""
+  """A wire type "scaled" that sends a scale beside the values, in both directions."""
   def narrow(tensor, names, sizes):
     assert len(names) == max(1, len(sizes))
     scale = tf.reduce_max(tf.abs(tensor)) / 127.0
     return [tf.cast(tf.round(tensor / scale), tf.int8), scale]
 
-  def widen(arrived):
+  def widen(arrived, shape, sizes):
+    del shape, sizes
     values, scale = arrived
     return tf.cast(values, tf.float32) * scale
 
-  monkeypatch.setitem(wire._FORMATS, "int8", wire._Format(narrow, widen, lookup="bfloat16"))
-  monkeypatch.setattr(wire, "WIRE_DTYPES", WIRE_DTYPES + ("int8",))
+  monkeypatch.setitem(wire._FORMATS, "scaled", wire._Format(
+    narrow, widen, values="scaled", lookup="bfloat16"))
+  monkeypatch.setattr(wire, "WIRE_DTYPES", WIRE_DTYPES + ("scaled",))
 
 
 @pytest.mark.parametrize("prefetches", [False, True])
@@ -88,8 +90,8 @@ def test_a_format_may_send_a_scale_beside_the_values(cluster, scaled, prefetches
       variables = [graphs.variable("w", [4, 2], True), graphs.variable("b", [3], True)]
       with tf.device(WORKER):
         doubled = [2.0 * variable for variable in variables]
-      pairs = buckets.pack_gradients(list(zip(doubled, variables)), wire_dtype="int8")
-      arrivals = fetch.fetch_variables(wire_dtype="int8", hold=ahead.hold if prefetches else None)
+      pairs = buckets.pack_gradients(list(zip(doubled, variables)), wire_dtype="scaled")
+      arrivals = fetch.fetch_variables(wire_dtype="scaled", hold=ahead.hold if prefetches else None)
       assert [[tensor.dtype for tensor in arrival.tensors] for arrival in arrivals] == [
         [tf.int8, tf.float32]]
       assert len(graphs.crossings(PS[0], WORKER)) == len(graphs.crossings(WORKER, PS[0])) == 2
@@ -105,9 +107,85 @@ def test_a_format_may_send_a_scale_beside_the_values(cluster, scaled, prefetches
 
 def test_lookups_use_a_format_that_gradients_pass_through(scaled):
   with tf.Graph().as_default():
-    wire.use_wire_dtype("int8")
+    wire.use_wire_dtype("scaled")
     assert wire.lookup_wire_dtype(None) == "bfloat16"
   assert wire.lookup_wire_dtype(None) == "float32"
   assert wire.lookup_wire_dtype("float16") == "float16"
-  with pytest.raises(ValueError, match="lookups cannot travel as int8. Give bfloat16"):
+  with pytest.raises(ValueError, match="lookups cannot travel as scaled. Give bfloat16"):
+    wire.lookup_wire_dtype("scaled")
+
+
+def by_int8(values, sizes=(), shape=None):
+  """Returns values after a round trip, and how many tensors it took; shape: what is known of it."""
+  values = np.float32(values)
+  with tf.Graph().as_default(), tf.Session() as session:
+    tensor = tf.placeholder(tf.float32, values.shape if shape is None else shape)
+    sent = wire.narrow(tensor, "int8", ["w"] * max(1, len(sizes)), sizes)
+    assert sent[0].dtype == tf.int8
+    back = wire.widen(sent, tf.float32, "int8", tensor.shape, sizes)
+    assert str(back.shape) == str(tensor.shape)
+    return session.run(back, {tensor: values}), len(sent)
+
+
+@pytest.mark.parametrize("values_shape", [[], [1], [7], [3, 2], [2, 3, 4], [1000, 3], [0, 2]])
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e30])
+def test_int8_is_off_by_half_a_step_at_most(values_shape, size):
+  values = np.float32(np.random.RandomState(0).randn(*values_shape) * size)
+  found, count = by_int8(values)
+  assert count == 1 and found.shape == values.shape
+  largest = np.max(np.abs(values), initial=0.0)
+  assert np.all(np.abs(found - values) <= largest / 254 * (1 + 1e-5))
+  assert np.max(np.abs(found), initial=0.0) == pytest.approx(largest, rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+@pytest.mark.parametrize("shape, count", [
+  ([None], 1), ([None, 1], 1), ([None, 3], 1), ([None, 2, 3], 1), ([None, None], 2), (None, 2),
+  ([None, 0], 2)])
+def test_int8_of_a_number_of_rows_that_is_not_known(rows, shape, count):
+  whole = [rows, 4] if shape is None else [rows] + [each or 0 for each in shape[1:]]
+  values = np.random.RandomState(0).randn(*whole)
+  found, sent = by_int8(values, shape=tf.TensorShape(shape))
+  assert sent == count and found.shape == values.shape
+  assert np.all(np.abs(found - values) <= np.max(np.abs(values), initial=0.0) / 250)
+
+
+def test_each_tensor_of_a_buffer_has_a_scale_of_its_own():
+  """Together with the second, the first would be 0."""
+  for shape in [7], [7, 1]:
+    values = np.reshape([1e-6, -2e-6, 1e6, 5e5, -1e6, 0.0, 0.0], shape)
+    found, count = by_int8(values, [2, 3, 0, 2])
+    assert count == 1
+    np.testing.assert_allclose(found, values, rtol=1 / 100)
+
+
+def test_zeros_and_what_is_too_small_for_a_scale_are_zeros_by_int8():
+  for values in np.zeros([3, 2]), np.full([3], 1e-37), np.full([5], 2e-43):
+    np.testing.assert_array_equal(by_int8(values)[0], np.zeros_like(values))
+
+
+def test_the_largest_float_stays_finite_by_int8():
+  largest = np.finfo(np.float32).max
+  found, _ = by_int8([largest, -largest, 1.0])
+  np.testing.assert_allclose(found, [largest, -largest, 0.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
+def test_one_bad_value_makes_its_tensor_nan_by_int8(bad):
+  """But not the others in the buffer."""
+  found, _ = by_int8([1.0, 2.0, 3.0, bad, 0.0, 5.0], [2, 3, 1])
+  np.testing.assert_allclose(found, [1.0, 2.0, np.nan, np.nan, np.nan, 5.0], rtol=0.01)
+  for place in range(40):
+    values = np.ones([40])
+    values[place] = bad
+    assert np.all(np.isnan(by_int8(values)[0]))
+
+
+def test_int8_is_for_gradients_alone():
+  assert wire.value_wire_dtype("int8") == "float32"
+  assert [wire.value_wire_dtype(one) for one in WIRE_DTYPES[:3]] == list(WIRE_DTYPES[:3])
+  with tf.Graph().as_default():
+    wire.use_wire_dtype("int8")
+    assert wire.lookup_wire_dtype(None) == "float32"
+  with pytest.raises(ValueError, match="lookups cannot travel as int8. Give float32"):
     wire.lookup_wire_dtype("int8")

@@ -83,8 +83,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       pack_bytes: gradients and values of variables below so many bytes travel together
         (`DEFAULT_PACK_BYTES` of tf1ps.transfer is a good value); 0: each alone. The same in all
         replicas.
-      wire_dtype: the type that float32 gradients and values are sent as: "float32", "bfloat16" or
-        "float16".
+      wire_dtype: the type that float32 gradients and values are sent as: "float32", "bfloat16",
+        "float16" or "int8", which is for the gradients alone.
 
     Raises:
       ValueError: numbers that cannot work together, or an index that cannot be determined.

@@ -332,8 +332,8 @@ TABLE: Tuple[Option, ...] = (
          "message for all of a ps, and so do their gradients; 0: each alone.", "Transfer",
          _TRAINING, int, DEFAULT_PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
          is_shared=lambda options: options.sync_replicas),
-  Option("wire_dtype", "What float32 values and gradients are sent as; variables stay float32.",
-         "Transfer", _TRAINING, default="float32", values=WIRE_DTYPES,
+  Option("wire_dtype", "What float32 values and gradients are sent as (int8: gradients alone); "
+         "variables stay float32.", "Transfer", _TRAINING, default="float32", values=WIRE_DTYPES,
          rules=(_NEEDS_PS,),
          # Gradients wait on the ps for one another in one form.
          is_shared=lambda options: options.sync_replicas),

@@ -98,14 +98,16 @@ class Bucket:
     if source == target:
       return tensor
     is_sparse = isinstance(self._gradients[0], tf.IndexedSlices)
+    sizes = () if is_sparse else [shape.num_elements() for shape in self._shapes]
     with _on(source):
       sent = wire.narrow(
         tensor, self._wire_dtype, ["the gradient of " + one.op.name for one in self.variables],
-        () if is_sparse else [shape.num_elements() for shape in self._shapes])
+        sizes)
     if sent[0] is tensor and len(self._gradients) == 1:
       return tensor
     with _on(target):
-      return wire.widen([tf.identity(one) for one in sent], tensor.dtype, self._wire_dtype)
+      return wire.widen([tf.identity(one) for one in sent], tensor.dtype, self._wire_dtype,
+                        tensor.shape, sizes)
 
 
 def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BYTES,

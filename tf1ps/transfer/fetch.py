@@ -64,7 +64,8 @@ def fetch_variables(
 
   Args:
     pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
-    wire_dtype: the type that float32 values are sent as, one of `WIRE_DTYPES`.
+    wire_dtype: the type that float32 values are sent as, one of `WIRE_DTYPES`. int8 is for
+      gradients: with it values are sent as float32.
     worker: the task of operations without a device; "": such operations are left alone.
     hold: called with the tensors that arrive on a task; returns the tensors that replace them. With
       it, variables that travel alone and unchanged pass through it too.
@@ -80,7 +81,7 @@ def fetch_variables(
   arrivals = []
   for (source, target, dtype, may_narrow), reads in sorted(
       _reads_by_route(worker).items(), key=lambda item: str(item[0])):
-    own_wire = wire_dtype if may_narrow else "float32"
+    own_wire = wire.value_wire_dtype(wire_dtype) if may_narrow else "float32"
     shapes = [read.value.shape.as_list() for read in reads]
     groups = flat_buffers.make_groups(shapes, dtype.size, pack_bytes)
     packed = {index for group in groups for index in group.members}

@@ -67,7 +67,8 @@ class PackedOptimizer(WrappingOptimizer):
     Args:
       opt: the optimizer that updates the variables.
       pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
-      wire_dtype: the type that float32 values and gradients are sent as, one of `WIRE_DTYPES`.
+      wire_dtype: the type that float32 values and gradients are sent as, one of `WIRE_DTYPES`;
+        int8 is for the gradients alone.
       name: the name of the optimizer.
 
     Raises:

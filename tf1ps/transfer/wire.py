@@ -10,12 +10,17 @@ such as a scale: every caller sends each tensor of the list, and each is a messa
 float16 ends at 65504, and larger values would arrive as infinity. So the largest value is checked
 before the cast, and the run fails with a message that names the tensor and counts the values that
 are too large. bfloat16 has the range of float32.
+
+int8 is for gradients only: `value_wire_dtype` and `lookup_wire_dtype` answer float32. Each of the
+gradients in a bucket has a scale of its own, so that a small one beside a large one does not become
+0. The scales travel as bytes behind the values, in the same message.
 """
 
 from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.transfer.choices import WIRE_DTYPES
@@ -24,6 +29,9 @@ _IN_USE = "tf1ps_wire_dtype"  # a collection: the wire dtype of the graph's look
 OVERFLOW = "float16 overflow: "  # the beginning of the message of a float16 overflow
 # The least value that float16 rounds to infinity: half a step of 32 above 65504, the largest one.
 _LIMIT = 65520.0
+_STEPS = 127.0  # of an int8 to each side of 0; -128 is not used
+_LEAST_SCALE = np.finfo(np.float32).tiny  # TensorFlow's threads take what is smaller for 0
+_SCALE_BYTES = 4  # a float32
 
 
 class _Format(NamedTuple):
@@ -31,10 +39,12 @@ class _Format(NamedTuple):
 
   # (float32 tensor, names, sizes) -> the tensors to send; see `narrow`.
   narrow: Callable[[tf.Tensor, Sequence[str], Sequence[int]], List[tf.Tensor]]
-  # The arrived tensors -> the float32 tensor.
-  widen: Callable[[List[tf.Tensor]], tf.Tensor]
+  # (the arrived tensors, shape, sizes) -> the float32 tensor; see `widen`.
+  widen: Callable[[List[tf.Tensor], Optional[tf.TensorShape], Sequence[int]], tf.Tensor]
+  # The wire type of variables' values. Its `widen` gets no shape and no sizes.
+  values: str
   # The wire type of embedding lookups. Their gradients pass through the operations of `narrow` and
-  # `widen` (embedding.py), so each of these must be one cast between floating types.
+  # `widen` (embedding.py), so each of these must be one cast between floating types, or "float32".
   lookup: str
 
 
@@ -70,6 +80,11 @@ def lookup_wire_dtype(wire_dtype: Optional[str]) -> str:
   return wire_dtype
 
 
+def value_wire_dtype(wire_dtype: str) -> str:
+  """Returns the type that values of variables travel as, where gradients travel as another."""
+  return _FORMATS[wire_dtype].values if wire_dtype in _FORMATS else wire_dtype
+
+
 def is_narrowed(dtype: tf.DType, wire_dtype: str) -> bool:
   """Returns whether values of a type travel as another type."""
   return dtype == tf.float32 and wire_dtype in _FORMATS
@@ -96,17 +111,23 @@ def narrow(tensor: tf.Tensor, wire_dtype: str, names: Sequence[str],
   return _FORMATS[wire_dtype].narrow(tensor, names, sizes)
 
 
-def widen(arrived: Sequence[tf.Tensor], dtype: tf.DType, wire_dtype: str) -> tf.Tensor:
+def widen(arrived: Sequence[tf.Tensor], dtype: tf.DType, wire_dtype: str,
+          shape: Optional[tf.TensorShape] = None, sizes: Sequence[int] = ()) -> tf.Tensor:
   """Reverses `narrow` for tensors that have arrived. Call it in the receiver's device scope.
+
+  It may be called in a branch of `tf.cond`. There it creates no constant that waits for the
+  condition, because that would cost a message (see `Bucket.send`).
 
   Args:
     arrived: the tensors that `narrow` returned, on the receiver.
     dtype: the type of the tensor that was narrowed.
     wire_dtype: the wire type that it was narrowed to.
+    shape: the static shape of the tensor that was narrowed. Gradients need it.
+    sizes: as they were given to `narrow`.
   """
   if not is_narrowed(dtype, wire_dtype):
     return arrived[0]
-  return _FORMATS[wire_dtype].widen(list(arrived))
+  return _FORMATS[wire_dtype].widen(list(arrived), shape, sizes)
 
 
 def _to_bfloat16(tensor, names, sizes):
@@ -119,13 +140,82 @@ def _to_float16(tensor, names, sizes):
     return [tf.cast(tensor, tf.float16)]
 
 
-def _to_float32(arrived):
+def _to_float32(arrived, shape, sizes):
+  del shape, sizes  # a cast keeps the shape
   return tf.cast(arrived[0], tf.float32)
 
 
+def _to_int8(tensor, names, sizes):
+  """Returns one tensor, values and scales; of a tensor whose rows have no known shape two."""
+  del names  # no value is too large
+  inner, parts = _inner(tensor.shape), [tensor]
+  if tensor.shape.is_fully_defined():
+    parts = [tf.reshape(tensor, [-1])]
+    if len(sizes) > 1:
+      parts = tf.split(parts[0], list(sizes))
+  scales = tf.stack([_largest(part) for part in parts]) / _STEPS
+  nothing = tf.zeros_like(scales)
+  scales = tf.where(scales < _LEAST_SCALE, nothing, scales)  # not NaN
+  # What NaN is cast to does not matter: its scale makes it NaN again.
+  divisors = tf.unstack(tf.where(scales > 0.0, scales, nothing + np.inf), len(parts))
+  steps = [tf.cast(tf.round(part / divisor), tf.int8) for part, divisor in zip(parts, divisors)]
+  if inner is None:
+    return [steps[0], scales]
+  tail = tf.reshape(tf.bitcast(scales, tf.int8), [-1])
+  tail = tf.pad(tail, [[0, _tail_rows(inner, len(parts)) * _product(inner)
+                        - _SCALE_BYTES * len(parts)]])
+  return [tf.concat(steps + [tf.reshape(tail, [-1] + inner)], 0)]
+
+
+def _from_int8(arrived, shape, sizes):
+  # A constant that waits for what has arrived does not wait for the condition of a branch.
+  with tf.control_dependencies(arrived):
+    if len(arrived) > 1:
+      steps, scales = arrived
+      return tf.cast(steps, tf.float32) * scales[0]
+    inner, count = _inner(shape), max(1, len(sizes))
+    rows = [-1] if count == 1 else list(sizes)
+    *steps, tail = tf.split(arrived[0], rows + [_tail_rows(inner, count)])
+    tail = tf.reshape(tail, [-1])[:_SCALE_BYTES * count]
+    scales = tf.bitcast(tf.reshape(tail, [count, _SCALE_BYTES]), tf.float32)
+    parts = [tf.cast(step, tf.float32) * scale
+             for step, scale in zip(steps, tf.unstack(scales, count))]
+    whole = parts[0] if count == 1 else tf.concat(parts, 0)
+    if shape.is_fully_defined():
+      return tf.reshape(whole, shape)
+    whole.set_shape(shape)
+    return whole
+
+
+def _largest(tensor) -> tf.Tensor:
+  """Returns the largest absolute value, []: NaN if any value is NaN or infinite."""
+  # As integers, floats of one sign have the same order, and NaN is above all: a maximum of floats
+  # may leave NaN out. Of no values it is the least integer, which is -0.0.
+  largest = tf.bitcast(tf.reduce_max(tf.bitcast(tf.abs(tensor), tf.int32)), tf.float32)
+  return tf.where(tf.is_inf(largest), tf.constant(np.nan), largest)
+
+
+def _inner(shape) -> Optional[List[int]]:
+  """Returns the shape of a row of an int8 message; None: the scale is a message of its own."""
+  if shape.is_fully_defined():
+    return []  # it travels flat
+  inner = shape[1:]
+  return inner.as_list() if inner.num_elements() else None
+
+
+def _tail_rows(inner, count) -> int:
+  """Returns how many rows the bytes of `count` scales take."""
+  return -(-_SCALE_BYTES * count // _product(inner))
+
+
+def _product(inner) -> int:
+  return int(np.prod(inner, dtype=np.int64))
+
+
 _FORMATS: Dict[str, _Format] = {
-  "bfloat16": _Format(_to_bfloat16, _to_float32, lookup="bfloat16"),
-  "float16": _Format(_to_float16, _to_float32, lookup="float16"),
+  "bfloat16": _Format(_to_bfloat16, _to_float32, values="bfloat16", lookup="bfloat16"),
+  "float16": _Format(_to_float16, _to_float32, values="float16", lookup="float16"),
+  "int8": _Format(_to_int8, _from_int8, values="float32", lookup="float32"),
 }
 
 
