@@ -115,8 +115,8 @@ def test_one_that_hangs_is_ended_at_its_limit(tmp_path):
   problem = check(tmp_path, "    $ python examples/one.py\n    begun", body, 2.0).problem
   assert time.monotonic() - start < 20
   assert "had not ended" in problem and "- begun" not in problem
-  for process in (tmp_path / "ids").read_text().split():
-    harness.wait_until(lambda: not is_running(process))
+  ids = (tmp_path / "ids").read_text().split()
+  harness.wait_until(lambda: not any(is_running(process) for process in ids))
 
 
 def test_a_process_left_behind_is_ended_and_told(tmp_path, monkeypatch):
