@@ -92,7 +92,7 @@ def test_prefetch_is_refused_with_what_it_cannot_be(start):
   for flags, text in ((["--sync_replicas"], "makes gradients stale"),
                       (["--steps_per_execution=2"], "cannot go with --prefetch"),
                       (["--steps_in_flight=2"], "cannot go with --prefetch"),
-                      (["--shard=dynamic"], "cannot be had with --shard=dynamic")):
+                      (["--shard=dynamic"], "cannot go with --shard=dynamic")):
     worker = Job(start, num_workers=1, flags=["--prefetch", *flags]).worker(0, "--steps=1")
     assert worker.wait() == 1
     assert text in worker.lines[-1]
