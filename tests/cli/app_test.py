@@ -240,11 +240,11 @@ def test_a_job_is_quiet_unless_told(files, tmp_path):
           ("tf1ps-predict", [LINE, "--checkpoint_dir=c", "--output=y.csv"])]
   for commands_at_once in trained, used:
     for process in [files.start(name, *argv) for name, argv in commands_at_once]:
-      output, errors = process.communicate(timeout=harness.LIMIT)
+      output, errors = process.communicate(timeout=2 * harness.LIMIT)
       assert process.returncode == 0, output + errors
       assert errors == ""
       assert output and not NOISE.search(output), output
   assert (tmp_path / "y.csv").read_text().count("\n") == 401
-  output, errors = loud.communicate(timeout=harness.LIMIT)
+  output, errors = loud.communicate(timeout=2 * harness.LIMIT)
   assert loud.returncode == 1
   assert NOISE.search(errors), output + errors
