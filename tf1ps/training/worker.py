@@ -24,6 +24,7 @@ from tf1ps.checkpoint import (
   make_saver,
 )
 from tf1ps.cluster import Server
+from tf1ps.compat import TIMING
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate
@@ -94,7 +95,8 @@ def _join(server, options):
     raise
   except BaseException as error:
     if run.heartbeat.get("state") != MEMBER_FAILED:
-      run.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error), limit=3.0)
+      run.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error),
+                 limit=TIMING.report_limit_after_failure)
     raise
   finally:
     run.stop()
