@@ -37,8 +37,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     rate: global steps per step of this task, at least 1, between the last two fetches.
   """
 
-  def __init__(self, along: Optional[tf.Tensor] = None,
-               count_run: Callable[[], int] = lambda: 1):
+  def __init__(self, along: Optional[tf.Tensor] = None, count_run: Callable[[], int] = lambda: 1):
     """Creates the hook; it stands before those that take the step from it.
 
     Args:

@@ -153,8 +153,7 @@ def _restored_by(graph: tf.Graph, saver: tf.train.Saver) -> Dict[str, _Restored]
 
 
 def _names_and_parts(op: tf.Operation):
-  names, parts = (tf.make_ndarray(tensor.op.get_attr("value")).ravel()
-                  for tensor in op.inputs[1:3])
+  names, parts = (tf.make_ndarray(tensor.op.get_attr("value")).ravel() for tensor in op.inputs[1:3])
   return [(name.decode(), part.decode()) for name, part in zip(names, parts)]
 
 

@@ -23,8 +23,7 @@ _SUMMARY = (
 
 def run(argv) -> int:
   """Clears containers; returns the exit code."""
-  return app.run(
-    "reset", _SUMMARY, list(argv), _reset, needs_program=False, takes_names=True)
+  return app.run("reset", _SUMMARY, list(argv), _reset, needs_program=False, takes_names=True)
 
 
 def _reset(names) -> int:

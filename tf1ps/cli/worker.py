@@ -16,8 +16,7 @@ _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which in
 
 def run(argv, launched: bool = False) -> int:
   """Runs a worker; the arguments are those of `ps.run`."""
-  return app.run("worker", _SUMMARY, list(argv),
-                 lambda program: _train(program, launched))
+  return app.run("worker", _SUMMARY, list(argv), lambda program: _train(program, launched))
 
 
 def make_options(config=None):

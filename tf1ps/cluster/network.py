@@ -33,8 +33,7 @@ def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, st
   environ = os.environ if environ is None else environ
   if not any(environ.get(name) for name in _PROXIES):
     return
-  hosts = sorted({parse_address(task.address, task.name, allow_zero=True).host
-                  for task in tasks})
+  hosts = sorted({parse_address(task.address, task.name, allow_zero=True).host for task in tasks})
   for name in _EXCEPTIONS:
     # gRPC reads the first of the two that is set.
     if name in environ or name == "no_proxy":

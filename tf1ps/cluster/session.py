@@ -2,8 +2,7 @@
 
 `tf.Session.run` and `close` block in C++: no Python signal handler runs meanwhile, on TF 1.15 a run
 on a ps that died never returns, and on TF 2.21 the close of such a session never does, nor the
-interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with five
-changes:
+interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session` with five changes:
 
 1. A helper thread, one per calling thread, makes every run, while the caller waits in Python, where
    signals arrive (about 0.05 ms per run).

@@ -50,9 +50,7 @@ def quiet_environment(
     ValueError: another verbosity.
   """
   if verbosity not in _CPP_LEVELS:
-    raise ValueError(
-      "verbosity must be one of %s, got %r" % (", ".join(VERBOSITIES), verbosity)
-    )
+    raise ValueError("verbosity must be one of %s, got %r" % (", ".join(VERBOSITIES), verbosity))
   environ = os.environ if environ is None else environ
   environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _CPP_LEVELS[verbosity])
   if verbosity not in ("debug", "info"):

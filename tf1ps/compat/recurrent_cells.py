@@ -75,8 +75,7 @@ class LSTMCell(_Cell):
     kernel, bias = self.variables
     gates = tf.matmul(tf.concat([inputs, state.h], 1), kernel) + bias
     take, candidate, keep, show = tf.split(gates, 4, axis=1)
-    c = (state.c * tf.sigmoid(keep + self._forget_bias)
-         + tf.sigmoid(take) * tf.tanh(candidate))
+    c = (state.c * tf.sigmoid(keep + self._forget_bias) + tf.sigmoid(take) * tf.tanh(candidate))
     h = tf.tanh(c) * tf.sigmoid(show)
     return h, LSTMState(c, h)
 

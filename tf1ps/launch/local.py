@@ -87,8 +87,7 @@ def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
   started = time.monotonic()
   screen = Screen(log)
   try:
-    with SignalQueue() as interrupts, ForkServer(
-        preload, quiet) as server:
+    with SignalQueue() as interrupts, ForkServer(preload, quiet) as server:
       outcome = _wait_ready(server, interrupts)
       for number in range(1, tries + 1):
         if outcome is None and interrupts.received:
@@ -319,8 +318,7 @@ class _Attempt:
 
   def _look_for_taken_port(self, outcome):
     """Replaces the cause by a taken port, because of which others may have failed first."""
-    taken = [process for process in self._failed()
-             if process.exit_code == EXIT_PORT_TAKEN]
+    taken = [process for process in self._failed() if process.exit_code == EXIT_PORT_TAKEN]
     if not taken:
       return outcome
     text = "; ".join(self._describe(process) for process in taken)

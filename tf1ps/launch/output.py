@@ -132,8 +132,7 @@ def log_path(log_dir: str, name: str) -> str:
 class Output:
   """Reads the output of tasks to its end, in a thread of its own."""
 
-  def __init__(self, processes: Sequence[TaskProcess], screen: Screen,
-               log_dir: Optional[str]):
+  def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str]):
     """Starts reading.
 
     Args:

@@ -63,8 +63,7 @@ def feed(generator_fn: Callable[..., Iterable], dtypes: Any, shapes: Any = None,
     shard_lib.check_at_least("batch_size", batch_size, 1)
   parts = _components(dtypes, shapes, batch_size is not None)
   make = _maker(generator_fn, shard)
-  is_full = drop_remainder or (
-    shard is not None and shard.epochs is None and shard.mode == "train")
+  is_full = drop_remainder or (shard is not None and shard.epochs is None and shard.mode == "train")
   first = [] if batch_size is None else [batch_size if is_full else None]
   with on_worker.scope(worker_device), tf.name_scope(name):
     inputs = [tf.placeholder(one.dtype, tf.TensorShape(first).concatenate(one.shape))

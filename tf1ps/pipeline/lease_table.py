@@ -177,8 +177,7 @@ class LeaseTable:
     records: the number of records in the data, where they were counted; else None.
   """
 
-  def __init__(self, table: ControlTable, container: str, digest: str,
-               epochs: Optional[int]):
+  def __init__(self, table: ControlTable, container: str, digest: str, epochs: Optional[int]):
     """Prepares the access; makes no call yet.
 
     Args:

@@ -392,8 +392,7 @@ def lease_blocks(owner: int, dataset: tf.data.Dataset, size: int,
                  shuffle: Optional[int] = None) -> LeasedData:
   """Leases blocks of records; the arguments are those of `Blocks` and `WorkerLeases`."""
   leases = WorkerLeases(owner, _SEED if shuffle else None)
-  return LeasedData(
-    leases, "blocks of %d" % size, None, Blocks(dataset, size, leases, shuffle))
+  return LeasedData(leases, "blocks of %d" % size, None, Blocks(dataset, size, leases, shuffle))
 
 
 _WHY_AGAIN = ("under --shard=dynamic the input starts again for each epoch, and when ranges of a "

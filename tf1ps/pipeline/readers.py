@@ -306,8 +306,7 @@ def _decoded_batches(pairs: List[Tuple[tf.Tensor, tf.Tensor]],
   keys, values = tf.unstack(taken, axis=1)
   add_record_source(keys, values)
   decoded = decode(values)
-  leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(
-    decoded, expand_composites=True)]
+  leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(decoded, expand_composites=True)]
   _check(decoded, leaves)
   make = _padded if plan.pad else _whole
   found = make(leaves, plan)

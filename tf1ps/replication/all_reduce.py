@@ -202,8 +202,7 @@ def _dense(gradient, variable, is_table):
   rows = shape.as_list()[0]
   marks = tf.zeros([rows], dtype)
   if isinstance(gradient, tf.IndexedSlices):
-    marks = tf.unsorted_segment_sum(
-      tf.ones_like(gradient.indices, dtype), gradient.indices, rows)
+    marks = tf.unsorted_segment_sum(tf.ones_like(gradient.indices, dtype), gradient.indices, rows)
     marks.set_shape([rows])
   elif gradient is not None:
     marks = tf.ones([rows], dtype)

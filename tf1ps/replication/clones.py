@@ -58,8 +58,7 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
     ValueError: another reduction, or as `towers.build_towers`.
   """
   if reduction not in gradients.REDUCTIONS:
-    raise ValueError(
-      f"reduction must be {' or '.join(gradients.REDUCTIONS)}, got {reduction!r}")
+    raise ValueError(f"reduction must be {' or '.join(gradients.REDUCTIONS)}, got {reduction!r}")
   built = towers.build_towers(tower_fn, devices, optimizer, variables_device)
   reduced = gradients.reduce_gradients([tower.grads_and_vars for tower in built], reduction)
   loss = gradients.mean_loss([tower.loss for tower in built])

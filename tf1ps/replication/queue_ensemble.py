@@ -253,8 +253,7 @@ class Network:
     if values.shape != expected:
       raise ValueError("%s must predict %s for inputs of %s, it predicted %s" % (
         self.name, expected, inputs.shape, values.shape))
-    call = QueueCall(
-      self._predictions, session, "put(%d)" % len(heads), len(heads), None)
+    call = QueueCall(self._predictions, session, "put(%d)" % len(heads), len(heads), None)
     count, present, closed = call.run(self._put, {self._heads: heads, self._values: values})
     if not count:
       call.pause(present, closed, QueueFull)  # it is closed: raises that
@@ -325,8 +324,7 @@ class Aggregator:
     self._requests = ensemble.requests
     predictions = [ensemble.predictions(index) for index in range(self._count)]
     with tf.control_dependencies(None), tf.name_scope("aggregator"):
-      self._take = [queue.try_dequeue_many(_ALL, up_to=True).components
-                    for queue in predictions]
+      self._take = [queue.try_dequeue_many(_ALL, up_to=True).components for queue in predictions]
 
   @property
   def left_out(self) -> List[str]:
@@ -380,8 +378,7 @@ class Aggregator:
   def _begin(self, feeder, number):
     """From now on, predictions for lower numbers of this feeder are too late."""
     self._next[feeder] = number
-    self._got = {key: got for key, got in self._got.items()
-                 if key[0] != feeder or key[1] >= number}
+    self._got = {key: got for key, got in self._got.items() if key[0] != feeder or key[1] >= number}
 
   def _hear(self, taken):
     """Sorts predictions by their requests; takes networks in again."""

@@ -62,8 +62,7 @@ def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operat
     return tf.maximum(done - begun, 0, name="staleness")
 
 
-def age_at_push(global_step: tf.Variable, begun: tf.Tensor,
-                gradients: List[Gradient]) -> tf.Tensor:
+def age_at_push(global_step: tf.Variable, begun: tf.Tensor, gradients: List[Gradient]) -> tf.Tensor:
   """Builds the age of a gradient as of its push.
 
   Args:

@@ -71,8 +71,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
 
 def _end_of(membership, task, member: Optional[Member], waited: float) -> Optional[str]:
   """Returns "" for a worker that did its part, a sentence for a failure, None before its end."""
-  if member is not None and member.state == MEMBER_FAILED \
-      and member.run in ("", membership.run_id):
+  if member is not None and member.state == MEMBER_FAILED and member.run in ("", membership.run_id):
     return "%s failed: %s" % (member.name, member.reason)
   if member is None or member.run not in ("", membership.run_id):
     # A heartbeat of an earlier run says nothing about this run.

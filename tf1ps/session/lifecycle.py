@@ -111,8 +111,7 @@ class SessionLifecycle:
   def count(self) -> None:
     """Puts this task's steps and examples into the heartbeat."""
     if self.membership is not None:
-      self.membership.heartbeat.set(
-        step=self.tracker.own_steps, examples=self._count_examples())
+      self.membership.heartbeat.set(step=self.tracker.own_steps, examples=self._count_examples())
 
   def _note_global_step(self, step: int, own_steps: int) -> None:
     if self.membership is not None:
@@ -265,8 +264,7 @@ class MonitoredSession(tf.train.MonitoredSession):
     if lifecycle.membership is not None:
       lifecycle.membership.start()
     try:
-      super().__init__(
-        creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)
+      super().__init__(creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)
     except BaseException as error:
       if creator.session is not None:
         creator.session.close()

@@ -62,8 +62,7 @@ class RunRecords:
     self.holders = cluster.ps or [cluster.control_task]
     self._container = record.container
     self._control_task = cluster.control_task
-    self._tables = {task: ControlTable(record.target, cluster.task, task)
-                    for task in self.holders}
+    self._tables = {task: ControlTable(record.target, cluster.task, task) for task in self.holders}
 
   def read(self, task) -> Dict[str, ControlRecord]:
     """Returns all control records of one holder; raises ControlError."""

@@ -147,8 +147,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     with self._graph.as_default():
       signature_lib.check_container(
         self._membership.cluster.task, self._membership.record.container)
-      self._signature = signature_lib.signature(
-        self._membership.cluster.task, self._shared_options)
+      self._signature = signature_lib.signature(self._membership.cluster.task, self._shared_options)
 
   def _try(self, limit, first):
     what = "the cluster is not ready" if first else "the cluster did not come back"
@@ -276,8 +275,7 @@ def _await_chief(membership: membership_lib.Membership, signature: List[list],
     found = membership.find_run()
     if found is not None:
       membership.compare_with(chief, found.jobs)
-      signature_lib.compare(
-        signature, found.signature, membership.cluster.task.name, chief.name)
+      signature_lib.compare(signature, found.signature, membership.cluster.task.name, chief.name)
       membership.join(found)
       return
     now = time.monotonic()

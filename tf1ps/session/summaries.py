@@ -70,8 +70,7 @@ class StepCounter(tf.train.SessionRunHook):
 
   TAG = "global_step/sec"
 
-  def __init__(self, tracker: GlobalStepTracker, every_steps: int,
-               directory: Optional[str] = None):
+  def __init__(self, tracker: GlobalStepTracker, every_steps: int, directory: Optional[str] = None):
     """Creates the hook.
 
     Args:
@@ -99,6 +98,5 @@ class StepCounter(tf.train.SessionRunHook):
     self._last = (step, now)
     _log.info("%s: %.6g", self.TAG, steps / seconds)
     if self._directory is not None:
-      summary = tf.Summary(
-        value=[tf.Summary.Value(tag=self.TAG, simple_value=steps / seconds)])
+      summary = tf.Summary(value=[tf.Summary.Value(tag=self.TAG, simple_value=steps / seconds)])
       tf.summary.FileWriterCache.get(self._directory).add_summary(summary, step)

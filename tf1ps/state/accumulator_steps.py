@@ -215,8 +215,7 @@ class NamedAccumulator(guard_lib.Guarded):
       outcome = tf.constant(_TAKEN, tf.int64)
       if self.spec.capacity > 0:
         outcome = tf.where_v2(size < self.spec.capacity, outcome, _FULL * outcome)
-      outcome = tf.where_v2(
-        step < self._table.time_step(), tf.constant(_STALE, tf.int64), outcome)
+      outcome = tf.where_v2(step < self._table.time_step(), tf.constant(_STALE, tf.int64), outcome)
 
       def enqueue():
         with tf.control_dependencies([tf.raw_ops.QueueEnqueueV2(

@@ -72,8 +72,7 @@ class Accumulator(NamedAccumulator):
     if not shape.is_fully_defined():
       raise ValueError("the shape of an accumulator must be fully known, got %s" % (shape,))
     dtype = tf.as_dtype(dtype)
-    self._make(
-      dtype, shape, [dtype], [shape], shared_name, capacity, device, container, name)
+    self._make(dtype, shape, [dtype], [shape], shared_name, capacity, device, container, name)
 
   def try_apply(self, gradient, local_step=0, worker=-1, name=None) -> Applied:
     """Builds an operation that applies a gradient, and never blocks.

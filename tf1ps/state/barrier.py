@@ -84,8 +84,7 @@ class Barrier:
     self._name = name
     self._round = _GREETING
     # Of each other member, its rounds from the present one on: {round: arrival time}.
-    self._heard: Dict[int, Dict[int, int]] = {
-      i: {} for i in range(num_tasks) if i != task_index}
+    self._heard: Dict[int, Dict[int, int]] = {i: {} for i in range(num_tasks) if i != task_index}
     self._arrived: Dict[int, int] = {}  # the arrival times of this member, by round
     with pinning.shared_placement(name, device, container):
       self.queues = [

@@ -172,8 +172,7 @@ def _build(device: str) -> _Ops:
 
 
 def _find(table, keys):
-  found = tf.raw_ops.LookupTableFindV2(
-    table_handle=table, keys=keys, default_value=tf.constant(""))
+  found = tf.raw_ops.LookupTableFindV2(table_handle=table, keys=keys, default_value=tf.constant(""))
   return found[0]
 
 
@@ -192,8 +191,7 @@ def _swap(table, keys, expected, stamped):
 
 
 def _export(table):
-  _, values = tf.raw_ops.LookupTableExportV2(
-    table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
+  _, values = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=tf.int64, Tvalues=tf.string)
   # The clock is read after the records, or an age could come out below zero.
   with tf.control_dependencies([values]):
     return values, tf.timestamp()

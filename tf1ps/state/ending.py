@@ -130,8 +130,7 @@ class _JobWatch:
     now = time.monotonic()
     if not workers:
       if now - self._began > self._start_timeout:
-        raise JobLostError(
-          "no worker came within %g s (--start_timeout)" % self._start_timeout)
+        raise JobLostError("no worker came within %g s (--start_timeout)" % self._start_timeout)
       if now - self._last_reminder > TIMING.reminder_interval:
         self._last_reminder = now
         _log.warning("%s waits for its first worker, for %.0f s of %g so far",

@@ -300,8 +300,7 @@ class _LosslessQueue(guard.Guarded):
       if not is_list or (rank is not None and _rank(values) == rank + many):
         return [values]
     if not isinstance(values, (list, tuple)) or len(values) != len(self.dtypes):
-      raise ValueError("queue %s has %d components, got %r" % (
-        self.name, len(self.dtypes), values))
+      raise ValueError("queue %s has %d components, got %r" % (self.name, len(self.dtypes), values))
     return list(values)
 
   def _as_batch(self, values, many: bool) -> List[np.ndarray]:

@@ -171,8 +171,7 @@ def _clear(task, names, timeout, queues) -> Cleared:
   if not seen.is_up:
     return Cleared(task, real, closed, seen.detail)
   try:
-    closed += call_within(
-      timeout, "closing the queues", _close_things, task, real, queues)
+    closed += call_within(timeout, "closing the queues", _close_things, task, real, queues)
     cleanup_all(task.address, real, timeout)
   except (CallError, LimitExceeded, tf.errors.OpError) as error:
     return Cleared(task, real, closed, error_line(error))
@@ -279,8 +278,7 @@ def _exists(operation, *args, **kwargs) -> bool:
 
 
 def _values(register):
-  return tf.raw_ops.LookupTableExportV2(
-    table_handle=register, Tkeys=tf.int64, Tvalues=tf.string)[1]
+  return tf.raw_ops.LookupTableExportV2(table_handle=register, Tkeys=tf.int64, Tvalues=tf.string)[1]
 
 
 def _close_queue(container, name):

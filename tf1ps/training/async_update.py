@@ -51,6 +51,5 @@ def build_update(
   if max_staleness is None:
     train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
     return Update(train_op, age, None)
-  applied = apply_unless_older(
-    optimizer, grads_and_vars, global_step, age, max_staleness)
+  applied = apply_unless_older(optimizer, grads_and_vars, global_step, age, max_staleness)
   return Update(applied.train_op, age, applied.taken)

@@ -54,8 +54,7 @@ def scaled_learning_rate(options: Options, cluster: Cluster) -> Optional[float]:
   if not options.scale_learning_rate:
     return options.learning_rate
   gradients_of_update = options.replicas_to_aggregate or cluster.num_replicas
-  return gradients_of_update * learning_rate_of(
-    options.optimizer, options.learning_rate)
+  return gradients_of_update * learning_rate_of(options.optimizer, options.learning_rate)
 
 
 def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool = True):

@@ -152,8 +152,7 @@ class StepsInFlight(InGraphThreads):
       note_drawn: called with the number of steps of each run before the run draws its batches, or
         None.
     """
-    super().__init__(
-      {"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops)
+    super().__init__({"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops)
     self._fetches, self._execution, self._note_drawn = fetches, execution, note_drawn
     global_step = tf.train.get_global_step()
     with tf.control_dependencies([fetches.fetch("op", 1)]), tf.get_default_graph().colocate_with(

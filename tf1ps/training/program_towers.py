@@ -30,8 +30,7 @@ class ProgramTowers:
     has_own_optimizer: whether the program has brought an optimizer.
   """
 
-  def __init__(self, program: Program,
-               make_optimizer: Callable[[], tf.train.Optimizer]):
+  def __init__(self, program: Program, make_optimizer: Callable[[], tf.train.Optimizer]):
     """Prepares; builds nothing.
 
     Args:

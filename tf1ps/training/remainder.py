@@ -47,8 +47,7 @@ class Remainder:
     self._size = batch_examples
     with tf.get_default_graph().colocate_with(batch_examples.op):
       handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name="tf1ps.batch_examples")
-      self.note = tf.raw_ops.AssignVariableOp(
-        resource=handle, value=tf.cast(noted, tf.int64))
+      self.note = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cast(noted, tf.int64))
       self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
 
   def count(self, session: tf.Session, limit: float = TIMING.last_read_limit) -> Left:

@@ -59,8 +59,7 @@ class StalenessPolicies:
     cluster = membership.cluster
     if cluster.num_replicas == 1 or not (options.staleness.max_lead or options.staleness.warm_up):
       return
-    clocks = Clocks(
-      tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
+    clocks = Clocks(tf.train.get_global_step(), cluster.num_replicas, cluster.replica_index)
     if options.staleness.warm_up:
       self.first_hooks.append(warm_up.WarmUp(
         clocks, options.staleness.warm_up, tracker, membership, options.steps,

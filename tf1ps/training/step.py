@@ -114,5 +114,4 @@ def summarize_loss(loss: tf.Tensor) -> None:
 
   tf.summary.scalar would name it "loss_1" beside an operation "loss".
   """
-  tf.add_to_collection(
-    tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=loss))
+  tf.add_to_collection(tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=loss))

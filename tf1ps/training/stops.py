@@ -183,8 +183,7 @@ class Stops:
           options.examples, count))
       if options.replication == "in_graph":
         index, count = 0, 1  # the chief counts for all
-      self._examples = StopAtExamples(
-        counter, part_of(options.examples, index, count))
+      self._examples = StopAtExamples(counter, part_of(options.examples, index, count))
       self._by_reason["trained on its part of --examples=%d" % options.examples] = self._examples
     self.hooks: List[tf.train.SessionRunHook] = [
       stop for stop in self._by_reason.values()

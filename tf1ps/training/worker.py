@@ -153,8 +153,7 @@ class _Training:
     """The threads that make steps beside the loop, or None."""
     step, options = self._step, self._options
     if step.others:
-      return parallel_steps.InGraphThreads(
-        step.others, self.tracker, self.counter, self._stops)
+      return parallel_steps.InGraphThreads(step.others, self.tracker, self.counter, self._stops)
     if options.steps_in_flight == 1:
       return None
     return parallel_steps.StepsInFlight(

@@ -205,8 +205,7 @@ def _lookup_sparse(devices: List[list], shape, ids, weights, combiner, wire_dtyp
     with tf.get_default_graph().colocate_with(parts[0].variable.op):
       own_indices, own_numbers = tf.split(message[:-1], 2)
       own_count = message[-1]
-    sums.append(_sum_rows(
-      parts, own_indices, own_numbers, own_count, own_weights, wire_dtype))
+    sums.append(_sum_rows(parts, own_indices, own_numbers, own_count, own_weights, wire_dtype))
   total = tf.add_n(sums) if len(sums) > 1 else sums[0]
   total.set_shape([tf.get_static_value(count), shape[1]])
   if combiner == "sum":

@@ -94,8 +94,7 @@ def fetch_variables(
       arrivals.append(Arrival(source, target, tensors, own, group.is_flat, own_wire))
   used = {tensor.name: tensor for arrival in arrivals for tensor in arrival.tensors}
   for target in sorted({arrival.target for arrival in arrivals} if hold is not None else ()):
-    own = [tensor for arrival in arrivals if arrival.target == target
-           for tensor in arrival.tensors]
+    own = [tensor for arrival in arrivals if arrival.target == target for tensor in arrival.tensors]
     used.update({before.name: now for before, now in zip(own, hold(own))})
   values: Dict[str, Dict[str, Optional[tf.Tensor]]] = {}
   for arrival in arrivals:
@@ -127,8 +126,7 @@ def _hand_out(arrival: Arrival, tensors: Sequence[tf.Tensor]) -> Dict[str, tf.Te
   with tf.control_dependencies(None), tf.name_scope("fetch"), _on(arrival.target):
     values = [wire.widen(tensors, reads[0].value.dtype, arrival.wire_dtype)]
     if len(reads) > 1:
-      values = flat_buffers.split(
-        values[0], [read.value.shape for read in reads], arrival.is_flat)
+      values = flat_buffers.split(values[0], [read.value.shape for read in reads], arrival.is_flat)
   parts = {}
   for read, value in zip(reads, values):
     value.set_shape(read.value.shape)

@@ -182,8 +182,7 @@ class StepChain:
       elif not any(self._tasks[one.name] == task and not self._depths[one.name].branches
                    for one in self._consumers[op]):
         found[task][op.name] = op
-    return collections.defaultdict(
-      list, {task: list(ops.values()) for task, ops in found.items()})
+    return collections.defaultdict(list, {task: list(ops.values()) for task, ops in found.items()})
 
   def _behind_branch(self, op) -> List[tf.Operation]:
     """The operations outside of a branch that need an operation in it, if it is the last there."""
