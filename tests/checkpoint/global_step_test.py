@@ -106,7 +106,12 @@ def test_own_steps_and_rate_go_on_over_a_recovery(graph, no_clock):
   assert (tracker.own_steps, tracker.rate) == (6, 3.0)
 
 
-def test_without_a_global_step_it_says_what_to_call(graph):
-  tf.get_variable("x", [])
-  with pytest.raises(RuntimeError, match="call tf.train.get_or_create_global_step"):
-    local_loop.run([global_step.GlobalStepTracker()])
+def test_without_a_global_step_the_value_stays_0(graph, set_timing):
+  set_timing(global_step, global_step_interval=0.0)
+  count = tf.get_variable("x", [], initializer=tf.zeros_initializer()).assign_add(1.0)
+  tf.add_to_collection(tf.GraphKeys.TRAIN_OP, count)
+  tracker = global_step.GlobalStepTracker()
+  assert local_loop.run([tracker], 3)[0] == 3
+  assert (tracker.value, tracker.own_steps) == (0, 3)
+  with pytest.raises(RuntimeError, match="a checkpoint needs a global step: call tf.train.get_or_"):
+    tracker.check_step("a checkpoint")

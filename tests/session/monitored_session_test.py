@@ -127,6 +127,22 @@ def test_what_a_caller_sees_of_the_session_is_as_in_stock():
   assert not tf.get_default_graph().finalized
 
 
+@pytest.mark.parametrize("make", SESSIONS.values(), ids=list(SESSIONS))
+def test_a_graph_without_a_global_step_trains_also_over_a_recovery(make):
+  count = tf.get_variable("x", [], initializer=tf.zeros_initializer()).assign_add(1.0)
+  with make(hooks=[RaiseIn(None, 0, lose_at=3)]) as session:
+    # The third step is lost for the caller.
+    assert [session.run(count) for _ in range(4)] == [1.0, 2.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("make", SESSIONS.values(), ids=list(SESSIONS))
+@pytest.mark.parametrize("directory", ["checkpoint_dir", "summary_dir"])
+def test_without_a_global_step_nothing_can_be_written(make, directory, tmp_path):
+  tf.get_variable("x", [])
+  with pytest.raises(RuntimeError, match="(?i)global step"):
+    make(**{directory: str(tmp_path)})
+
+
 @pytest.mark.parametrize("error", [
   tf.errors.OutOfRangeError(None, None, "the data"), StopIteration("the data")])
 def test_the_end_of_the_data_in_a_step_is_a_clean_end(tmp_path, error):

@@ -10,7 +10,7 @@ that the value includes that step:
    near the end.
 
 If each run returns the global step at no cost, as a synchronous update does, the tracker makes no
-runs of its own (`along`).
+runs of its own (`along`). In a graph without a global step the value stays 0.
 
 Other hooks take the step from the tracker, which comes before them in the list of hooks.
 """
@@ -53,7 +53,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._asked_at_step = 0
     self._asked_at_time = 0.0
     self._within = None
-    self._tensor = None
+    self._tensor, self._has_step = None, False
     self._along = along
     self._count_run = count_run
 
@@ -71,11 +71,17 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._listeners.append(listener)
 
   def begin(self):
-    self._tensor = tf.train.get_global_step()
-    if self._tensor is None:
+    step = tf.train.get_global_step()
+    self._has_step = step is not None
+    # A run of the constant still shows that a session was lost.
+    self._tensor = step if self._has_step else tf.constant(0, tf.int64)
+
+  def check_step(self, purpose: str) -> None:
+    """Raises RuntimeError if the graph has no global step; `purpose` says what needs it."""
+    if not self._has_step:
       raise RuntimeError(
-        "there is no global step: call tf.train.get_or_create_global_step() while the graph is "
-        "built")
+        "%s needs a global step: call tf.train.get_or_create_global_step() while the graph is "
+        "built" % purpose)
 
   def after_create_session(self, session, coord):
     self.value = None  # a restored state may be older than the last value

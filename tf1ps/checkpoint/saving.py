@@ -70,6 +70,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self.saved_step = None
 
   def begin(self):
+    self._tracker.check_step("a checkpoint")
     try:
       tf.gfile.MakeDirs(self._directory)
     except tf.errors.OpError as error:

@@ -45,6 +45,9 @@ class SummarySaver(tf.train.SessionRunHook):
     self._next_time = 0.0
     self._due = False
 
+  def begin(self):
+    self._tracker.check_step("a summary")
+
   def before_run(self, run_context):
     self._due = self._scaffold.summary_op is not None and (
       self._steps + 1 >= self._next_step if self._save_steps is not None
