@@ -25,7 +25,8 @@ def build(args):
                               "--bench_minibatches=%d" % args.minibatches])
   model = models.get(args.model)
   cluster = resolve_cluster(
-    args.ps_hosts, args.worker_hosts, None, None, "worker", args.task_index, None, None, "worker")
+    args.ps_hosts, args.worker_hosts, job_name="worker", task_index=args.task_index,
+    needs_ps="worker")
   options = Options(
     steps=10 ** 9, optimizer="sgd", learning_rate=model.learning_rate)
   shard = shard_of(options, cluster.replica_index, cluster.num_replicas)

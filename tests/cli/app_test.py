@@ -40,10 +40,14 @@ def test_an_unknown_flag_is_refused_with_the_nearest(start, name, argv, text):
 
 
 @pytest.mark.parametrize("name, argv, text", [
-    ("tf1ps-worker", [LINE, "--clones=2"], "--clones is --num_clones since 0.2"),
+    ("tf1ps-worker", [LINE, "--clones=2"],
+     "there is no flag --clones since 0.2: give --num_clones"),
     ("tf1ps-local", ["--save_checkpoint_secs", "3"],
-     "--save_checkpoint_secs is --save_checkpoints_secs since 0.2")])
-def test_an_old_name_is_refused_with_the_new_one(start, name, argv, text):
+     "there is no flag --save_checkpoint_secs since 0.2: give --save_checkpoints_secs"),
+    ("tf1ps-ps", ["--evaluator_hosts=a:1"],
+     "there is no flag --evaluator_hosts since 0.2: leave it out, because no task connects to the "
+     "evaluator")])
+def test_an_old_flag_is_refused_with_advice(start, name, argv, text):
   assert run(start, name, *argv) == refused(name, text)
 
 

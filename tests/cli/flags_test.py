@@ -61,8 +61,8 @@ def test_which_numbers_may_be_zero(start, name, may_be_zero):
 
 def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
-    "program", "ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name",
-    "task_index", "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
+    "program", "ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
+    "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory_fraction",
     "gpu_growth", "soft_placement",
     "use_gpu", "verbosity"]
@@ -70,7 +70,7 @@ def test_the_flags_of_a_program():
 
 def test_the_flags_that_all_tasks_of_a_job_share():
   names = {name: set(commands.names_of(name)) for name in commands.PROGRAMS}
-  cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "evaluator_hosts", "job_name", "task_index"}
+  cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index"}
   own = {"num_ps", "num_workers", "evaluator", "log_dir"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
   assert own.isdisjoint(names["tf1ps-worker"])

@@ -251,21 +251,21 @@ def test_tells_the_indices_of_a_sparse_job():
     ({"ps": {0: "localhost:1"}, "worker": {0: "127.0.0.1:01"}}, {}, "ClusterSpec",
      "ClusterSpec worker[0]: 127.0.0.1:01 of /job:worker/task:0 is already the address of "
      "/job:ps/task:0 (ClusterSpec ps[0]): each task needs its own"),
-    ({"worker": {0: "a:1"}}, {0: "a:1"}, "flags",
-     "--evaluator_hosts: a:1 of /job:evaluator/task:0 is already the address of "
-     "/job:worker/task:0 (--worker_hosts): each task needs its own"),
+    ({"worker": {0: "a:1"}}, {0: "a:1"}, "TF_CONFIG",
+     "TF_CONFIG cluster.evaluator[0]: a:1 of /job:evaluator/task:0 is already the address of "
+     "/job:worker/task:0 (TF_CONFIG cluster.worker[0]): each task needs its own"),
 ])
 def test_refuses_the_same_address_twice(jobs, evaluators, source, message):
   assert refusal(jobs, "worker", 0, evaluators, source=source) == message
 
 
-@pytest.mark.parametrize("jobs, evaluators, where", [
-    ({"ps": {0: "a"}, "worker": {0: "b:1"}}, {}, "--ps_hosts: "),
-    ({"ps": {0: "a:1"}, "worker": {0: "b:1", 1: "c:0"}}, {}, "--worker_hosts: "),
-    ({"worker": {0: "b:1"}}, {0: "b:70000"}, "--evaluator_hosts: "),
+@pytest.mark.parametrize("jobs, evaluators, source, where", [
+    ({"ps": {0: "a"}, "worker": {0: "b:1"}}, {}, "flags", "--ps_hosts: "),
+    ({"ps": {0: "a:1"}, "worker": {0: "b:1", 1: "c:0"}}, {}, "flags", "--worker_hosts: "),
+    ({"worker": {0: "b:1"}}, {0: "b:70000"}, "TF_CONFIG", "TF_CONFIG cluster.evaluator[0]: "),
 ])
-def test_refuses_a_bad_address(jobs, evaluators, where):
-  assert refusal(jobs, "worker", 0, evaluators).startswith(where)
+def test_refuses_a_bad_address(jobs, evaluators, source, where):
+  assert refusal(jobs, "worker", 0, evaluators, source=source).startswith(where)
 
 
 @pytest.mark.parametrize("jobs, message", [

@@ -52,8 +52,7 @@ def test_both_where_they_agree():
     job_name="master",
     task_index=0,
     chief_hosts=["d:1"],
-    evaluator_hosts="e:1",
-    tf_config=tf_config("chief", "0", master=["d:1"], evaluator=["e:1"]),
+    tf_config=tf_config("chief", "0", master=["d:1"]),
     **FLAGS,
   )
   assert cluster.jobs == dict(JOBS, chief={0: "d:1"})
@@ -159,40 +158,39 @@ def test_answers_without_tensorflow():
 # Flags.
 
 
-def from_flags(ps, workers, chief, evaluators, job, index, job_workers=None):
-  return resolve_cluster(ps, workers, chief, evaluators, job, index, job_workers)
+def from_flags(ps, workers, chief, job, index, job_workers=None):
+  return resolve_cluster(ps, workers, chief, job, index, job_workers)
 
 
 def test_lists_and_texts_with_blanks_are_the_same():
-  cluster = from_flags(" a:1 , b:1", ["c:1", " d:1"], "", None, "worker", 1)
+  cluster = from_flags(" a:1 , b:1", ["c:1", " d:1"], "", "worker", 1)
   assert cluster == Cluster(
       {"ps": {0: "a:1", 1: "b:1"}, "worker": {0: "c:1", 1: "d:1"}}, "worker", 1,
       source="flags")
   assert cluster.source == "flags"
 
 
-def test_chief_evaluator_and_the_old_name_of_chief():
-  cluster = from_flags("a:1", "b:1", "c:1", "d:1", "master", 0, "0")
+def test_chief_and_its_old_name():
+  cluster = from_flags("a:1", "b:1", "c:1", "master", 0, "0")
   assert cluster.jobs == {"ps": {0: "a:1"}, "worker": {0: "b:1"}, "chief": {0: "c:1"}}
-  assert cluster.evaluators == {0: "d:1"}
   assert cluster.job_workers == (0,)
   assert cluster.task == ("chief", 0, "c:1")
 
 
 def test_an_evaluator_needs_no_address():
-  cluster = from_flags("a:1", "b:1", None, None, "evaluator", 0)
+  cluster = from_flags("a:1", "b:1", None, "evaluator", 0)
   assert cluster.task == ("evaluator", 0, "")
 
 
 @pytest.mark.parametrize("hosts", ["a:1,", "a:1,,b:1", ["a:1", ""]])
 def test_refuses_a_comma_too_many(hosts):
   with pytest.raises(ClusterError, match="--ps_hosts: an address is empty"):
-    from_flags(hosts, "c:1", None, None, "ps", 0)
+    from_flags(hosts, "c:1", None, "ps", 0)
 
 
 def test_refuses_what_the_check_refuses():
   with pytest.raises(ClusterError, match='did you mean "worker"'):
-    from_flags("a:1", "b:1", None, None, "wroker", 0)
+    from_flags("a:1", "b:1", None, "wroker", 0)
 
 
 @pytest.mark.parametrize("text, indices", [

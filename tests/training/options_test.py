@@ -6,8 +6,8 @@ import pytest
 
 from tf1ps.training.options import (
   BY_NAME,
+  OLD_FLAGS,
   PROGRAMS,
-  RENAMED,
   TABLE,
   Options,
   batch_size_of,
@@ -26,10 +26,11 @@ def test_each_option_is_described_once():
     assert not has_field or option.default == Options._field_defaults[option.name]
 
 
-def test_old_names_lead_to_new_ones():
-  for old, new in RENAMED.items():
+def test_old_flags_lead_to_flags_of_today():
+  for old, advice in OLD_FLAGS.items():
     assert old not in BY_NAME
-    assert set(re.findall(r"--(\w+)", new)) <= set(BY_NAME) and new.startswith("--"), old
+    assert set(re.findall(r"--(\w+)", advice)) <= set(BY_NAME), old
+    assert advice.startswith(("give --", "leave it out, ")), old
 
 
 def test_a_worker_has_a_flag_for_each_field():

@@ -26,7 +26,7 @@ from tf1ps.cli import errors
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.compat import EXIT_FAILED, held_back, quiet_environment, quiet_python, signal_exit_code
-from tf1ps.training import RENAMED
+from tf1ps.training import OLD_FLAGS
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
@@ -162,10 +162,10 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
   try:
     rest = FLAGS([name] + argv)
   except flags.UnrecognizedFlagError as error:
-    renamed = RENAMED.get(error.flagname, RENAMED.get(error.flagname[len("no"):]))
-    if renamed:
-      raise UsageError("--%s is %s since 0.2 (see %s --help)" % (
-        error.flagname, renamed, name)) from error
+    advice = OLD_FLAGS.get(error.flagname, OLD_FLAGS.get(error.flagname[len("no"):]))
+    if advice:
+      raise UsageError("there is no flag --%s since 0.2: %s (see %s --help)" % (
+        error.flagname, advice, name)) from error
     near = difflib.get_close_matches(error.flagname, list(FLAGS), n=1)
     raise UsageError("there is no flag --%s%s (see %s --help)" % (
       error.flagname, "; did you mean --%s?" % near[0] if near else "", name)) from error

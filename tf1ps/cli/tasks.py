@@ -32,8 +32,8 @@ def task_cluster(implied_job: str, launched: bool = False):
   replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
   cluster = resolve_cluster(
     ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
-    evaluator_hosts=FLAGS.evaluator_hosts, job_name=FLAGS.job_name, task_index=FLAGS.task_index,
-    job_workers=FLAGS.job_workers, tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
+    job_name=FLAGS.job_name, task_index=FLAGS.task_index, job_workers=FLAGS.job_workers,
+    tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
     needs_ps=replication not in (None, ALL_REDUCE) and (
       replication.replace("_", "-") + " replication"))
   if replication == ALL_REDUCE and cluster.ps:

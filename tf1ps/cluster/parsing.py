@@ -45,9 +45,9 @@ _EXAMPLE = ('{"cluster": {"ps": ["host:port"], "worker": ["host:port"]}, '
 
 def resolve_cluster(
   ps_hosts: Hosts = None, worker_hosts: Hosts = None, chief_hosts: Hosts = None,
-  evaluator_hosts: Hosts = None, job_name: Optional[str] = None, task_index: Optional[int] = None,
-  job_workers: Workers = None, tf_config: Optional[str] = None,
-  needs_ps: Union[bool, str] = False, implied_job: Optional[str] = None,
+  job_name: Optional[str] = None, task_index: Optional[int] = None, job_workers: Workers = None,
+  tf_config: Optional[str] = None, needs_ps: Union[bool, str] = False,
+  implied_job: Optional[str] = None,
 ) -> Cluster:
   """Makes the cluster from flags, TF_CONFIG, or both.
 
@@ -57,10 +57,9 @@ def resolve_cluster(
 
   Args:
     ps_hosts: The addresses of the ps, a text with commas or a list; None, "" and [] mean that the
-      flag is absent. The same holds for the other three.
+      flag is absent. The same holds for the other two.
     worker_hosts: The addresses of the workers.
     chief_hosts: The address of a chief beside the workers; without one, worker 0 is the chief.
-    evaluator_hosts: The address of the evaluator, which no task dials: it may be absent.
     job_name: This task's job: "ps", "worker", "chief" ("master" is its old name) or "evaluator".
       None or "": the value of `implied_job`.
     task_index: This task's index in its job. None: 0 where the job has one task, else an error.
@@ -78,7 +77,7 @@ def resolve_cluster(
     ClusterError: If there is no description, if two contradict each other or the program, and for
       every cluster that cannot work.
   """
-  given = {"ps": ps_hosts, "worker": worker_hosts, "chief": chief_hosts, EVALUATOR: evaluator_hosts}
+  given = {"ps": ps_hosts, "worker": worker_hosts, "chief": chief_hosts}
   hosts = {job: split_hosts(value) for job, value in given.items() if split_hosts(value)}
   job_name = "chief" if job_name == "master" else job_name or None
   if tf_config and tf_config.strip():
@@ -105,8 +104,8 @@ def _from_flags(hosts, job_name, task_index, job_workers):
   jobs = {job: dict(enumerate(addresses)) for job, addresses in hosts.items()}
   if task_index is None and (len(jobs.get(job_name, {})) == 1 or job_name == EVALUATOR):
     task_index = 0
-  return Cluster(jobs, job_name, task_index, jobs.pop(EVALUATOR, {}),
-                 parse_job_workers(job_workers), FLAGS)
+  return Cluster(jobs, job_name, task_index, job_workers=parse_job_workers(job_workers),
+                 source=FLAGS)
 
 
 def _check_agreement(cluster, hosts, job_name, task_index):

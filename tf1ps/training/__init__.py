@@ -9,7 +9,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "build": ["build_step"],
   "dynamic_ranges": ["DynamicRanges"],
   "options": [
-    "Option", "Options", "PROGRAMS", "RENAMED", "TABLE", "check_options", "first_batch_size",
+    "OLD_FLAGS", "Option", "Options", "PROGRAMS", "TABLE", "check_options", "first_batch_size",
     "of_program", "parse_bad_record_policy", "shard_of"],
   "outcome": ["NanLossError", "Outcome"],
   "traffic_report": ["TrafficReport"],

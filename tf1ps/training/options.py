@@ -238,8 +238,6 @@ TABLE: Tuple[Option, ...] = (
          _ON_CLUSTER + ("reset",)),
   Option("chief_hosts", "Addresses of the chief tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
-  Option("evaluator_hosts", "Addresses of the evaluator tasks: host:port,host:port.", _CLUSTER,
-         _ON_CLUSTER),
   Option("job_name", "This task's job; by default the job that the program runs.", _CLUSTER,
          _ON_CLUSTER),
   Option("task_index", "This task's index in its job; needed if the job has several tasks.",
@@ -400,26 +398,27 @@ TABLE: Tuple[Option, ...] = (
 BY_NAME = {option.name: option for option in TABLE}
 
 
-# What flags of older versions are called now. A program refuses an old name and says the new one.
-RENAMED = {
-  "batch_sizes": "--batch_size=N,N",
-  "max_bad_ratio": "--on_bad_record=skip:RATIO",
-  "max_lead": "--staleness_policy=max_lead:N",
-  "max_staleness": "--staleness_policy=drop:N",
-  "staleness_damping": "--staleness_policy=damp",
-  "warm_up_steps": "--staleness_policy=warm_up:N",
-  "save_checkpoint_secs": "--save_checkpoints_secs",
-  "save_checkpoint_steps": "--save_checkpoints_steps",
-  "save_summaries_steps": "--save_summary_steps",
-  "keep_checkpoints": "--keep_checkpoint_max",
-  "clones": "--num_clones",
-  "accumulate": "--gradient_accumulation_steps",
-  "steps_per_run": "--steps_per_execution",
-  "lost_after": "--heartbeat_timeout",
-  "standing": "--persistent",
-  "update": "--sync_replicas, or nothing for async,",
-  "inter_op_threads": "--inter_op_parallelism_threads",
-  "intra_op_threads": "--intra_op_parallelism_threads",
+# The flags of older versions, and what to do instead. A program refuses them with this advice.
+OLD_FLAGS = {
+  "batch_sizes": "give --batch_size=N,N",
+  "max_bad_ratio": "give --on_bad_record=skip:RATIO",
+  "max_lead": "give --staleness_policy=max_lead:N",
+  "max_staleness": "give --staleness_policy=drop:N",
+  "staleness_damping": "give --staleness_policy=damp",
+  "warm_up_steps": "give --staleness_policy=warm_up:N",
+  "save_checkpoint_secs": "give --save_checkpoints_secs",
+  "save_checkpoint_steps": "give --save_checkpoints_steps",
+  "save_summaries_steps": "give --save_summary_steps",
+  "keep_checkpoints": "give --keep_checkpoint_max",
+  "clones": "give --num_clones",
+  "accumulate": "give --gradient_accumulation_steps",
+  "steps_per_run": "give --steps_per_execution",
+  "lost_after": "give --heartbeat_timeout",
+  "standing": "give --persistent",
+  "update": "give --sync_replicas, or nothing for asynchronous updates",
+  "inter_op_threads": "give --inter_op_parallelism_threads",
+  "intra_op_threads": "give --intra_op_parallelism_threads",
+  "evaluator_hosts": "leave it out, because no task connects to the evaluator",
 }
 
 
