@@ -14,6 +14,7 @@ SHA-256, and the name travels in the value.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
@@ -151,6 +152,7 @@ class _Ops(NamedTuple):
   swap: tf.Tensor  # bool: whether the first key had the expected value, and was replaced
 
 
+@functools.lru_cache(maxsize=16)  # a process makes several tables on one task
 def _build(device: str) -> _Ops:
   graph = tf.Graph()
   with graph.as_default(), tf.device(device):
@@ -181,9 +183,9 @@ def _swap(table, keys, expected, stamped):
   lock = tf.raw_ops.MutexLock(mutex=mutex)
   with tf.control_dependencies([lock]):
     same = tf.equal(_find(table, keys), expected)
+  count = tf.reshape(tf.cast(same, tf.int32), [1])  # how many of the one record to insert
   insert = tf.raw_ops.LookupTableInsertV2(
-    table_handle=table, keys=tf.boolean_mask(keys, [same]),
-    values=tf.boolean_mask(stamped, [same]))
+    table_handle=table, keys=tf.slice(keys, [0], count), values=tf.slice(stamped, [0], count))
   with tf.control_dependencies([insert]):
     unlock = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
   with tf.control_dependencies([unlock]):
