@@ -12,7 +12,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "bounded": ["LimitExceeded", "call_within"],
   "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
-  "lifecycle_hook": ["LifecycleHook"],
+  "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
   "network": ["bypass_proxy", "exposure_warning", "outside_address"],
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
   "path_check": ["PathError", "check_paths"],

@@ -1,10 +1,18 @@
-"""The base class of hooks that take part in the whole life of a training session."""
+"""The base classes of hooks and of sessions that live through the recoveries of a job."""
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
+
+
+class RecoverableSession:
+  """A session of a job. After a failure another session inside of it takes the first one's place."""
+
+  def call_inside(self, function: Callable) -> Any:
+    """Calls function(session) with the session inside; returns the result."""
+    raise NotImplementedError
 
 
 class LifecycleHook(tf.train.SessionRunHook):

@@ -23,6 +23,7 @@ from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
 from tf1ps.cluster import (
   BoundedSession,
   LifecycleHook,
+  RecoverableSession,
   SignalWatch,
   TaskUnavailableError,
   probe_tasks,
@@ -244,7 +245,7 @@ class _LastHook(tf.train.SessionRunHook):
       run_context.request_stop()
 
 
-class MonitoredSession(tf.train.MonitoredSession):
+class MonitoredSession(tf.train.MonitoredSession, RecoverableSession):
   """A `tf.train.MonitoredSession` whose end is bounded, and which reports how it ended.
 
   Attributes:
@@ -302,7 +303,6 @@ class MonitoredSession(tf.train.MonitoredSession):
     self._leave(None, super().close)
 
   def call_inside(self, function):
-    """Calls function(session), with the new session after a recovery."""
     return self.run_step_fn(lambda step_context: function(self._creator.session))
 
   def _finish_steps(self, closing):

@@ -8,12 +8,13 @@ import time
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, call_within, task_name_of_device
+from tf1ps.cluster import BoundedSession, RecoverableSession, call_within, task_name_of_device
 from tf1ps.compat import TIMING, get_status, retry_refused_run
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
 _CLOSED = re.compile(r"Queue '[^']*' is closed")  # TensorFlow's message for an enqueue
+_MONITORED = (tf.train.MonitoredSession, tf.train.SingularMonitoredSession)
 
 
 class QueueCall:
@@ -170,16 +171,15 @@ def _make_in_another_session(op, device, target):
 
 def run_once(session, fetches, feed=None):
   """Runs fetches without the session's hooks."""
-  # A tf1ps.MonitoredTrainingSession, whose inner session a recovery replaces.
-  if hasattr(session, "call_inside"):
+  if isinstance(session, RecoverableSession):
     return session.call_inside(lambda inner: retry_refused_run(inner.run, fetches, feed))
-  if hasattr(session, "run_step_fn"):  # TensorFlow's
+  if isinstance(session, _MONITORED):
     return session.run_step_fn(
       lambda step_context: retry_refused_run(step_context.session.run, fetches, feed))
   return retry_refused_run(session.run, fetches, feed)
 
 
 def _raw(session):
-  if hasattr(session, "run_step_fn"):
+  if isinstance(session, _MONITORED):
     return session.run_step_fn(lambda step_context: step_context.session)
   return session
