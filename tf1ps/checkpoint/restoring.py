@@ -21,6 +21,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import checkpoints
 from tf1ps.checkpoint.checkpoints import CheckpointError
+from tf1ps.graph import needed_ops
 
 # Of the connection to a ps, not of the checkpoint: the caller tries again.
 _OF_THE_CONNECTION = (tf.errors.AbortedError, tf.errors.CancelledError,
@@ -133,20 +134,13 @@ def _restored_by(graph: tf.Graph, saver: tf.train.Saver) -> Dict[str, _Restored]
   if not saver.saver_def:
     return {}  # it saves nothing
   found, shapes = {}, {}
-  seen, waiting = set(), [graph.get_operation_by_name(saver.saver_def.restore_op_name)]
-  while waiting:
-    op = waiting.pop()
-    if op in seen:
-      continue
-    seen.add(op)
+  for op in needed_ops([graph.get_operation_by_name(saver.saver_def.restore_op_name)]):
     if op.type == "RestoreV2":
       for index, (name, part) in enumerate(_names_and_parts(op)):
         sizes = [int(size) for size in part.split()[:-1]] if part else None
         found[name] = _Restored(op.outputs[index].dtype, sizes)
-      continue
-    if op.type in ("Assign", "AssignVariableOp"):
+    elif op.type in ("Assign", "AssignVariableOp"):
       shapes.update(_shape_of_assigned(op))
-    waiting += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
   # A part of a partitioned variable is restored from the whole, whose shape the RestoreV2 has.
   return {name: one if one.shape is not None else one._replace(shape=shapes.get(name))
           for name, one in found.items()}

@@ -30,9 +30,6 @@ from typing import Dict, List, Mapping, Optional, Sequence, Set
 from tf1ps.cluster.description import Cluster, ClusterError, Task
 
 _GRPC_OPTIONS = "TF_GRPC_DEFAULT_OPTIONS"
-# Ops that call functions, whose ops have devices of their own.
-_CALLERS = frozenset(["If", "StatelessIf", "While", "StatelessWhile", "Case", "StatelessCase",
-                      "For", "PartitionedCall", "StatefulPartitionedCall"])
 
 
 def make_session_config(
@@ -177,11 +174,13 @@ def filters_show_task(filters: Sequence[str], task: Task) -> bool:
 
 
 def _devices(graph) -> Dict[str, str]:
-  """Returns each device of the graph with the name of one of its ops."""
+  """Returns each device of the graph and its functions, with the name of one of its ops."""
+  from tf1ps.graph import FUNCTION_CALLERS  # late: it imports TensorFlow
+
   ops = graph.get_operations()
   devices = {op.device: op.name for op in reversed(ops)}
   # This copies the whole graph, so only where it calls functions.
-  if any(op.type in _CALLERS for op in ops):
+  if any(op.type in FUNCTION_CALLERS for op in ops):
     for function in graph.as_graph_def().library.function:
       for node in function.node_def:
         devices.setdefault(node.device, f"{function.signature.name}/{node.name}")

@@ -38,12 +38,12 @@ class Timing(NamedTuple):
   # Heartbeats, and what is done as often.
   heartbeat_interval: float = 1.0  # between two heartbeats, probes, or looks at heartbeats; at most
   steady_beats: float = 5.0  # intervals without a disturbance before silence makes a task lost
-  alive_within: float = 5.0  # a task whose last heartbeat is younger is alive, for a second job
+  alive_within: float = 5.0  # a task whose last heartbeat is younger is alive
   lost_check_interval: float = 5.0  # between two looks for what lost workers held
   range_report_interval: float = 1.0  # between two reports of ranges that are done
 
   # Between two lines about one thing, and before the first.
-  first_report: float = 1.0  # progress
+  first_report: float = 1.0  # progress, or a wait
   report_interval: float = 5.0  # progress, one line each
   screen_interval: float = 0.2  # progress, on a terminal
   reminder_interval: float = 10.0  # a wait that goes on

@@ -108,7 +108,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
         raise initialise.SessionCreationError(
           "the chief has not initialised %d variables, such as %s, within %.0f s (max_wait_secs)"
           % (len(missing), ", ".join(missing[:5]), self._max_wait_secs))
-      if now - began > 1.0 and now - said > 5.0:
+      if now - began > TIMING.first_report and now - said > TIMING.reminder_interval:
         said = now
         _log.warning("waiting for the chief to initialise %d variables, such as %s",
                      len(missing), missing[0])

@@ -280,7 +280,7 @@ def _await_chief(membership: membership_lib.Membership, signature: List[list],
       return
     now = time.monotonic()
     member = membership.chief_member()
-    if member is not None and not member.has_ended and member.age < 5.0:
+    if member is not None and not member.has_ended and member.age < TIMING.alive_within:
       last_sign = now
     if now - last_sign > start_timeout:
       raise TaskUnavailableError(
@@ -289,7 +289,7 @@ def _await_chief(membership: membership_lib.Membership, signature: List[list],
       raise initialise.SessionCreationError(
         "%s has not initialised the run within %.0f s (max_wait_secs)" % (
           chief.name, max_wait_secs))
-    if now - began > 1.0 and now - said > 5.0:
+    if now - began > TIMING.first_report and now - said > TIMING.reminder_interval:
       said = now
       state = "has not come" if member is None else "is %s" % member.state
       _log.warning("waiting for the chief %s at %s to initialise (it %s)",
