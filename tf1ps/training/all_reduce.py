@@ -1,9 +1,9 @@
 """All-reduce replication of a program: every worker keeps the variables, and there is no ps.
 
-All workers make the same steps at the same time (replication/all_reduce.py), so that all must know
-when to stop. A step's collective therefore carries a vote on whether another one follows: each
-worker has read a batch ahead (batch_ahead.py), and votes against it where that was its last one.
-The batches that the others have read by then are left over.
+All workers make the same steps at the same time (replication/all_reduce.py), so they must agree on
+the last one. Each worker reads one batch ahead of its step (batch_ahead.py), and each step carries
+a vote: a worker that has no further batch votes against another step. The batches that the other
+workers have read ahead by then get no step.
 """
 
 from __future__ import annotations
@@ -21,20 +21,10 @@ from tf1ps.training.step import Step, Vote, summarize_loss
 
 def build_step(program: Program, cluster: Cluster, shard: Shard, options: options_lib.Options,
                container: str = "") -> Step:
-  """Builds this worker's graph, with variables of its own, in the default graph.
-
-  Args:
-    program: the user's.
-    cluster: with this task.
-    shard: this worker's share.
-    options: what the flags say.
-    container: the job's container.
-
-  Returns:
-    The step, which all workers make together by a vote.
+  """Builds a replica with variables of its own; see `build.build_step`.
 
   Raises:
-    What `between_graph.build_step` raises; ValueError for a variable that cannot travel.
+    ValueError: a variable cannot travel between the workers, or as `build.build_step`.
   """
   local = devices_here(options.num_clones)
   learning_rate = between_graph.scaled_learning_rate(options, cluster)

@@ -1,7 +1,7 @@
-"""An asynchronous update: the gradients of one worker, applied at once, if they are not too old.
+"""An asynchronous update: applies the gradients of one worker at once, if they are not too old.
 
-The age of the gradients is measured in any case. Without a policy that is after the update, on the
-ps (replication/staleness.py); a policy needs it before.
+Every update measures the age of its gradients: with a policy before the update, else after it, on
+the ps (replication/staleness.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Update(NamedTuple):
   """An asynchronous update."""
 
   train_op: tf.Operation
-  age: tf.Tensor  # of its gradient; as of the push where a policy needs it there
-  taken: Optional[tf.Tensor]  # whether it was made; None: it always is
+  age: tf.Tensor  # of the gradients, as of their push where a policy needs it then
+  taken: Optional[tf.Tensor]  # whether the update was made; None: always
 
 
 def build_update(
@@ -29,16 +29,12 @@ def build_update(
   """Builds an asynchronous update.
 
   Args:
-    grads_and_vars: pairs of a gradient, not None, and its variable.
+    grads_and_vars: pairs (gradient, variable); no gradient is None.
     global_step: the variable that counts updates.
     optimizer: makes the update.
-    make_damped: makes the optimizer of the gradient's age as of its push, to take the place of
-      the other one; None: the learning rate does not go with the age.
+    make_damped: returns the optimizer for gradients of an age, in place of `optimizer`; or None.
     max_staleness: the highest age of a gradient that is applied, or None.
-    begun: what `staleness.begin_gradient_age` returned; None: it is called here.
-
-  Returns:
-    The update.
+    begun: the result of `staleness.begin_gradient_age`; None calls it here.
   """
   if begun is None:
     begun = begin_gradient_age(global_step)

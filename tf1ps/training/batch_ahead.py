@@ -1,6 +1,6 @@
-"""A batch ahead: who trains in step with others must know before a step whether it has the next.
+"""Reads one batch ahead: workers that train in step must know whether there is a next batch.
 
-Reading is a run of its own, into a queue on the worker; the step takes its batch from there.
+A separate run reads the batch into a queue on the worker, and the step takes it from there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class BatchAhead:
   """Batches between the input and the model.
 
   Attributes:
-    read: reads a batch; its value is the number of examples in it, and it raises OutOfRangeError
-      at the end of the data.
+    read: reads a batch and returns the number of its examples; at the end of the data it raises
+      OutOfRangeError.
   """
 
   def __init__(self):
@@ -27,11 +27,11 @@ class BatchAhead:
     """Builds the queue.
 
     Args:
-      inputs: (features, labels), as input_fn returned them.
+      inputs: (features, labels) as input_fn returned them.
 
     Returns:
-      The same structure: the tensors of the batch that was read first and not yet taken. Taking
-      one where none was read blocks.
+      The same structure with the tensors of the oldest batch in the queue; a step that takes from
+      an empty queue blocks.
     """
     features, _ = inputs
     leaves = tf.nest.flatten(inputs, expand_composites=True)

@@ -1,15 +1,15 @@
-"""The graph of one between-graph replica: a program's model, its update, and where each lives.
+"""Builds a between-graph replica: a program's model, its update, and the device of each operation.
 
 Every worker builds the same variables by the same names on the ps, and its own copy of everything
-else. The order of what happens to a batch:
+else. A batch takes these steps:
 
-1. `input_fn` and the forward and backward pass run on the worker, on values read from the ps. With
-   several clones each device of the worker computes a part of the batch, and their gradients become
-   one there (replication/clones.py).
-2. With asynchronous updates the optimizer's update runs on the ps, one variable at a time, without
-   waiting for other workers. With synchronous ones the gradient waits there for those of the
-   others, and one of the workers makes the update (replication/sync_replicas_optimizer.py).
-3. The global step is raised.
+1. The worker runs `input_fn` and the forward and backward pass on values read from the ps. With
+   several clones each device of the worker computes a part of the batch, and the worker combines
+   their gradients (replication/clones.py).
+2. Asynchronous: the ps applies the gradients at once. Synchronous: the gradients wait on the ps for
+   those of the other workers, and one worker makes the update
+   (replication/sync_replicas_optimizer.py).
+3. The update raises the global step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tf1ps.transfer import (
 
 
 def scaled_learning_rate(options: Options, cluster: Cluster) -> Optional[float]:
-  """The learning rate that the flags say, scaled where they ask for it; None: the default one."""
+  """Returns the learning rate of the options, scaled if they ask for it; None: the default rate."""
   if not options.scale_learning_rate:
     return options.learning_rate
   gradients_of_update = options.replicas_to_aggregate or cluster.num_replicas
@@ -58,7 +58,7 @@ def scaled_learning_rate(options: Options, cluster: Cluster) -> Optional[float]:
 
 
 def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool = True):
-  """The scopes that a model is built in: its container, devices, kind of variables, partitions."""
+  """Returns the scopes of a model: its container, devices, kind of variables, partitions."""
   stack = contextlib.ExitStack()
   device = cluster.task.name
   if on_ps:
@@ -76,25 +76,7 @@ def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool 
 
 def build_step(program: Program, cluster: Cluster, shard: Shard, options: Options,
                container: str = "") -> Step:
-  """Builds the step of a between-graph replica in the default graph.
-
-  Args:
-    program: the user's.
-    cluster: with this task.
-    shard: this worker's share.
-    options: what the flags say.
-    container: the job's container; "" is the default one.
-
-  Returns:
-    The step.
-
-  Raises:
-    ValueError: more gradients for an update than there are workers, a learning rate that is
-      scaled or damped for a program with an optimizer of its own, more clones than GPUs, or an
-      input that cannot begin again under --on_uneven=repeat.
-    ShardError: the program trains on several workers and never asked its shard.
-    ModelSpecError and others: what the program returned is no model.
-  """
+  """Builds a between-graph replica; `build.build_step` lists its arguments, result and errors."""
   with model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
     learning_rate = scaled_learning_rate(options, cluster)
@@ -111,7 +93,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
     build = _synchronous if options.is_synchronous else _asynchronous
     step = build(towers, batches, built.update_ops, options, cluster, shard)
     summarize_loss(step.loss)
-    if not shard.is_dynamic:  # there the table of ranges knows what is done
+    if not shard.is_dynamic:  # the table of ranges knows the done ones
       step = step._replace(positions=InputPositions(
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
     if step.repeats is not None:
@@ -120,10 +102,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
 
 
 def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -> Step:
-  """A worker's own update, made at once unless its gradient is too old.
-
-  The age of the gradient is measured after the update, on the ps; a policy needs it before.
-  """
+  """Builds an update that is made at once, unless its gradient is too old."""
   global_step = tf.train.get_global_step()
   begun, ahead = begin_gradient_age(global_step), Prefetch() if options.prefetch else None
   if ahead is not None:
@@ -140,26 +119,25 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
   step = Step(train_op, batches.loss, batches.examples, taken=taken)
   if ahead is not None:
     step = step._replace(train_op=ahead.with_put(train_op), hooks=[ahead.make_session_run_hook()])
-  if cluster.num_replicas == 1 and not options.overlaps:  # nothing could be stale
+  if cluster.num_replicas == 1 and not options.overlaps:  # no gradient can be stale
     return step
   table = AgeTable(global_step, cluster.replica_index)
   return step._replace(counted=table.count(age, options.staleness.drop), age_tables=[table])
 
 
 def _make_damped(towers, options, cluster):
-  """Returns what makes the optimizer of the gradient's age; None without such a policy."""
+  """Returns a function from a gradient's age to its optimizer; None without such a policy."""
   if not options.staleness.damp:
     return None
   if towers.has_own_optimizer:
     raise ValueError("--staleness_policy=damp has no effect: the program brings an optimizer of "
-                     "its "
-                     "own, which knows its learning rate")
+                     "its own, which knows its learning rate")
   rate = learning_rate_of(options.optimizer, scaled_learning_rate(options, cluster))
   return lambda age: make_optimizer(options.optimizer, damped_learning_rate(rate, age))
 
 
 def _clipped(grads_and_vars, clip_norm) -> list:
-  """The gradients that there are, clipped."""
+  """Returns the pairs that have a gradient, clipped."""
   grads_and_vars = [(g, v) for g, v in grads_and_vars if g is not None]
   if clip_norm is not None and grads_and_vars:
     grads_and_vars = clip_gradients(grads_and_vars, clip_norm)
@@ -167,11 +145,11 @@ def _clipped(grads_and_vars, clip_norm) -> list:
 
 
 def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
-  """The program's optimizer, over the gradients of all workers."""
+  """Builds an update by the program's optimizer from the gradients of all workers."""
   optimizer, count = towers.optimizers[0], cluster.num_replicas
   if isinstance(optimizer, SyncReplicasOptimizer):
     raise ValueError("the program's optimizer is a SyncReplicasOptimizer: with --sync_replicas the "
-                     "program gives the optimizer inside of it")
+                     "program returns the optimizer inside it")
   aggregate = options.replicas_to_aggregate or count
   if aggregate > count:
     raise ValueError("--replicas_to_aggregate=%d, but there are %d workers: give %d or less" % (

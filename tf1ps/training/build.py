@@ -1,4 +1,4 @@
-"""Builds a worker's training step, by whichever replication scheme the options ask for."""
+"""Builds a worker's training step by the replication scheme of the options."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
   """Builds this worker's step in the default graph.
 
   Args:
-    program: the user's.
-    cluster: with this task.
-    shard: this worker's share of the data. In-graph the share of each worker is made from the
+    program: the user's program.
+    cluster: the cluster, with this task.
+    shard: this worker's share of the data. In-graph replication makes every worker's share from the
       options.
-    options: what the flags say.
+    options: the job's options.
     container: the job's container; "" is the default one.
 
   Returns:
-    The step.
+    The step. With asynchronous in-graph replication its `others` are the other workers' steps.
 
   Raises:
-    What `between_graph.build_step` raises.
+    ValueError: more gradients per update than workers; a learning rate that is scaled or damped
+      for a program with its own optimizer; more clones than GPUs; or an input that cannot begin
+      again under --on_uneven=repeat.
+    ShardError: the program trains on several workers and never asked its shard.
+    ModelSpecError and others: the program returned no model.
   """
   if options.replication == options_lib.IN_GRAPH:
     return in_graph.build_step(program, cluster, options, container)

@@ -1,11 +1,11 @@
-"""What a run of the training loop makes: one step, or several (`--steps_per_execution`).
+"""Decides whether a run of the training loop makes one step or several (`--steps_per_execution`).
 
-`Fetches` holds what may be fetched of a run of one step and of a run of several. Before each run
-`Execution` decides between them: it makes several steps only where they cannot lead past a stop, so
-near the end it makes them one by one. It decides again on a run that a recovery makes again.
+`Fetches` holds the fetches of a run of one step and of a run of several. Before each run,
+`Execution` chooses between them: a run makes several steps only if they cannot pass a stop, so the
+steps near the end run one by one. A run that is repeated after a recovery is chosen anew.
 
-Other hooks get what they need of all steps by `Fetches.fetch`. Where the data end in the middle of
-a run, its finished steps are counted before any other hook learns of the end.
+Other hooks fetch values of all steps by `Fetches.fetch`. If the data end in the middle of a run,
+`Execution` counts its finished steps before any other hook learns of the end.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tf1ps.training import step as step_lib
 from tf1ps.training.outcome import NanLossError
 from tf1ps.transfer import Unrolled
 
-_FIRST = 25  # as `faster` of the stops, for the first run of several steps in a session
+_FIRST = 25  # the `faster` of `stops.Stops.may_make` before a session's first run of several steps
 
 
 class Fetches:
-  """What may be fetched of a run, of one step or of several.
+  """The fetches of a run of one step or of several.
 
   Attributes:
-    steps: of the run that is being made, or was made last; `Execution` sets it by `choose`.
-    most: the steps of a run where no stop is near.
+    steps: the steps of the current or last run; `choose` sets it.
+    most: the steps of a run that is not near a stop.
   """
 
   def __init__(self, step: step_lib.Step, most: int = 1, more: Any = None):
-    """Builds the copies of the step that runs of several need, in the step's graph.
+    """Builds the copies of the step for runs of several steps, in the step's graph.
 
     Args:
-      step: what is trained.
-      most: the steps of a run where no stop is near.
-      more: what `fetch("more")` fetches, of lists and dicts.
+      step: the training step.
+      most: the steps of a run that is not near a stop.
+      more: the fetches of `fetch("more")`, made of lists and dicts.
     """
     self.steps, self.most = 1, most
     self._one = dict(op=step.train_op, loss=step.loss, size=step.examples, taken=step.taken,
@@ -58,30 +58,30 @@ class Fetches:
         more=[each["more"] for each in built.fetches])
 
   def choose(self, steps: int) -> None:
-    """Notes that the next run is one of so many steps."""
+    """Sets the number of steps of the next run."""
     self.steps = steps
 
   def fetch(self, name: str, steps: Optional[int] = None) -> Any:
-    """What to fetch of the steps of a run; None where the step has no such thing.
+    """Returns the fetches of a run's steps; None if the step has no such value.
 
     Args:
-      name: "op", "loss", "size" or "taken" (of one step a scalar, of several a vector), "counted",
-        or "more" (of several a list, a structure for each step).
-      steps: of the run; None: of the one that is being made.
+      name: "op", "loss", "size" or "taken" (a scalar for one step, a vector for several), "counted"
+        or "more" (for several steps a list with a structure per step).
+      steps: the steps of the run; None: of the current run.
     """
     wanted = self._one if (self.steps if steps is None else steps) == 1 else self._all
     return None if self._one[name] is None else wanted[name]
 
   def feed(self, steps: int, slot: int = 0) -> Dict[tf.Tensor, Any]:
-    """What a run of so many steps is fed with; each thread that makes runs has its own slot."""
+    """Returns the feed of a run of so many steps; each thread that makes runs has its own slot."""
     return {} if steps == 1 else self._unrolled.feed(slot)
 
   def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]):
-    """What a run of several steps has done that the end of the data has ended.
+    """Returns the finished steps of a run that the end of the data has ended.
 
     Args:
-      session: that of the run.
-      feed: what it was fed with.
+      session: the session of the run.
+      feed: the feed of the run.
 
     Returns:
       A `transfer.Done` with steps, examples and late; None after a run of one step.
@@ -90,10 +90,10 @@ class Fetches:
 
 
 class Execution(LifecycleHook):
-  """Decides on the steps of each run, and asks for them; stands first of the loop's hooks.
+  """Chooses the steps of each run and fetches them; stands first of the loop's hooks.
 
   Attributes:
-    losses: of the steps of the last run.
+    losses: the losses of the last run's steps.
   """
 
   def __init__(self, fetches: Fetches, tracker: GlobalStepTracker,
@@ -102,24 +102,24 @@ class Execution(LifecycleHook):
     """Creates the hook.
 
     Args:
-      fetches: of the step.
-      tracker: the tracker of the global step, which counts the steps and stands before this hook.
-      counter: of this worker's examples.
+      fetches: the fetches of the step.
+      tracker: counts the steps; it stands before this hook.
+      counter: counts this worker's examples.
       stops: the `stops.Stops` that end training.
-      in_flight: how many threads make runs.
-      partial: of the step.
+      in_flight: the number of threads that make runs.
+      partial: the `partial` of the step.
     """
     self._fetches, self._tracker, self._counter = fetches, tracker, counter
     self._stops, self._in_flight, self._partial = stops, in_flight, partial
     self._feed: Dict[tf.Tensor, Any] = {}
     self._lock = threading.RLock()
     self._is_preparing = self._is_ready = False
-    self._begun = self._begun_then = 0  # steps; the latter as of the tracker's last answer
+    self._begun = self._begun_then = 0  # steps; the second as of the tracker's last answer
     self.losses: List[float] = []
     tracker.add_listener(self._note_answer)
 
   def plan(self) -> int:
-    """Decides how many steps a run makes that begins now; from any thread."""
+    """Returns the number of steps of a run that begins now; any thread may call it."""
     most = self._fetches.most
     with self._lock:
       steps = most if most > 1 and self._may_be_several(most) else 1
@@ -129,14 +129,14 @@ class Execution(LifecycleHook):
   def _may_be_several(self, most):
     if self._is_ready:
       return self._stops.may_make(most, self._begun_now())
-    # The servers prepare the first such run, for a second or more: others make many steps then.
+    # The servers prepare the first such run for a second or more; other workers make many steps.
     may = not self._is_preparing and self._stops.may_make(most, self._begun_now(), _FIRST)
     self._is_preparing |= may
     return may
 
   @property
   def is_near_end(self) -> bool:
-    """Whether each step should look at the global step."""
+    """Whether each step should read the global step."""
     return self._stops.is_near(self._begun_now())
 
   def _begun_now(self):
@@ -167,7 +167,7 @@ class Execution(LifecycleHook):
     steps = self.plan()
     self._fetches.choose(steps)
     self._feed = self._fetches.feed(steps)
-    # One step: the loop fetches the operation itself.
+    # With one step per run, the loop fetches the operation itself.
     op = self._fetches.fetch("op") if self._fetches.most > 1 else []
     return tf.train.SessionRunArgs([op, self._fetches.fetch("loss")], self._feed or None)
 
@@ -176,7 +176,7 @@ class Execution(LifecycleHook):
     self.note_made(self._fetches.steps)
     at = next((i for i, loss in enumerate(self.losses) if math.isnan(loss)), None)
     if at is not None:
-      after = len(self.losses) - 1 - at  # steps of the run
+      after = len(self.losses) - 1 - at  # the run's later steps
       raise NanLossError(self._tracker.ask(run_context.session) - after,
                          self._tracker.own_steps - after)
 

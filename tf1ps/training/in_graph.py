@@ -1,14 +1,14 @@
 """In-graph replication of a program: the chief's graph has a tower on each worker.
 
-The other workers are servers that wait for work. In the order of what happens to the batches:
+The other workers are servers that wait for work. The batches take these steps:
 
-1. Each worker reads its own share of the data, and computes the gradients of its part, on values
-   read from the ps. Where input_fn calls Python, which only this process can, the chief reads all
-   shares, and the batches travel to the workers.
-2. Synchronous: the mean of all gradients makes one update, in one run of the chief's. The first end
-   of a worker's data ends training.
-3. Asynchronous: each worker's gradient makes an update of its own. The training loop runs the first
-   worker's steps, and a thread each those of the others (parallel_steps.py).
+1. Each worker reads its own share of the data and computes its gradients on values read from the
+   ps. If input_fn calls Python, only the chief's process can run it: the chief reads all shares and
+   sends the batches to the workers.
+2. Synchronous: the mean of all gradients makes one update, in one run of the chief. Training ends
+   when the data of any worker end.
+3. Asynchronous: each worker's gradient makes its own update. The training loop runs the steps of
+   the first worker, and one thread per further worker runs its steps (parallel_steps.py).
 """
 
 from __future__ import annotations
@@ -39,20 +39,7 @@ _log = logging.getLogger("tf1ps")
 
 def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
                container: str = "") -> Step:
-  """Builds the chief's graph, with towers on all workers, in the default graph.
-
-  Args:
-    program: the user's.
-    cluster: with the chief as this task.
-    options: what the flags say.
-    container: the job's container.
-
-  Returns:
-    The step; of asynchronous replicas the first one's, with those of the others.
-
-  Raises:
-    What `between_graph.build_step` raises.
-  """
+  """Builds the chief's graph, with towers on all workers; see `build.build_step`."""
   with between_graph.model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
     learning_rate = between_graph.scaled_learning_rate(options, cluster)
@@ -73,7 +60,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
 
 
 def _inputs(program, cluster, options) -> List[tuple]:
-  """The share of each worker, and where it is read."""
+  """Returns the share of each worker and the device that reads it."""
   workers = cluster.replicas
 
   def share(index):
@@ -82,7 +69,7 @@ def _inputs(program, cluster, options) -> List[tuple]:
   devices = [worker.name for worker in workers]
   if len(workers) > 1:
     with tf.Graph().as_default() as graph:
-      for index in range(len(workers)):  # one worker's may be another pipeline than the others'
+      for index in range(len(workers)):  # their pipelines may differ
         build_input(program, "train", share(index))
     if has_python_calls(graph):
       devices = [cluster.task.name] * len(workers)
@@ -115,6 +102,6 @@ def _asynchronous(towers, devices, global_step, options) -> Step:
 
 
 def _after(global_step, train_op):
-  """The global step after an update."""
+  """Returns the global step after an update."""
   with tf.control_dependencies([train_op]), tf.get_default_graph().colocate_with(global_step.op):
     return tf.identity(global_step.read_value(), name="step_after")

@@ -1,4 +1,4 @@
-"""How a worker's training has ended: what it did, or what went wrong."""
+"""The result of a worker's training, or its error."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tf1ps.state import Member
 
 
 class Outcome(NamedTuple):
-  """What a worker did."""
+  """The result of a worker's training."""
 
   steps: int  # own steps
   global_step: int  # the last one seen
-  examples: int  # trained on by this worker
+  examples: int  # the examples that this worker trained on
   seconds: float  # from the first session to the end of the loop
-  reason: str  # why it ended
-  late: int  # examples of its batches that came too late for a synchronous update
-  staleness: str  # what is told of its gradients' ages, and of what was done about them; or ""
+  reason: str  # why training ended
+  late: int  # examples whose gradients came too late for a synchronous update
+  staleness: str  # the ages of its gradients, and the effect of the policies; or ""
   evaluation: Optional[Evaluation]  # the chief's
-  members: List[Member]  # of the job, as of the end; only the chief looks
+  members: List[Member]  # of the job, at the end; only the chief reads them
   skipped: int = 0  # bad records of this worker
-  # Under --shard=dynamic: examples trained on in ranges that were handed out again, by all workers.
+  # Under --shard=dynamic: examples of all workers in ranges that were returned and leased again.
   again: Optional[int] = None
-  traffic: str = ""  # what the chief's steps sent, and what their time went to
+  traffic: str = ""  # the traffic of the chief's steps, and how their time divides
 
 
 class NanLossError(Error, tf.train.NanLossDuringTrainingError):

@@ -1,12 +1,10 @@
-"""A program's model as towers: its input once a worker, its model once a device.
+"""A program's model as towers: one input per worker, one model per device.
 
-1. `add_worker` calls input_fn for one worker's share, and splits each batch over the worker's
-   clones.
-2. `loss` calls model_fn for one part, which also brings the optimizer, the program's own or the
-   flags'.
+1. `add_worker` calls input_fn for one worker's share and splits each batch over its clones.
+2. `loss` calls model_fn for one part. The model may bring an optimizer; else the options give it.
 
-`loss` and `optimizer` are what the builders of tf1ps/replication take as `tower_fn` and as the
-optimizer, which they ask for gradients before the program has said which it is.
+The builders of tf1ps/replication take `loss` as `tower_fn`, and `optimizer`, which stands for an
+optimizer that is known once its tower is built.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ class ProgramTowers:
   """The towers of a program, in the default graph.
 
   Attributes:
-    batch_sizes: the examples in a batch of each worker, scalar int tensors. Whoever runs one draws
-      a batch, also where the size is known before.
-    optimizers: of each tower built so far.
+    batch_sizes: the examples in a batch of each worker, scalar int tensors. A run that fetches one
+      draws a batch, even if the size is static.
+    optimizers: the optimizer of each tower built so far.
     has_own_optimizer: whether the program has brought an optimizer.
   """
 
@@ -34,8 +32,8 @@ class ProgramTowers:
     """Prepares; builds nothing.
 
     Args:
-      program: the user's.
-      make_optimizer: makes the flags' optimizer, where the program has none of its own.
+      program: the user's program.
+      make_optimizer: makes the optimizer of a program without one.
     """
     self._program = program
     self._make_optimizer = make_optimizer
@@ -46,12 +44,12 @@ class ProgramTowers:
 
   def add_worker(self, shard: Shard, num_clones: int = 1,
                  transform: Callable = lambda inputs: inputs) -> None:
-    """Builds a worker's input, for as many towers as it has clones.
+    """Builds a worker's input for its clones, one tower each.
 
     Args:
       shard: the worker's share.
-      num_clones: how many devices divide its batch.
-      transform: called with (features, labels); returns what the clones divide.
+      num_clones: the number of devices that divide its batch.
+      transform: called with (features, labels); returns the batch that the clones divide.
 
     Raises:
       shard.ShardError: the program trains on several workers and never asked its shard.
@@ -69,10 +67,10 @@ class ProgramTowers:
     """Builds the next tower's model; returns its loss, weighted by its part of the batch.
 
     Args:
-      index: of the tower, in the order of the workers and their clones.
+      index: the tower's place in the order of the workers and their clones.
 
     Raises:
-      model.ModelSpecError and others: what the program returned is no model.
+      model.ModelSpecError and others: the program returned no model.
     """
     (features, labels), weight = self._parts[index]
     spec = self._program.model_fn(features, labels, "train")
@@ -82,19 +80,19 @@ class ProgramTowers:
     return spec.loss if weight is None else spec.loss * tf.cast(weight, spec.loss.dtype)
 
   def optimizer(self, index: int = 0) -> "_OptimizerToCome":
-    """The optimizer of a tower, which may be handed on before the tower is built."""
+    """Returns the optimizer of a tower; others may take it before the tower is built."""
     return _OptimizerToCome(self.optimizers, index)
 
 
 def check_scaling(towers: ProgramTowers, scales: bool) -> None:
-  """Refuses to scale the learning rate of a program's own optimizer; raises ValueError."""
+  """Raises ValueError if the options scale the learning rate of a program's own optimizer."""
   if scales and towers.has_own_optimizer:
     raise ValueError("--scale_learning_rate has no effect: the program brings an optimizer of "
                      "its own, which knows its learning rate")
 
 
 class _OptimizerToCome:
-  """What builders use of an optimizer."""
+  """The methods of an optimizer that builders call."""
 
   def __init__(self, optimizers, index):
     self._optimizers, self._index = optimizers, index

@@ -1,8 +1,7 @@
-"""What a worker says of its progress, and how it counts examples.
+"""Counts a worker's examples, and prints its progress.
 
-`ExampleCounter` adds up the sizes of the batches that were trained on. `Progress` says, every few
-seconds, how far the job is: on one line where the output is a terminal, else as plain
-lines that begin with "progress: ".
+`ExampleCounter` adds up the sizes of the trained batches. Every few seconds `Progress` prints the
+job's progress: on one line of a terminal, else as lines that begin with "progress: ".
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ class ExampleCounter(tf.train.SessionRunHook):
   """Counts the examples that this worker has trained on.
 
   Attributes:
-    examples: the count, over recoveries, and over a restart where the run remembers it.
+    examples: the count over all recoveries, and over a restart if the run remembers it.
     late: examples of batches whose gradients came too late for an update.
-    largest: examples of the largest batch so far.
+    largest: the examples of the largest batch so far.
   """
 
   def __init__(self, fetches, before: Callable[[], int] = lambda: 0):
     """Creates the hook.
 
     Args:
-      fetches: an `execution.Fetches`: what to fetch of a run.
-      before: called when the first session is there; what an earlier process trained on.
+      fetches: the `execution.Fetches`.
+      before: returns the examples of an earlier process; called in the first session.
     """
     self._fetches = fetches
     self._before = before
@@ -59,8 +58,8 @@ class ExampleCounter(tf.train.SessionRunHook):
     """Counts the batches of a run.
 
     Args:
-      sizes: of each batch, a vector; of a single one a scalar.
-      taken: likewise, whether its gradient is in an update; or True, for all of them.
+      sizes: the sizes of its batches: a scalar or a vector.
+      taken: whether the gradient of each batch is in an update, likewise; or True for all of them.
     """
     sizes = as_list(sizes)
     taken = [True] * len(sizes) if taken is True else as_list(taken)
@@ -74,20 +73,20 @@ class ExampleCounter(tf.train.SessionRunHook):
         self.largest = max(self.largest, size)
 
   def add(self, examples: int, late: int = 0) -> None:
-    """Adds examples, and those that came too late; other threads may do so too."""
+    """Adds examples, and late ones; any thread may call it."""
     with self._lock:
       self.examples += examples
       self.late += late
 
 
 def as_list(value) -> list:
-  """The numbers in a fetched scalar or vector; a single one where it is a number already."""
+  """Returns a fetched scalar or vector as a list of numbers."""
   value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
   return value if isinstance(value, list) else [value]
 
 
 class Progress(tf.train.SessionRunHook):
-  """Says how far the job is; a batch of another worker counts as many examples as one of this."""
+  """Prints the job's progress; it takes other workers' batches for as large as this worker's."""
 
   def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, execution,
                last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
@@ -95,14 +94,14 @@ class Progress(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker, which stands before this hook.
-      counter: the counter, which stands before this hook.
-      execution: an `execution.Execution`, which knows the losses.
+      tracker: tracks the global step; it stands before this hook.
+      counter: counts the examples; it stands before this hook.
+      execution: the `execution.Execution`, which knows the losses.
       last_step: the global step at which the job ends, or None.
-      stream: where to write; None: stdout.
-      share: how many times the counter's examples all workers train on; None: as the global step
-        is raised more often than by this worker.
-      others: the threads whose steps the counter counts too, and the tracker does not; or None.
+      stream: the stream to write to; None: stdout.
+      share: the examples of all workers per counted example. None: the number of global steps per
+        own step.
+      others: the threads whose steps `counter` counts and `tracker` does not; or None.
     """
     self._tracker = tracker
     self._counter = counter
@@ -111,7 +110,7 @@ class Progress(tf.train.SessionRunHook):
     self._stream = stream or sys.stdout
     self._share = share
     self._others = others
-    self._width = 0  # of the line on the terminal
+    self._width = 0  # of the terminal's line
     self._began = None
     self._next = 0.0
     self.loss = float("nan")
@@ -135,7 +134,7 @@ class Progress(tf.train.SessionRunHook):
       self._stream.flush()
 
   def text(self, now: float) -> str:
-    """The line, without its beginning."""
+    """Returns the line without its prefix."""
     began, step, examples = self._began
     seconds = max(now - began, 1e-9)
     rate = (self._tracker.value - step) / seconds
@@ -155,7 +154,7 @@ class Progress(tf.train.SessionRunHook):
     if not on_terminal:
       print("progress: " + self.text(now), file=self._stream, flush=True)
       return
-    # A line that wraps could not be overwritten.
+    # A wrapped line cannot be overwritten.
     line = self.text(now)[:shutil.get_terminal_size().columns - 1]
     self._stream.write("\r" + line.ljust(self._width))
     self._stream.flush()

@@ -1,11 +1,11 @@
 """Synchronous training on uneven data that begin again (`--on_uneven=repeat`).
 
-1. When the data of this worker end, the hook notes it in the state of the rounds, initialises the
-   iterators again, and the step is made again.
-2. The worker whose data end as the last ones ends training for all: those that wait get the end
-   in the place of the next update.
-3. How many passes this worker has ended is kept with the position of its input: a checkpoint that
-   is restored takes both back.
+1. When this worker's data end, the hook notes it in the state of the rounds and initialises the
+   iterators. Then the session repeats the step.
+2. The last worker whose data end, ends training for all: waiting workers get the end in place of
+   the next update.
+3. A checkpoint keeps the number of finished passes with the position of the input, and restores
+   both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("tf1ps")
 class RepeatedData(LifecycleHook):
   """Begins the data again until all workers have gone through theirs.
 
-  Stands behind the hook that joins the rounds, and behind that of the input's position.
+  It stands behind the hooks of the rounds and of the input's position.
 
   Attributes:
     all_went_through: whether training has ended because all workers went through their data.
@@ -36,7 +36,7 @@ class RepeatedData(LifecycleHook):
     """Creates the hook.
 
     Args:
-      optimizer: with on_uneven "repeat", after apply_gradients.
+      optimizer: an optimizer with on_uneven "repeat", after its apply_gradients.
 
     Raises:
       ValueError: the input of the default graph cannot begin again.
@@ -49,18 +49,18 @@ class RepeatedData(LifecycleHook):
     self._optimizer = optimizer
     self._positions: Optional[InputPositions] = None
     self._lifecycle = None
-    self._began_at: Optional[int] = None  # own steps at the begin of a pass; None: of a session
+    self._began_at: Optional[int] = None  # own steps when the pass began; None: in a new session
     self.all_went_through = False
 
   def follow(self, positions: InputPositions) -> None:
-    """Has the hook keep the number of passes with the position of the input."""
+    """Makes the hook keep the number of passes with the position of the input."""
     self._positions = positions
 
   def on_join(self, lifecycle) -> None:
     self._lifecycle = lifecycle
 
   def after_create_session(self, session, coord):
-    self._began_at = None  # it may go on at the very end of its data
+    self._began_at = None  # the restored position may be the end of the data
     if self._positions is not None and self._positions.passes:
       session.run(self._optimizer.finish_pass)
 
@@ -69,10 +69,10 @@ class RepeatedData(LifecycleHook):
 
     Args:
       session: the `MonitoredSession`.
-      error: how the end was told.
+      error: the error of the step that reached the end.
 
     Returns:
-      Whether there is another batch to come.
+      Whether a further batch comes.
 
     Raises:
       RuntimeError: the pass that has ended had no batch.
@@ -87,7 +87,7 @@ class RepeatedData(LifecycleHook):
 
     def finish_pass(inside):
       if self._lifecycle.sessions != sessions:
-        return True  # a new session, which goes on at a position of its own
+        return True  # a new session continues at its own position
       if is_end or inside.run(self._optimizer.finish_pass):
         self._note_end(inside)
         return False

@@ -1,7 +1,7 @@
-"""A training step as a value: what the loop runs, and what must run beside it.
+"""A training step as a value: the operation that the loop runs, and the hooks beside it.
 
-Whichever replication scheme builds a step, the training loop runs `train_op` until a stop, and the
-hooks read the rest. The loop knows no scheme.
+Every replication scheme builds a `Step`. The training loop runs its `train_op` until a stop, and
+the hooks read the rest, so the loop knows no scheme.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tf1ps.transfer import Accumulated, AccumulatedRemainder
 class Vote(NamedTuple):
   """How workers that make each step together agree on another one."""
 
-  ahead: batch_ahead.BatchAhead  # where batches are read before their step
+  ahead: batch_ahead.BatchAhead  # reads batches before their step
   vote: tf.Tensor  # float32 [], a placeholder: 1.0 for another step, else 0.0
   mean: tf.Tensor  # float32 [], the mean of all workers' votes
 
@@ -33,7 +33,7 @@ class Step(NamedTuple):
   loss: tf.Tensor  # float32 [], of the batch; the mean over the batches of a synchronous update
   examples: tf.Tensor  # int [], the size of the batch; a run that fetches it draws a batch
   counted: Optional[tf.Operation] = None  # counts the age of an asynchronous update's gradient
-  age_tables: List[AgeTable] = []  # where the ages of this step and of `others` are counted
+  age_tables: List[AgeTable] = []  # count the ages of this step and of `others`
   taken: Optional[tf.Tensor] = None  # bool []: whether the gradient is in an update; None: always
   global_step: Optional[tf.Tensor] = None  # int64 [], after a synchronous update, where it is free
   remainder: Optional[remainder_lib.Remainder] = None  # counts the data left at another's end
@@ -42,18 +42,18 @@ class Step(NamedTuple):
   positions: Optional[InputPositions] = None  # the hook that keeps the input's position
   repeats: Optional[repeated_data.RepeatedData] = None  # the hook that begins the data again
   others: Dict[str, "Step"] = {}  # asynchronous in-graph: the other replicas' steps, by device
-  step_after: Optional[tf.Tensor] = None  # int64 [], of one of `others`: after its update
-  hooks: List[tf.train.SessionRunHook] = []  # that the step needs, in their order
+  step_after: Optional[tf.Tensor] = None  # int64 [], in `others`: the global step after the update
+  hooks: List[tf.train.SessionRunHook] = []  # the step's own hooks, in their order
 
 
 class Batches:
   """The gradients of a step, of one batch or of several (`--gradient_accumulation_steps`).
 
   Attributes:
-    grads_and_vars: of all batches, as `compute_gradients` returns them.
+    grads_and_vars: the gradients of all batches, as `compute_gradients` returns them.
     loss: float32 [], the mean loss.
-    examples: int [], of all batches.
-    range_reports: of all batches; each run reports the ranges of all its records.
+    examples: int [], the examples of all batches.
+    range_reports: the reports of all batches.
   """
 
   def __init__(self, grads_and_vars: list, loss: tf.Tensor, examples: tf.Tensor, count: int,
@@ -61,11 +61,11 @@ class Batches:
     """Builds the operations in the default graph.
 
     Args:
-      grads_and_vars: of one batch.
+      grads_and_vars: the gradients of one batch.
       loss: its loss.
       examples: its size, an int scalar.
-      count: how many batches make the step.
-      range_reports: of one batch, as in the shard's attribute.
+      count: the number of batches per step.
+      range_reports: the shard's reports of one batch.
     """
     self.grads_and_vars, self.loss, self.examples = grads_and_vars, loss, examples
     self.range_reports = range_reports
@@ -79,7 +79,7 @@ class Batches:
       built.grads_and_vars, built.loss, built.batch_size)
 
   def complete(self, step: Step) -> Step:
-    """Returns the step, with the update that is made of a part of the batches."""
+    """Returns the step with the update of a part of its batches."""
     if self._accumulated is None:
       return step
     return step._replace(partial=self._accumulated.remainder(
@@ -90,12 +90,12 @@ def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Option
   """Makes the update of the batches that were added up before the end of the data.
 
   Args:
-    partial: of the step.
+    partial: the `partial` of the step.
     call_inside: calls a function with the session.
 
   Returns:
-    {"size", "loss", "taken"}, the latter where it is known; None where no batch was added up, or
-    the end of another worker has ended training.
+    {"size", "loss", "taken"}, the last if it is known. None if no batch was added up, or another
+    worker's end has ended training.
   """
   def push(session):
     if not session.run(partial.pending):
@@ -110,8 +110,5 @@ def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Option
 
 
 def summarize_loss(loss: tf.Tensor) -> None:
-  """Adds a summary of the loss, named "loss".
-
-  tf.summary.scalar would name it "loss_1" beside an operation "loss".
-  """
+  """Adds a summary named "loss"; tf.summary.scalar names it "loss_1" beside an operation "loss"."""
   tf.add_to_collection(tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=loss))

@@ -1,15 +1,15 @@
-"""What the chief's steps send, and what their time goes to: in summaries and in the last line.
+"""Reports the traffic of the chief's steps and the shares of their time.
 
-1. Before the session: what the graph says (transfer/traffic.py), as a table in the debug log.
-2. At a run of the training step now and then: a trace of it (transfer/step_trace.py), which says
-   what was sent, with sizes that the graph does not know, and how its time divides. Both go to the
-   summaries, for each ps too.
-3. At the end: a line.
+1. Before the session: the traffic by the graph (transfer/traffic.py), a table in the debug log.
+2. Now and then: a traced run of the training step (transfer/step_trace.py) gives the sent bytes,
+   also where the graph does not know them, and the shares of time. Both go to the summaries, also
+   per ps.
+3. At the end: one line.
 
-A traced run takes longer: by 2 to 7 ms with two small variables, with 200 by half of its own time
-on TensorFlow 2.21, and by several times that on 1.15. So that this stays below one part in a
-hundred of the time, the first one comes only when training has gone on for long enough, and the
-next one after a pause of a hundred times what the last one cost, and of a minute at least.
+A traced run takes longer: 2 to 7 ms with two small variables; with 200, half of its own time on
+TensorFlow 2.21 and several times that on 1.15. Traces may take one percent of the time. So the
+first one waits until training has run long enough, and the next one follows after 100 times the
+cost of the last one, and after a minute at least.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tf1ps.transfer import (
 
 _log = logging.getLogger("tf1ps")
 TAG = "traffic/"
-# What a first trace is taken to cost: so many seconds and so many runs. Seen with two and with 200
-# small variables: 6 ms, 1 run, on TensorFlow 2.21; 2 ms, 10 runs, on 1.15.
+# The assumed cost of the first trace: seconds and runs. Measured with two and with 200 small
+# variables: 6 ms and 1 run on TensorFlow 2.21; 2 ms and 10 runs on 1.15.
 _FIRST_COST = 0.02, 10
-_KEPT = 20  # runs, of whose times the median is a run's without a trace
+_KEPT = 20  # the runs without a trace whose median is the usual time
 
 
 class TrafficReport(tf.train.SessionRunHook):
   """Reports bytes, messages and shares of time of the training step.
 
   Attributes:
-    report: of the graph, and of the last traced run; None before `begin`.
-    shares: of each traced run, a list of `step_trace.TimeShares`.
-    cost: seconds that the traces took beyond what their runs would have.
+    report: the traffic by the graph and the last traced run; None before `begin`.
+    shares: the `step_trace.TimeShares` of each traced run.
+    cost: the seconds that traced runs took beyond their usual time.
   """
 
   def __init__(self, tracker: GlobalStepTracker, fetches, worker: Optional[str] = None,
@@ -57,15 +57,15 @@ class TrafficReport(tf.train.SessionRunHook):
     """Creates the hook.
 
     Args:
-      tracker: the tracker, which stands before this hook.
-      fetches: what the loop runs, as for `traffic.report_traffic`.
+      tracker: tracks the global step; it stands before this hook.
+      fetches: the fetches of the loop, as for `traffic.report_traffic`.
       worker: the task of the session's target, "/job:worker/task:0"; None: see `report_traffic`.
       batch: the examples of a batch, or None.
       steps: the training steps of a run.
-      directory: where the event files go; None writes none.
-      first_run: the run of this process that is traced first, at the earliest.
-      every_secs: seconds between two traces, at least.
-      max_cost: the part of the time that traces may take.
+      directory: the directory of the event files; None writes none.
+      first_run: the first run of this process that may be traced.
+      every_secs: the least number of seconds between two traces.
+      max_cost: the share of the time that traces may take.
     """
     if first_run < 1 or not every_secs >= 0 or not 0 < max_cost <= 1:
       raise ValueError("first_run must be 1 or more, every_secs not negative, max_cost above 0 and "
@@ -112,7 +112,7 @@ class TrafficReport(tf.train.SessionRunHook):
     _log.debug("tracing a step took %.1f ms more than its %.1f", 1e3 * cost, 1e3 * usual)
 
   def __str__(self):
-    """For the last line; "" where nothing is sent between workers and ps."""
+    """The report for the last line; "" if workers and ps exchange no messages."""
     if self.report is None or not self.report.by_ps:
       return ""
     mean = " (%s)" % str(_mean(self.shares)) if self.shares else ""
@@ -120,7 +120,7 @@ class TrafficReport(tf.train.SessionRunHook):
 
   def _is_due(self):
     if self._runs < self._first_run or not self._times or (
-        self._tracker.run_steps != self._steps):  # the last runs of a job may be shorter
+        self._tracker.run_steps != self._steps):  # a job's last runs may be shorter
       return False
     if self._next is None:
       cost = _FIRST_COST[0] + _FIRST_COST[1] * statistics.median(self._times)

@@ -1,10 +1,10 @@
 """A worker's training, from its start to its end. Read this file first.
 
 1. The worker joins the run: its heartbeat begins.
-2. It builds its step (build.py) and what runs beside it (`_Training`).
-3. It opens a session, and runs one step after the other until a stop.
-4. At the end its hooks leave. A worker that is not the chief reports its end. The chief waits for
-   the others and saves; then it evaluates the last checkpoint and releases the ps.
+2. It builds its step (build.py) and the hooks beside it (`_Training`).
+3. It opens a session and runs steps until a stop.
+4. At the end its hooks leave. Other workers report their end. The chief waits for them and saves;
+   then it evaluates the last checkpoint and releases the ps.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
   """Trains a program as one worker of a job, to the job's end.
 
   Args:
-    program: the user's.
-    server: this task's, started.
-    options: see `Options`.
+    program: the user's program.
+    server: this task's running server.
+    options: the job's options.
 
   Returns:
-    What this worker did.
+    This worker's `Outcome`.
 
   Raises:
-    ValueError: options that cannot work together.
-    JobFailedError: this worker did its part, another did not.
-    NanLossError, and what `MonitoredTrainingSession` raises.
+    ValueError: the options cannot work together.
+    JobFailedError: this worker did its part, another one did not.
+    NanLossError, and the errors of `MonitoredTrainingSession`.
   """
   options_lib.check_options(options)
   with _join(server, options) as run, _directory(run, options) as directory:
@@ -86,7 +86,7 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
 
 @contextlib.contextmanager
 def _join(server, options):
-  """This worker's membership of the run; reports an error that no session has reported."""
+  """Yields this worker's membership of the run; reports an error that no session has reported."""
   run = Membership(server.record, options.checkpoint_dir)
   run.start()
   try:
@@ -104,7 +104,7 @@ def _join(server, options):
 
 @contextlib.contextmanager
 def _directory(run, options):
-  """Where the last checkpoint goes; the chief's is evaluated even if none is kept."""
+  """Yields the directory of the last checkpoint; the chief evaluates it even if none is kept."""
   if options.checkpoint_dir or not run.is_chief:
     yield options.checkpoint_dir
   else:
@@ -113,11 +113,11 @@ def _directory(run, options):
 
 
 class _Training:
-  """What runs beside the steps of one worker, made in its graph.
+  """The hooks beside the steps of one worker, and their operations in its graph.
 
   Attributes:
-    train_op: what the loop runs. It is empty where a run makes several steps: `execution` asks.
-    tracker: knows the global step.
+    train_op: the loop's fetch; it is empty if a run makes several steps, which `execution` fetches.
+    tracker: tracks the global step.
     counter: counts the examples.
   """
 
@@ -150,7 +150,7 @@ class _Training:
       _log.info("%s", format_load_table(make_load_table()))
 
   def _make_threads(self, fetches) -> Optional[parallel_steps.InGraphThreads]:
-    """The threads that make steps beside the loop, or None."""
+    """Returns the threads that make steps beside the loop, or None."""
     step, options = self._step, self._options
     if step.others:
       return parallel_steps.InGraphThreads(step.others, self.tracker, self.counter, self._stops)
@@ -169,7 +169,7 @@ class _Training:
 
   @property
   def optional_variables(self) -> list:
-    """Variables that a checkpoint may lack."""
+    """The variables that a checkpoint may lack."""
     return [] if self._step.positions is None else self._step.positions.variables
 
   @property
@@ -178,11 +178,10 @@ class _Training:
     return self._vote is not None
 
   def hooks(self) -> List[tf.train.SessionRunHook]:
-    """The hooks of the loop, in their order.
+    """Returns the loop's hooks in their order: each stands behind the hooks whose values it reads.
 
-    Each stands behind those whose values it reads: the steps of a run are decided first, examples
-    are counted before a stop looks at them, and the input's position is restored before threads
-    draw batches.
+    Execution chooses a run's steps first, examples are counted before a stop reads their number,
+    and the input's position is restored before threads draw batches.
     """
     found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
              self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
@@ -195,11 +194,11 @@ class _Training:
     return [hook for hook in found if hook is not None]
 
   def outcome(self, seconds: float, skipped: int) -> Outcome:
-    """What this worker did; raises ValueError where no batch came.
+    """Returns this worker's outcome; raises ValueError if no batch came.
 
     Args:
-      seconds: of the loop.
-      skipped: the bad records that were left out.
+      seconds: the duration of the loop.
+      skipped: the number of bad records that were left out.
     """
     steps = self.tracker.own_steps + (self._threads.steps if self._threads is not None else 0)
     end = self._end_of_data if self._vote is None else self._vote
@@ -220,7 +219,7 @@ def _open_session(training: _Training, run: Membership, options, directory):
   scaffold = tf.train.Scaffold(
     saver=make_saver(training.optional_variables, options.keep_checkpoint_max))
   hooks = training.hooks()
-  if run.is_chief and not options.checkpoint_dir:  # what is evaluated at the end
+  if run.is_chief and not options.checkpoint_dir:  # for the evaluation at the end
     hooks.append(CheckpointSaver(
       training.tracker, directory, scaffold, save_secs=1e9, save_graph_def=False))
   save = Interval(options.save_checkpoints_secs, None) if options.save_checkpoints_steps is None \
@@ -235,11 +234,11 @@ def _open_session(training: _Training, run: Membership, options, directory):
 
 def _finish(program, run: Membership, options, directory, outcome: Outcome, problems,
             bad_records) -> Outcome:
-  """The chief's: evaluates the last checkpoint and releases the ps."""
+  """Evaluates the last checkpoint and releases the ps, on the chief."""
   try:
-    evaluation = evaluate(program, latest_checkpoint(directory),
-      options_lib.first_batch_size(options.batch_size),
-                          options.variables, bad=bad_records)
+    evaluation = evaluate(
+      program, latest_checkpoint(directory), options_lib.first_batch_size(options.batch_size),
+      options.variables, bad=bad_records)
   except BaseException:
     run.release(failed=True)
     raise
