@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 
 class RecoverableSession:
-  """A session of a job. After a failure a new session inside of it takes the place of the old one."""
+  """A session of a job: after a failure a new session inside it takes the place of the old one."""
 
   def call_inside(self, function: Callable) -> Any:
     """Calls function(session) with the session inside; returns the result."""
