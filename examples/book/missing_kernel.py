@@ -13,8 +13,7 @@ devices alone: a job or a task that does not exist remains an error.
 
 Where there is no GPU, the same error says that there is none; so the float fails there, too.
 
-Toolkit: bare TensorFlow. Programs run with soft placement, unless told `--nosoft_placement`
-(docs/cluster.md).
+Toolkit: bare TensorFlow. Programs of tf1ps always run with soft placement (docs/cluster.md).
 
     $ python examples/book/missing_kernel.py
     integer on /gpu:0: InvalidArgumentError

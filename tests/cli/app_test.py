@@ -29,8 +29,8 @@ def refused(name, text):
     ("tf1ps-ps", NOBODY + ["--steps=3"], "there is no flag --steps"),
     ("tf1ps-worker", [LINE, "--step_second=1"], "there is no flag --step_second; did you mean "
      "--step_seconds?"),
-    ("tf1ps-worker", ["--steps=3", "--nosoft_placemen"], "there is no flag --nosoft_placemen; did "
-     "you mean --soft_placement?"),
+    ("tf1ps-worker", ["--steps=3", "--nosync_replica"], "there is no flag --nosync_replica; did "
+     "you mean --sync_replicas?"),
     ("tf1ps-evaluator", ["-chekpoint_dir=x"], "there is no flag --chekpoint_dir; did you mean "
      "--checkpoint_dir?"),
     ("tf1ps-predict", ["--outptu", "x.csv"], "there is no flag --outptu; did you mean --output?"),
@@ -46,7 +46,10 @@ def test_an_unknown_flag_is_refused_with_the_nearest(start, name, argv, text):
      "there is no flag --save_checkpoint_secs since 0.2: give --save_checkpoints_secs"),
     ("tf1ps-ps", ["--evaluator_hosts=a:1"],
      "there is no flag --evaluator_hosts since 0.2: leave it out, because no task connects to the "
-     "evaluator")])
+     "evaluator"),
+    ("tf1ps-ps", ["--nosoft_placement"],
+     "there is no flag --nosoft_placement since 0.2: leave it out, because an operation always runs "
+     "elsewhere if its device has no kernel for it")])
 def test_an_old_flag_is_refused_with_advice(start, name, argv, text):
   assert run(start, name, *argv) == refused(name, text)
 

@@ -29,7 +29,7 @@ from tf1ps.training import options
     ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|dynamic|none>"),
     ("tf1ps-worker", "--variables=reference", "reference: value should be one of <resource|ref>"),
     ("tf1ps-worker", "--ps_strategy=random", "random: value should be one of <greedy|round_robin>"),
-    ("tf1ps-worker", "--soft_placement=perhaps",
+    ("tf1ps-worker", "--sync_replicas=perhaps",
      "perhaps: ('Non-boolean argument to boolean flag', 'perhaps')"),
     ("tf1ps-local", "--steps=0", "0: must be above 0"),
     ("tf1ps-local", "--heartbeat_timeout=0", "0.0: must be above 0"),
@@ -64,8 +64,7 @@ def test_the_flags_of_a_program():
     "program", "ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
     "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory_fraction",
-    "gpu_growth", "soft_placement",
-    "use_gpu", "verbosity"]
+    "gpu_growth", "use_gpu", "verbosity"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():

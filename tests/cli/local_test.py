@@ -85,7 +85,7 @@ def test_each_task_gets_the_flags_that_it_has(start):
 
 
 @pytest.mark.parametrize("given", [
-    ["--nosoft_placement"], ["--soft_placement=false"], ["--inter_op_parallelism_threads", "2"],
+    ["--gpu_growth"], ["--nogpu_growth"], ["--gpu_growth=false"], ["--inter_op_parallelism_threads", "2"],
     ["-heartbeat_timeout", "4"]])
 def test_the_ways_to_write_a_flag(start, given):
   tasks = made(start, "--evaluator", *given, "--noevaluator")

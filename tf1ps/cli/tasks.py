@@ -67,8 +67,7 @@ def make_config(cluster=None):
   config = make_session_config(
     gpu_memory_fraction=FLAGS.gpu_memory_fraction, gpu_growth=FLAGS.gpu_growth,
     inter_op_parallelism_threads=FLAGS.inter_op_parallelism_threads,
-    intra_op_parallelism_threads=FLAGS.intra_op_parallelism_threads,
-    soft_placement=FLAGS.soft_placement)
+    intra_op_parallelism_threads=FLAGS.intra_op_parallelism_threads)
   if cluster is None:
     return config
   from tf1ps.replication import group_config, with_cpu_devices

@@ -377,8 +377,6 @@ TABLE: Tuple[Option, ...] = (
   Option("gpu_memory_fraction", "The part of a GPU's memory to take, between 0 and 1.",
          "Threads and GPUs", _OF_JOB, float, above=0, at_most=1),
   Option("gpu_growth", "Take GPU memory as it is needed.", "Threads and GPUs", _OF_JOB, bool),
-  Option("soft_placement", "Run an operation elsewhere when its device has no kernel for it.",
-         "Threads and GPUs", _OF_JOB, bool, True),
   Option("use_gpu", "Let this task see GPUs.", "Threads and GPUs", ("ps", "evaluator"), bool,
          False),
 
@@ -419,6 +417,8 @@ OLD_FLAGS = {
   "inter_op_threads": "give --inter_op_parallelism_threads",
   "intra_op_threads": "give --intra_op_parallelism_threads",
   "evaluator_hosts": "leave it out, because no task connects to the evaluator",
+  "soft_placement": "leave it out, because an operation always runs elsewhere if its device has no "
+                    "kernel for it",
 }
 
 
