@@ -42,7 +42,8 @@ from tf1ps.training import options
     ("tf1ps-evaluator", "--heartbeat_timeout=-1", "-1.0: must be above 0"),
     ("tf1ps-evaluator", "--start_timeout=0", "0.0: must be above 0"),
     ("tf1ps-predict", "--batch_size=0", "0: must be above 0"),
-    ("tf1ps-reset", "--timeout=0", "0.0: must be above 0")])
+    ("tf1ps-reset", "--verbosity=loud",
+     "loud: must be one of debug, info, warning, error, fatal")])
 def test_a_bad_value_is_refused_at_once(start, name, flag, text):
   said = "%s: flag %s=%s (see %s --help)" % (name, flag.partition("=")[0], text, name)
   program = [] if name in ("tf1ps-ps", "tf1ps-reset") else [commands.LINE]

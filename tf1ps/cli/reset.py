@@ -34,7 +34,7 @@ def _reset(names) -> int:
 
   began = time.monotonic()
   try:
-    results = reset_containers(_target(), names, FLAGS.timeout, FLAGS.queues or [])
+    results = reset_containers(_target(), names, queues=FLAGS.queues or [])
   except ResetError as error:
     results = error.results
   for result in results:

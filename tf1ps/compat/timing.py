@@ -84,6 +84,7 @@ class Timing(NamedTuple):
   round_trip_limit: float = 5.0  # for one try of the path worker, ps, worker; it may connect
   cluster_record_limit: float = 2.0  # for a ps that has just started to write its cluster down
   lock_limit: float = 10.0  # for a run that waits for a lock on a ps
+  reset_limit: float = 10.0  # for one task of a cluster to clear its containers
   reset_lock_limit: float = 2.0  # the same in a reset: a longer step is not waited for
   session_stop_limit: float = 5.0  # for the sessions of a job whose container is reset
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted

@@ -91,7 +91,7 @@ def check_names(names) -> List[str]:
   return list(names)
 
 
-def reset_containers(target, names: Sequence[str], timeout: float = 10.0,
+def reset_containers(target, names: Sequence[str], timeout: float = TIMING.reset_limit,
                      queues: Sequence[str] = ()) -> List[Cleared]:
   """Clears containers on every task of a cluster.
 
@@ -128,7 +128,7 @@ def reset_containers(target, names: Sequence[str], timeout: float = 10.0,
   return results
 
 
-def cluster_at(target: str, timeout: float = 10.0) -> Cluster:
+def cluster_at(target: str, timeout: float = TIMING.reset_limit) -> Cluster:
   """Returns the cluster of a server of this process, or of one that keeps it in a control record.
 
   Raises:

@@ -388,7 +388,6 @@ TABLE: Tuple[Option, ...] = (
   Option("queues", "Shared names of queues in these containers that other programs made, to close "
          "as well: a ps of TensorFlow 2 dies when a queue on which a task is blocked is cleared.",
          "What to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
-  Option("timeout", "Seconds for each task.", "What to clear", ("reset",), float, 10.0, above=0),
 
   Option("verbosity", "How much TensorFlow logs: warning hides its start-up messages, info shows "
          "them.", "Output", PROGRAMS, parse_verbosity, "warning", placeholder="LEVEL"),
@@ -419,6 +418,7 @@ OLD_FLAGS = {
   "evaluator_hosts": "leave it out, because no task connects to the evaluator",
   "soft_placement": "leave it out, because an operation always runs elsewhere if its device has no "
                     "kernel for it",
+  "timeout": "leave it out, because tf1ps-reset gives each task 10 seconds",
 }
 
 
