@@ -28,7 +28,6 @@ from tf1ps.training import options
      "rmsprop|ftrl|proximal_sgd|proximal_adagrad>"),
     ("tf1ps-worker", "--shard=file", "file: value should be one of <files|records|dynamic|none>"),
     ("tf1ps-worker", "--variables=reference", "reference: value should be one of <resource|ref>"),
-    ("tf1ps-worker", "--ps_strategy=random", "random: value should be one of <greedy|round_robin>"),
     ("tf1ps-worker", "--sync_replicas=perhaps",
      "perhaps: ('Non-boolean argument to boolean flag', 'perhaps')"),
     ("tf1ps-local", "--steps=0", "0: must be above 0"),

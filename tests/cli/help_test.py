@@ -60,8 +60,8 @@ def test_how_flags_are_shown(start):
   assert "  --[no]gpu_growth            Take GPU memory as it is needed." in lines
   assert "  --checkpoint_dir=DIR        The directory of the job's checkpoints: the chief saves" \
       in lines
-  position = lines.index("  --ps_strategy=greedy|round_robin")
-  assert lines[position + 1].startswith(" " * 30 + "How variables are spread")
+  position = lines.index("  --on_uneven=stop_all|pad|shrink|repeat")
+  assert lines[position + 1].startswith(" " * 30 + "What the end of one worker's data")
   groups = [line for line in lines[1:] if re.match(r"\w.*:$", line)]
   assert groups == ["The program:", "The cluster (or TF_CONFIG in the environment):", "The job:",
                     "Replication:", "Training:", "Checkpoints:", "Transfer:",

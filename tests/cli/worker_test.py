@@ -99,7 +99,7 @@ def test_a_port_that_is_taken(start, launched, code):
 
 COMMON = [
   "--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=ftrl",
-  "--learning_rate=0.5", "--variables=ref", "--shard=files", "--ps_strategy=round_robin",
+  "--learning_rate=0.5", "--variables=ref", "--shard=files",
   "--save_checkpoints_secs=7", "--save_checkpoints_steps=8", "--keep_checkpoint_max=3",
   "--save_summary_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
   "--clip_norm=2.5", "--replication=between_graph", "--num_clones=2", "--on_bad_record=skip:0.25",

@@ -70,11 +70,11 @@ def test_variables_are_on_the_ps_by_size_and_the_rest_on_the_worker():
   assert step.loss.device == WORKER
 
 
-def test_in_turn_and_as_ref_variables():
-  build(CLUSTER, variables="ref", ps_strategy="round_robin")
+def test_as_ref_variables():
+  build(CLUSTER, variables="ref")
   assert places() == {
     "global_step": (PS0, "VariableV2", b""), "big": (PS1, "VariableV2", b""),
-    "small": (PS0, "VariableV2", b""), "average": (PS1, "VariableV2", b""),
+    "small": (PS0, "VariableV2", b""), "average": (PS0, "VariableV2", b""),
     "tf1ps/input_position/worker_0": (PS0, "VarHandleOp", b""),
     "tf1ps/input_position/worker_1": (PS0, "VarHandleOp", b""),
     "seen": (WORKER, "VariableV2", b"")}

@@ -75,12 +75,9 @@ def test_a_number_that_is_not_above_zero_is_refused(name, value):
     check_options(Options(**dict({"epochs": 1}, **{name: value})))
 
 
-@pytest.mark.parametrize("name, value, text", [
-  ("variables", "refs", "--variables must be one of resource, ref, got 'refs'"),
-  ("ps_strategy", "bytes", "--ps_strategy must be one of greedy, round_robin, got 'bytes'")])
-def test_another_word_is_refused(name, value, text):
-  with pytest.raises(ValueError, match=text):
-    check_options(Options(steps=1, **{name: value}))
+def test_another_word_is_refused():
+  with pytest.raises(ValueError, match="--variables must be one of resource, ref, got 'refs'"):
+    check_options(Options(steps=1, variables="refs"))
 
 
 @pytest.mark.parametrize("name, value", [

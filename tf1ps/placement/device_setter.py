@@ -22,7 +22,7 @@ import operator
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement import choices, load_balancing, local_variables
+from tf1ps.placement import load_balancing, local_variables
 
 _log = logging.getLogger("tf1ps")
 # Variables and other resources that workers share by name and that training changes.
@@ -41,9 +41,9 @@ DEFAULT_PS_OPS = load_balancing.VARIABLE_OPS | frozenset([
 
 # Strategies by name: callables that take the number of ps tasks.
 STRATEGIES = {
-    choices.GREEDY: lambda num_tasks: load_balancing.GreedyLoadBalancingStrategy(
+    "greedy": lambda num_tasks: load_balancing.GreedyLoadBalancingStrategy(
         num_tasks, load_balancing.byte_size_load_fn),
-    choices.ROUND_ROBIN: load_balancing.RoundRobinStrategy,
+    "round_robin": load_balancing.RoundRobinStrategy,
 }
 
 

@@ -64,7 +64,7 @@ def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool 
   if on_ps:
     device = replica_device_setter(
       worker_device=cluster.task.name, cluster=cluster.cluster_spec(),
-      ps_strategy=options.ps_strategy) or device
+      ps_strategy="greedy") or device
   stack.enter_context(tf.get_default_graph().container(container))
   stack.enter_context(tf.device(device))
   stack.enter_context(kind_scope(options.variables))

@@ -24,7 +24,6 @@ from tf1ps.pipeline import (
   SHARD_DYNAMIC,
   SHARDS,
 )
-from tf1ps.placement import PS_STRATEGIES
 from tf1ps.program import OPTIMIZERS, VARIABLES
 from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
@@ -307,8 +306,6 @@ TABLE: Tuple[Option, ...] = (
                 and options.is_synchronous and options.on_uneven == STOP_ALL,
                 "gives workers unequal shares, and with --sync_replicas the first end of one would "
                 "end all: give --on_uneven=shrink, or pad"))),
-  Option("ps_strategy", "How variables are spread over the ps: by bytes, or in turn.", "Training",
-         _TRAINING, default="greedy", values=PS_STRATEGIES, rules=(_NEEDS_PS,)),
   Option("partition_bytes", "Trainable variables of more bytes are divided by their rows into "
          "shards of at most this size, on all ps. By default none is.", "Training", _TRAINING, int,
          above=0, rules=(_NEEDS_PS,),
@@ -418,6 +415,7 @@ OLD_FLAGS = {
   "evaluator_hosts": "leave it out, because no task connects to the evaluator",
   "soft_placement": "leave it out, because an operation always runs elsewhere if its device has no "
                     "kernel for it",
+  "ps_strategy": "leave it out, because variables are always spread over the ps by their bytes",
   "timeout": "leave it out, because tf1ps-reset gives each task 10 seconds",
 }
 
@@ -455,7 +453,6 @@ class Options(NamedTuple):
   variables: str = _default("variables")
   shard: Optional[str] = _default("shard")
   on_bad_record: str = _default("on_bad_record")
-  ps_strategy: str = _default("ps_strategy")
   pack_bytes: int = _default("pack_bytes")
   wire_dtype: str = _default("wire_dtype")
   prefetch: bool = _default("prefetch")
