@@ -15,9 +15,9 @@ A server takes 2. and 3. from its own `config=`, not from the sessions that conn
 needs no GPU: it only keeps variables and applies updates to them, and a worker on the same machine
 would find the memory taken. Without a GPU, all of this prints the same, and has no effect.
 
-Toolkit: bare TensorFlow. `tf1ps-ps` hides GPUs from itself unless it is told `--use_gpu`,
-`tf1ps-local` divides those of the machine among its workers, and `tf1ps-worker` takes
-`--gpu_memory_fraction` and `--gpu_growth` for 2. and 3. (docs/cluster.md).
+Toolkit: bare TensorFlow. `tf1ps-local` divides the GPUs of the machine among its workers.
+`tf1ps-worker` takes `--gpu_memory=0.4` for 2. and `--gpu_memory=grow` for 3. A `tf1ps-ps` hides
+GPUs from itself, because `--gpu_memory=none` is its default (docs/cluster.md).
 
     $ python examples/book/gpu_memory.py
     a fraction: per_process_gpu_memory_fraction: 0.4

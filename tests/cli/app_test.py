@@ -48,8 +48,10 @@ def test_an_unknown_flag_is_refused_with_the_nearest(start, name, argv, text):
      "there is no flag --evaluator_hosts since 0.2: leave it out, because no task connects to the "
      "evaluator"),
     ("tf1ps-ps", ["--nosoft_placement"],
-     "there is no flag --nosoft_placement since 0.2: leave it out, because an operation always runs "
-     "elsewhere if its device has no kernel for it")])
+     "there is no flag --nosoft_placement since 0.2: leave it out, because an operation always "
+     "runs elsewhere if its device has no kernel for it"),
+    ("tf1ps-worker", ["--gpu_growth"],
+     "there is no flag --gpu_growth since 0.2: give --gpu_memory=grow")])
 def test_an_old_flag_is_refused_with_advice(start, name, argv, text):
   assert run(start, name, *argv) == refused(name, text)
 
@@ -160,9 +162,10 @@ def visible_gpus(start, name, *argv):
 
 
 @pytest.mark.parametrize("argv, seen", [
-    ([], "-1"), (["--use_gpu"], "0,1"), (["--use_gpu=true"], "0,1"), (["--nouse_gpu"], "-1"),
-    (["--use_gpu=false"], "-1"), (["--use_gpu=0"], "-1"), (["--use_gpu", "--nouse_gpu"], "-1")])
-def test_a_ps_and_an_evaluator_see_no_gpu_unless_told(start, argv, seen):
+    ([], "-1"), (["--gpu_memory=all"], "0,1"), (["--gpu_memory=0.5"], "0,1"),
+    (["--gpu_memory", "grow"], "0,1"), (["--gpu_memory=none"], "-1"),
+    (["--gpu_memory=grow", "--gpu_memory=none"], "-1")])
+def test_a_ps_and_an_evaluator_see_no_gpu_by_default(start, argv, seen):
   assert visible_gpus(start, "tf1ps-ps", *argv) == seen
   assert visible_gpus(start, "tf1ps-evaluator", *argv) == seen
 
@@ -170,6 +173,8 @@ def test_a_ps_and_an_evaluator_see_no_gpu_unless_told(start, argv, seen):
 def test_the_others_see_the_gpus_that_there_are(start):
   for name in "tf1ps-worker", "tf1ps-predict", "tf1ps-local":
     assert visible_gpus(start, name) == "0,1"
+  for name in "tf1ps-worker", "tf1ps-local":
+    assert visible_gpus(start, name, "--gpu_memory=none") == "-1"
 
 
 @pytest.mark.parametrize("verbosity, level", [

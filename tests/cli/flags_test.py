@@ -33,7 +33,12 @@ from tf1ps.training import options
     ("tf1ps-local", "--steps=0", "0: must be above 0"),
     ("tf1ps-local", "--heartbeat_timeout=0", "0.0: must be above 0"),
     ("tf1ps-local", "--start_timeout=0", "0.0: must be above 0"),
-    ("tf1ps-local", "--gpu_memory_fraction=0", "0.0: must be above 0"),
+    ("tf1ps-local", "--gpu_memory=0",
+     "0: must be none, grow, all, or a number above 0 and at most 1"),
+    ("tf1ps-ps", "--gpu_memory=1.5",
+     "1.5: must be none, grow, all, or a number above 0 and at most 1"),
+    ("tf1ps-worker", "--gpu_memory=nan",
+     "nan: must be none, grow, all, or a number above 0 and at most 1"),
     ("tf1ps-local", "--num_ps=two", "two: invalid literal for int() with base 10: 'two'"),
     ("tf1ps-ps", "--heartbeat_timeout=0", "0.0: must be above 0"),
     ("tf1ps-ps", "--start_timeout=0", "0.0: must be above 0"),
@@ -63,8 +68,7 @@ def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
     "program", "ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
     "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
-    "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory_fraction",
-    "gpu_growth", "use_gpu", "verbosity"]
+    "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "verbosity"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():

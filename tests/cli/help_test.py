@@ -57,7 +57,9 @@ def test_how_flags_are_shown(start):
     "                              [30.0]"]
   position = lines.index("  --shard=files|records|dynamic|none")
   assert lines[position + 1].startswith(" " * 30 + "What is divided among the workers")
-  assert "  --[no]gpu_growth            Take GPU memory as it is needed." in lines
+  assert any(line.startswith("  --[no]prefetch              Compute each") for line in lines)
+  position = lines.index("  --gpu_memory=none|grow|all|X")
+  assert lines[position + 1].startswith(" " * 30 + "The memory that a task takes of each GPU")
   assert "  --checkpoint_dir=DIR        The directory of the job's checkpoints: the chief saves" \
       in lines
   position = lines.index("  --on_uneven=stop_all|pad|shrink|repeat")

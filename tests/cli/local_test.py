@@ -40,7 +40,7 @@ def refused(start, *argv, **env):
     (["--steps=1", "--container=my_problem_1"],
      "container 'my_problem_1' has '_' at position 2: a container begins with a letter, a digit or "
      "a dot, and goes on with these, '-' and '/'; 'my-problem-1' would do"),
-    (["--steps=1", "--use_gpu"], "there is no flag --use_gpu (see tf1ps-local --help)")])
+    (["--steps=1", "--persistent"], "there is no flag --persistent (see tf1ps-local --help)")])
 def test_what_cannot_work_is_refused_before_anything_starts(start, argv, text):
   assert refused(start, *argv) == "tf1ps-local: " + text
 
@@ -85,8 +85,7 @@ def test_each_task_gets_the_flags_that_it_has(start):
 
 
 @pytest.mark.parametrize("given", [
-    ["--gpu_growth"], ["--nogpu_growth"], ["--gpu_growth=false"], ["--inter_op_parallelism_threads", "2"],
-    ["-heartbeat_timeout", "4"]])
+    ["--gpu_memory=grow"], ["--inter_op_parallelism_threads", "2"], ["-heartbeat_timeout", "4"]])
 def test_the_ways_to_write_a_flag(start, given):
   tasks = made(start, "--evaluator", *given, "--noevaluator")
   assert sorted(tasks) == ["ps 0", "worker 0", "worker 1"]

@@ -163,6 +163,9 @@ def test_a_job_with_a_chief_and_an_evaluator(start, tmp_path):
 def test_the_config_of_server_and_sessions(start):
   lines = commands.call(start, commands.show_config, [
     "--inter_op_parallelism_threads=3", "--intra_op_parallelism_threads=2",
-    "--gpu_memory_fraction=0.25", "--gpu_growth"])
-  assert json.loads(lines[-1]) == [3, 2, 0.25, True, True]
+    "--gpu_memory=0.25"])
+  assert json.loads(lines[-1]) == [3, 2, 0.25, False, True]
+  for memory, growth in ("grow", True), ("all", False), ("none", False):
+    lines = commands.call(start, commands.show_config, ["--gpu_memory=" + memory])
+    assert json.loads(lines[-1]) == [0, 0, 0.0, growth, True]
   assert json.loads(commands.call(start, commands.show_config, [])[-1]) == [0, 0, 0.0, False, True]

@@ -26,15 +26,14 @@ from tf1ps.cli import errors
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.compat import EXIT_FAILED, held_back, quiet_environment, quiet_python, signal_exit_code
-from tf1ps.training import OLD_FLAGS
+from tf1ps.training import GPU_NONE, OLD_FLAGS
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
 
 
 def run(program_name: str, summary: str, argv: List[str], main: Callable[[object], int],
-        needs_program: bool = True, hides_gpus: bool = False, lazy: bool = False,
-        takes_names: bool = False) -> int:
+        needs_program: bool = True, lazy: bool = False, takes_names: bool = False) -> int:
   """Runs a program's main.
 
   Args:
@@ -44,7 +43,6 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     main: gets the user's program (a module's Program, or None) or, with `takes_names`, the names;
       returns the exit code.
     needs_program: whether --program must be given.
-    hides_gpus: whether GPUs are hidden unless --use_gpu is there.
     lazy: whether the user's program is imported only for flags that are not ours.
     takes_names: whether arguments that are no flags are names, before or after the flags; such a
       program has no --program.
@@ -67,7 +65,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     others = _parse_ours(name, argv, wants_help)
     path, verbosity = not takes_names and FLAGS["program"].value, FLAGS["verbosity"].value
     quiet_environment(verbosity)
-    if hides_gpus and not FLAGS["use_gpu"].value:
+    if "gpu_memory" in FLAGS and FLAGS["gpu_memory"].value == GPU_NONE:
       os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     FLAGS.unparse_flags()  # until the program's are there
     if path and (not lazy or wants_help or others or not _is_there(path)):

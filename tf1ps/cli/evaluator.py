@@ -18,7 +18,7 @@ _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them,
 
 def run(argv, launched: bool = False) -> int:
   """Runs an evaluator; the arguments are those of `ps.run`, though it needs no port."""
-  return app.run("evaluator", _SUMMARY, list(argv), _follow, hides_gpus=True)
+  return app.run("evaluator", _SUMMARY, list(argv), _follow)
 
 
 def _follow(program) -> int:

@@ -16,6 +16,7 @@ from tf1ps.cluster import (
 )
 from tf1ps.compat import held_back
 from tf1ps.state import check_container_name, container_of_job
+from tf1ps.training import parse_gpu_memory
 
 FLAGS = flags.FLAGS
 ALL_REDUCE = "all_reduce"
@@ -65,9 +66,9 @@ def make_config(cluster=None):
     cluster: the job's, for a worker, whose devices and groups depend on the replication.
   """
   config = make_session_config(
-    gpu_memory_fraction=FLAGS.gpu_memory_fraction, gpu_growth=FLAGS.gpu_growth,
     inter_op_parallelism_threads=FLAGS.inter_op_parallelism_threads,
-    intra_op_parallelism_threads=FLAGS.intra_op_parallelism_threads)
+    intra_op_parallelism_threads=FLAGS.intra_op_parallelism_threads,
+    **parse_gpu_memory(FLAGS.gpu_memory))
   if cluster is None:
     return config
   from tf1ps.replication import group_config, with_cpu_devices

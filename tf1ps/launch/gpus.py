@@ -69,7 +69,7 @@ def divide_gpus(gpus, num_workers):
   if not gpus:
     return Division((NO_GPU,) * num_workers, None)
   if len(gpus) < num_workers:
-    note = "%d GPU%s for %d workers: they share (set a memory fraction or memory growth)" % (
+    note = "%d GPU%s for %d workers: they share (give --gpu_memory=grow, or a part such as 0.4)" % (
         len(gpus), "" if len(gpus) == 1 else "s", num_workers)
     return Division(tuple(gpus[i % len(gpus)] for i in range(num_workers)), note)
   share, more = divmod(len(gpus), num_workers)

@@ -35,6 +35,7 @@ _OF_JOB = ("local", "worker", "ps", "evaluator")
 _WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
 
 BETWEEN_GRAPH, IN_GRAPH, ALL_REDUCE = REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
+GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
 
 
 class Rule(NamedTuple):
@@ -135,6 +136,21 @@ def parse_bad_record_policy(text: str) -> Tuple[str, float]:
   if not 0.0 <= value <= 1.0:
     raise ValueError("must have a ratio from 0 to 1 after skip:")
   return name, value
+
+
+def parse_gpu_memory(text: str) -> Dict[str, object]:
+  """Parses --gpu_memory to arguments of `make_session_config`; raises ValueError."""
+  if text == GPU_GROW:
+    return {"gpu_growth": True}
+  if text in (GPU_NONE, GPU_ALL):
+    return {}
+  try:
+    fraction = float(text)
+  except ValueError:
+    fraction = 0.0
+  if not 0.0 < fraction <= 1.0:
+    raise ValueError("must be none, grow, all, or a number above 0 and at most 1")
+  return {"gpu_memory_fraction": fraction}
 
 
 def _problem_of_parsing(parse: Callable[[str], object]) -> Callable[[object], str]:
@@ -371,11 +387,11 @@ TABLE: Tuple[Option, ...] = (
   Option("intra_op_parallelism_threads", "Threads within an operation.", "Threads and GPUs",
          _OF_JOB, int,
          above=0),
-  Option("gpu_memory_fraction", "The part of a GPU's memory to take, between 0 and 1.",
-         "Threads and GPUs", _OF_JOB, float, above=0, at_most=1),
-  Option("gpu_growth", "Take GPU memory as it is needed.", "Threads and GPUs", _OF_JOB, bool),
-  Option("use_gpu", "Let this task see GPUs.", "Threads and GPUs", ("ps", "evaluator"), bool,
-         False),
+  Option("gpu_memory", "The memory that a task takes of each GPU: all of it, as much as it needs "
+         "(grow), or a part between 0 and 1. With none the task sees no GPU. tf1ps-local gives "
+         "its GPUs to the workers alone.", "Threads and GPUs", _OF_JOB,
+         default=GPU_ALL, defaults={"ps": GPU_NONE, "evaluator": GPU_NONE},
+         placeholder="none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory)),
 
   Option("output", "The file to write: .csv, .jsonl or .npz.", "What to write", ("predict",)),
   Option("export_dir", "The directory to write a SavedModel into.", "What to write", ("predict",)),
@@ -416,6 +432,9 @@ OLD_FLAGS = {
   "soft_placement": "leave it out, because an operation always runs elsewhere if its device has no "
                     "kernel for it",
   "ps_strategy": "leave it out, because variables are always spread over the ps by their bytes",
+  "gpu_memory_fraction": "give --gpu_memory=X",
+  "gpu_growth": "give --gpu_memory=grow",
+  "use_gpu": "give --gpu_memory=all, grow or X to a ps or an evaluator that shall see GPUs",
   "timeout": "leave it out, because tf1ps-reset gives each task 10 seconds",
 }
 
