@@ -15,6 +15,15 @@ def graph():
     yield graph
 
 
+@pytest.fixture
+def control_flow_v1():
+  is_v2 = tf.control_flow_v2_enabled()
+  tf.disable_control_flow_v2()
+  yield
+  if is_v2:
+    tf.enable_control_flow_v2()
+
+
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 def test_an_optimizers_numbers_do_not_travel(cluster, use_resource):
   with cluster.graph(), tf.device(graphs.setter(2)):
@@ -43,6 +52,56 @@ def test_large_ones_and_others_than_constants_are_left():
   assert local_copies.keep_constants_local() == 1
   assert {tensor.op for tensor, _ in graphs.crossings(WORKER)} == {large.op, computed.op}
   assert total.device
+
+
+@pytest.mark.parametrize("assigns_on", [PS[0], PS[1], WORKER])
+@pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+def test_what_a_constant_waits_for_is_done_before_its_consumer(cluster, use_resource, assigns_on):
+  """TensorFlow gives the wait to the constant alone, as the consumer waits for the constant."""
+  with cluster.graph(), tf.device(graphs.setter(2)):
+    w = graphs.variable("w", [], use_resource)
+    with tf.device(assigns_on):
+      other = graphs.variable("other", [], use_resource)
+    updates = [w.assign(0.0).op, other.assign_add(1.0).op]
+    with tf.control_dependencies(updates):
+      with tf.device(WORKER):
+        two, three = tf.constant(2.0), tf.constant(3.0)
+      with tf.device(w.device):
+        adding = [w.assign_add(two).op, w.assign_add(three).op]
+    update = tf.group(adding)
+    assert local_copies.keep_constants_local() >= 2
+    init = tf.global_variables_initializer()
+    with cluster.session() as session:
+      session.run(init)
+      for step in range(3):
+        session.run(update)
+        assert session.run([w, other]) == [5.0, step + 1.0]
+      from_worker = graphs.received(session, update).get(PS[0], [])
+  # If a wait leads there, both copies wait for one constant.
+  assert len(from_worker) <= {PS[0]: 0, PS[1]: 1, WORKER: 1}[assigns_on], from_worker
+
+
+@pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+def test_a_constant_in_a_loop_or_branch_stays_in_it(cluster, control_flow_v1, use_resource):
+  with cluster.graph(), tf.device(graphs.setter()):
+    w = graphs.variable("w", [], use_resource)
+    table = graphs.variable("table", [5, 2], use_resource)
+
+    def body(i, total):
+      row = tf.nn.embedding_lookup(table, tf.constant([1, 3]))
+      with tf.control_dependencies([w.assign_add(tf.constant(2.0))]):
+        return i + 1, total + tf.reduce_sum(row)
+
+    total = tf.while_loop(lambda i, _: i < 3, body, [0, 0.0], parallel_iterations=1)[1]
+    with tf.control_dependencies([total]):
+      is_above = w.read_value() > 100.0
+    branch = tf.cond(is_above, lambda: w.assign_add(tf.constant(50.0)) + 0.0, lambda: 0.0)
+    local_copies.keep_constants_local()
+    init = tf.global_variables_initializer()
+    with cluster.session() as session:
+      session.run(init)
+      assert session.run([total, branch])[0] == pytest.approx(3 * (0.02 + 0.03 + 0.06 + 0.07))
+      assert session.run(w) == 6.0
 
 
 def test_without_tasks_nothing_is_copied():

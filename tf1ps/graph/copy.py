@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.graph import walk
+from tf1ps.graph import op_devices, walk
 
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
 # Handles that live no longer than a run: each copy needs its own.
@@ -208,5 +208,7 @@ def _as_tensor(op: tf.Operation) -> tf.Tensor:
   """Returns a tensor of an operation: an import maps only tensors, also for control inputs."""
   if op.outputs:
     return op.outputs[0]
-  with tf.device(op.device), tf.control_dependencies([op]):
+  task = op_devices.task_of_op(op)  # an operation on a variable may have another device
+  device = op_devices.cpu_of(task) if task else op.device
+  with tf.device(device), tf.control_dependencies([op]):
     return tf.constant(0)

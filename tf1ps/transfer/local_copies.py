@@ -25,6 +25,10 @@ _SMALL = 64  # elements
 def keep_constants_local() -> int:
   """Copies small constants of the default graph to the tasks that take them.
 
+  A constant may wait for operations, and in a branch or a loop it always does. Its consumers wait
+  only through it. So a copy waits for the same operations, if they are on its own task. Else it
+  waits for one of the constants that wait for them: that is one message for all such copies.
+
   Call it before a session runs the graph.
 
   Returns:
@@ -37,9 +41,14 @@ def keep_constants_local() -> int:
       for consumer in op.outputs[0].consumers():
         task = task_of_op(consumer)
         if task not in ("", home):
-          found.setdefault(task, {}).setdefault(op, []).append(consumer)
-  for task, consumers in sorted(found.items()):
-    copy = _copy_to(task, list(consumers), {}, with_control_inputs=False)
+          is_near = all(task_of_op(one) == task for one in op.control_inputs)
+          found.setdefault((task, is_near), {}).setdefault(op, []).append(consumer)
+  for (task, is_near), consumers in sorted(found.items()):
+    first, waits = {}, {}
+    for op in () if is_near else consumers:
+      one = first.setdefault(frozenset(before.name for before in op.control_inputs), op)
+      waits[op.name] = [one.outputs[0]]
+    copy = _copy_to(task, list(consumers), {}, waits, with_control_inputs=is_near)
     for op, own in consumers.items():
       replace_input(op.outputs[0], copy.of(op.outputs[0]), own)
   return sum(len(consumers) for consumers in found.values())
@@ -89,9 +98,10 @@ def _can_move(op, values, known) -> bool:
   return known[op]
 
 
-def _copy_to(task, ops, inputs, with_control_inputs=True):
+def _copy_to(task, ops, inputs, waits=None, with_control_inputs=True):
   name = "of" + task.replace("/job:", "_").replace("/task:", "_")
-  return Subgraph.of_ops(ops, with_control_inputs).copy(name, inputs=inputs, device=cpu_of(task))
+  return Subgraph.of_ops(ops, with_control_inputs).copy(
+    name, inputs=inputs, waits=waits, device=cpu_of(task))
 
 
 def _is_small(tensor: tf.Tensor) -> bool:
