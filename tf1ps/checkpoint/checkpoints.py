@@ -130,10 +130,7 @@ def global_step_of_checkpoint(prefix: str) -> Optional[int]:
 
 
 def open_checkpoint(prefix: str):
-  """Opens a checkpoint for reading.
-
-  Returns:
-    A reader, see `tf.train.NewCheckpointReader`.
+  """Opens a checkpoint for reading; returns a reader, see `tf.train.NewCheckpointReader`.
 
   Raises:
     CheckpointError: the checkpoint cannot be read.

@@ -55,13 +55,10 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
 
 
 def make_saver_for(checkpoint: str) -> tf.train.Saver:
-  """Makes a saver that restores the default graph from one checkpoint.
+  """Makes a saver that restores the default graph from one checkpoint; returns a `tf.train.Saver`.
 
   Args:
     checkpoint: the checkpoint's path without the endings of its files. It may lack the global step.
-
-  Returns:
-    A `tf.train.Saver`.
 
   Raises:
     CheckpointError: the checkpoint cannot be read.

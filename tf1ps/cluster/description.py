@@ -232,15 +232,12 @@ def _addresses(tasks):
 
 
 def parse_address(text: str, source: str, allow_zero: bool = False) -> Address:
-  """Splits a "host:port" address into its parts.
+  """Splits a "host:port" address into its parts; returns an `Address`.
 
   Args:
     text: The address. An IPv6 host stands in brackets: "[::1]:2222".
     source: Where the address was written, for the error: "--ps_hosts", "TF_CONFIG cluster.ps[0]".
     allow_zero: Whether port 0 is allowed, for which the system chooses a free port.
-
-  Returns:
-    An `Address`.
 
   Raises:
     ClusterError: If the text is not a host and a port.

@@ -285,7 +285,7 @@ def _task_index(task) -> Optional[int]:
 def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
                       task_index: Optional[int] = None,
                       job_workers: Optional[Sequence[int]] = None) -> Cluster:
-  """Makes the cluster from a description as for `tf.train.Server`.
+  """Makes the cluster from a description as for `tf.train.Server`; returns a `Cluster`.
 
   The jobs keep their names, and a sparse job keeps the gaps between its indices.
 
@@ -295,9 +295,6 @@ def from_cluster_spec(server_or_cluster_def, job_name: Optional[str] = None,
     job_name: This task's job. None: the job of a ServerDef, else the only job.
     task_index: This task's index. None: the index of a ServerDef, else the job's only task.
     job_workers: The indices of the workers that belong to this job; None: all.
-
-  Returns:
-    A `Cluster`.
 
   Raises:
     ClusterError: If it is none of these, if job or index are missing where there are several, and

@@ -122,16 +122,13 @@ def wait_for_tasks(
   what: str = "not every task of the cluster is there",
   interrupted: Optional[Callable[[], None]] = None,
 ) -> List[ProbeResult]:
-  """Waits until every task is up.
+  """Waits until every task is up; returns the result of each task, with its incarnation.
 
   Args:
     tasks: the tasks that a session is going to use.
     timeout: seconds for all of them together.
     what: the beginning of the error.
     interrupted: called in every round; it raises to end the wait early, after a signal.
-
-  Returns:
-    The result of each task, with its incarnation.
 
   Raises:
     TaskUnavailableError: names each missing task, its address and the result of its probe.

@@ -43,7 +43,7 @@ def make_session_config(
   device_filters: Optional[Sequence[str]] = None,
   base=None,
 ):
-  """Makes the config of the server and of every session.
+  """Makes the config of the server and of every session; returns a new `tf.ConfigProto`.
 
   An argument that is None leaves the field as it is in `base`, or as TensorFlow has it.
 
@@ -59,9 +59,6 @@ def make_session_config(
       pause of the ps.
     device_filters: The devices that a session sees, see `make_device_filters`.
     base: The user's `tf.ConfigProto`, which is copied. None: an empty one.
-
-  Returns:
-    A new `tf.ConfigProto`.
 
   Raises:
     ValueError: If a number is out of its range.

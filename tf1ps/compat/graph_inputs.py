@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 
 
 def replace_input(tensor: tf.Tensor, by: tf.Tensor, consumers) -> int:
-  """Replaces a tensor among the inputs of operations.
+  """Replaces a tensor among the inputs of operations; returns the number of replaced inputs.
 
   Call it before a session runs any of them.
 
@@ -19,9 +19,6 @@ def replace_input(tensor: tf.Tensor, by: tf.Tensor, consumers) -> int:
     tensor: the present input.
     by: the new input, of the same type.
     consumers: the operations.
-
-  Returns:
-    The number of replaced inputs.
   """
   count = 0
   for op in consumers:

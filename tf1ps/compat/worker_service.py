@@ -83,14 +83,11 @@ class CallError(Error):
 
 
 def get_status(address: str, timeout: float) -> List[Device]:
-  """Asks the server at an address for its devices.
+  """Asks the server at an address for its devices; returns the devices of the server's own task.
 
   Args:
     address: "host:port".
     timeout: seconds until the call is given up.
-
-  Returns:
-    The devices of the server's own task.
 
   Raises:
     CallError: there was no answer, or not one of a TensorFlow server.

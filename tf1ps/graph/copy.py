@@ -128,7 +128,7 @@ class Subgraph:
            inputs: Optional[Dict[str, tf.Tensor]] = None,
            waits: Optional[Dict[str, Sequence[Union[tf.Tensor, tf.Operation]]]] = None,
            device: Optional[str] = None) -> SubgraphCopy:
-    """Makes a copy, in the current name scope.
+    """Makes a copy, in the current name scope; returns the copy.
 
     Args:
       name: the scope of the names of the copied operations.
@@ -138,9 +138,6 @@ class Subgraph:
       waits: by the name of an original operation the further operations that its copy waits for:
         operations of this subgraph stand for their copies, tensors for their own operations.
       device: the device of all copied operations; None: those of the originals.
-
-    Returns:
-      The copy.
     """
     given = dict(inputs or {})
     mapped = {}

@@ -88,14 +88,11 @@ class LeaseState:
     return cls(dict(digest=digest, count=count, epochs=epochs, next=0, out={}, back=[], again=0))
 
   def grant(self, owner: int, epoch: Optional[int] = None) -> Optional[int]:
-    """Grants a lease.
+    """Grants a lease; returns the lease, or None if there is none to grant.
 
     Args:
       owner: the worker's index.
       epoch: the only epoch that the lease may be of; None: any.
-
-    Returns:
-      The lease, or None if there is none to grant.
     """
     value = self.value
     lease = next((one for one in value["back"] if epoch in (None, one // EPOCH)), None)
@@ -123,14 +120,11 @@ class LeaseState:
         held[1] = trained
 
   def return_leases(self, owner: int, held: Iterable[int] = ()) -> List[int]:
-    """Takes back the leases of a worker.
+    """Takes back the leases of a worker; returns the leases that were taken back.
 
     Args:
       owner: the worker's index.
       held: leases that the worker keeps.
-
-    Returns:
-      The leases that were taken back.
     """
     value, held = self.value, set(held)
     back = [int(c) for c, (o, _) in value["out"].items() if o == owner and int(c) not in held]
@@ -229,13 +223,10 @@ class LeaseTable:
     self._era, self.records = value["era"], value["records"]
 
   def change(self, function: Callable[[LeaseState], object]):
-    """Changes the table atomically.
+    """Changes the table atomically; returns what the function returned.
 
     Args:
       function: takes the `LeaseState`; it may be called more than once.
-
-    Returns:
-      What the function returned.
 
     Raises:
       ControlError: the server does not answer.

@@ -394,7 +394,7 @@ def adopt_queue_runners(
 
 def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
                         collection=tf.GraphKeys.QUEUE_RUNNERS) -> List[threading.Thread]:
-  """Like `tf.train.start_queue_runners`, with the runners of this module.
+  """Like `tf.train.start_queue_runners`, with the runners of this module; returns the threads.
 
   A run of the session raises the error of a runner, in place of the OutOfRangeError of the closed
   queue. For this, `sess.run` and `sess.make_callable` are replaced on this session.
@@ -405,9 +405,6 @@ def start_queue_runners(sess=None, coord=None, daemon=True, start=True,
     daemon: whether the threads end with the process.
     start: whether to start them.
     collection: the graph collection of the runners.
-
-  Returns:
-    The threads.
 
   Raises:
     ValueError: there is no session.

@@ -73,7 +73,7 @@ class ModelSpecError(Error, ValueError):
 
 
 def load_program(name: str) -> Program:
-  """Imports a program and checks its two functions.
+  """Imports a program and checks its two functions; returns the program.
 
   The import defines the absl flags of the module.
 
@@ -81,9 +81,6 @@ def load_program(name: str) -> Program:
     name: a module's name such as "tf1ps_examples.digits", or the path of a .py file. As `python
       FILE` does, the import of a file puts its folder at the front of sys.path. The name of the
       module is the file's name without ".py".
-
-  Returns:
-    The program.
 
   Raises:
     ProgramError: there is no such file or module; its import fails (the message names the file and
@@ -154,14 +151,11 @@ def batch_size_of(features) -> tf.Tensor:
 
 
 def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
-  """Checks the result of model_fn.
+  """Checks the result of model_fn; returns the spec.
 
   Args:
     spec: the result.
     mode: "train", "eval" or "predict".
-
-  Returns:
-    The spec.
 
   Raises:
     ModelSpecError: the spec does not fit the mode; the message names the value.

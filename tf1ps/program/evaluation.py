@@ -30,7 +30,7 @@ def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
              variables: str = variable_kind.RESOURCE, config: Optional[tf.ConfigProto] = None,
              interrupted: Optional[Callable[[], bool]] = None,
              bad: Optional[BadRecords] = None) -> Optional[Evaluation]:
-  """Evaluates a checkpoint.
+  """Evaluates a checkpoint; returns the evaluation, or None if it was interrupted.
 
   Args:
     program: the program; its functions are called with mode "eval".
@@ -40,9 +40,6 @@ def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
     config: the session's config.
     interrupted: a callable; the evaluation ends before the next batch when it returns True.
     bad: the policy for bad records. By default a bad record is an error.
-
-  Returns:
-    The evaluation, or None if it was interrupted.
 
   Raises:
     CheckpointError: the checkpoint does not fit the model, or cannot be read.

@@ -69,15 +69,12 @@ def learning_rate_of(name: str, learning_rate: Optional[float] = None) -> float:
 
 def make_optimizer(name: str,
                    learning_rate: Union[None, float, tf.Tensor] = None) -> tf.train.Optimizer:
-  """Makes an optimizer.
+  """Makes an optimizer; returns a `tf.train.Optimizer`.
 
   Args:
     name: one of `OPTIMIZERS`.
     learning_rate: a positive number, a scalar float tensor such as a learning rate schedule, or
       None for the default in the table above.
-
-  Returns:
-    A `tf.train.Optimizer`.
 
   Raises:
     ValueError: there is no such optimizer, or the learning rate is not positive.

@@ -55,7 +55,7 @@ class TrainedModel(NamedTuple):
 
 def build(program: contract.Program, mode: str, batch_size: int, variables: str,
           bad: Optional[BadRecords] = None) -> TrainedModel:
-  """Builds a program's model for one pass over all of its data.
+  """Builds a program's model for one pass over all of its data; returns the model.
 
   Args:
     program: the program.
@@ -63,9 +63,6 @@ def build(program: contract.Program, mode: str, batch_size: int, variables: str,
     batch_size: examples in a batch, for the shard.
     variables: the kind of the variables, "resource" or "ref".
     bad: the policy for bad records. By default a bad record is an error.
-
-  Returns:
-    The model.
 
   Raises:
     ProgramError, ModelSpecError: the result of a function of the program is not usable.

@@ -37,7 +37,7 @@ class Clones(NamedTuple):
 def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                  optimizer: tf.train.Optimizer, reduction: str = "mean",
                  variables_device: towers.Device = None) -> Clones:
-  """Builds a clone on each device and reduces their gradients.
+  """Builds a clone on each device and reduces their gradients; returns a `Clones`.
 
   Call it in the place of a single model: in the scope of a `replica_device_setter`. The setter's
   worker device completes the clones' devices and holds the reduction; its ps hold the variables.
@@ -50,9 +50,6 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
       means the same whatever the number of clones; "sum": n times that.
     variables_device: the place of the variables; None: the scope around the call decides. Do not
       give a setter that is around the call already: it would count each variable twice.
-
-  Returns:
-    A `Clones`.
 
   Raises:
     ValueError: another reduction, or as `towers.build_towers`.

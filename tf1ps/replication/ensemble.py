@@ -74,7 +74,7 @@ def vote_predictions(predictions: Predictions) -> Union[tf.Tensor, np.ndarray]:
 def in_graph_ensemble(inputs: tf.Tensor, networks: Sequence[Callable], devices: Sequence[str],
                       combine: Callable = mean_predictions, names: Optional[Sequence[str]] = None,
                       containers: Optional[Sequence[str]] = None) -> Ensemble:
-  """Builds an ensemble in the default graph.
+  """Builds an ensemble in the default graph; returns an `Ensemble`.
 
   Args:
     inputs: the input of every network.
@@ -86,9 +86,6 @@ def in_graph_ensemble(inputs: tf.Tensor, networks: Sequence[Callable], devices: 
     names: a variable scope for each network; None: "network_0" and so on. Variables of a container
       are found by their names: give the names that they were trained under.
     containers: a container for each network's variables; None: the one that is in force.
-
-  Returns:
-    An `Ensemble`.
 
   Raises:
     ValueError: no networks, another number of devices, names or containers, equal names; and the

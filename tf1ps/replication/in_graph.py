@@ -48,7 +48,7 @@ def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Se
                       clip_norm: Optional[float] = None,
                       variables_device: towers.Device = None, pack_bytes: int = 0,
                       wire_dtype: str = "float32") -> InGraph:
-  """Builds towers, and one update from all their gradients.
+  """Builds towers, and one update from all their gradients; returns an `InGraph`.
 
   Args:
     tower_fn: called with the tower's index; returns the mean loss over its part of the batch, [].
@@ -61,9 +61,6 @@ def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Se
       scope around the call decides.
     pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
     wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
-
-  Returns:
-    An `InGraph`.
 
   Raises:
     ValueError: as `towers.build_towers`; or `clip_norm` is not above 0.

@@ -41,13 +41,10 @@ class LostReplicas:
       self._table = ControlTable(record.target, cluster.task, cluster.control_task)
 
   def lost(self, replicas: List[int]) -> Dict[int, str]:
-    """Finds the lost ones of some replicas.
+    """Finds the lost ones of some replicas; returns the reason for each lost one, by index.
 
     Args:
       replicas: their indices.
-
-    Returns:
-      The reason for each lost one, by index.
 
     Raises:
       ControlError: the keeper of the heartbeats did not answer.

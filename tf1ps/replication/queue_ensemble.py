@@ -343,14 +343,11 @@ class Aggregator:
       yield answer
 
   def answer(self, session, wait: Optional[float] = None) -> Answer:
-    """Answers the next request.
+    """Answers the next request; returns an `Answer`, after `timeout` seconds at most.
 
     Args:
       session: a session of the graph.
       wait: seconds to wait for a request; None: without a limit.
-
-    Returns:
-      An `Answer`, after `timeout` seconds at most.
 
     Raises:
       QuorumError: too few networks answered.

@@ -34,16 +34,13 @@ class Recurrent(NamedTuple):
 
 def unrolled_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
                        states: Optional[Sequence] = None) -> Recurrent:
-  """Builds recurrent layers with a piece of graph for each time step.
+  """Builds recurrent layers with a piece of graph for each time step; returns a `Recurrent`.
 
   Args:
     inputs: `[time, batch, depth]`, of a known time and depth.
     cells: a cell per layer: of tf1ps.compat, or another object with the same three methods.
     devices: a device for each layer.
     states: of each layer before the first time step; None: zeros.
-
-  Returns:
-    A `Recurrent`.
 
   Raises:
     ValueError: another number of devices than of cells, or an unknown time or depth.
@@ -62,7 +59,7 @@ def unrolled_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str
 
 def looped_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
                      states: Optional[Sequence] = None, parallel_iterations: int = 10) -> Recurrent:
-  """Builds recurrent layers in a while loop over time.
+  """Builds recurrent layers in a while loop over time; returns a `Recurrent`.
 
   Args:
     inputs: `[time, batch, depth]`, of a known depth.
@@ -70,9 +67,6 @@ def looped_recurrent(inputs: tf.Tensor, cells: Sequence, devices: Sequence[str],
     devices: as for `unrolled_recurrent`.
     states: as for `unrolled_recurrent`.
     parallel_iterations: the number of time steps in progress; at least the number of layers.
-
-  Returns:
-    A `Recurrent`.
 
   Raises:
     ValueError: as for `unrolled_recurrent`, but the time may be unknown; too few parallel

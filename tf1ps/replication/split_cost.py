@@ -108,16 +108,13 @@ def crossings_by_devices(found: Sequence[Crossing]) -> Dict[tuple, int]:
 
 def compare_split(unsplit: Callable[[], object], split: Callable[[], object], steps: int = 50,
                   warm_up: int = 3) -> Comparison:
-  """Measures two steps, run alternately.
+  """Measures two steps, run alternately; returns a `Comparison`.
 
   Args:
     unsplit: runs one step: `lambda: session.run(train_op)`.
     split: runs one step, of another session or another graph.
     steps: the number of measured runs of each.
     warm_up: the number of runs of each before that; the first runs of a session take longer.
-
-  Returns:
-    A `Comparison`.
 
   Raises:
     ValueError: no steps.

@@ -44,7 +44,7 @@ class Tower(NamedTuple):
 
 def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
                  optimizer: tf.train.Optimizer, variables_device: Device = None) -> List[Tower]:
-  """Builds a tower on each device.
+  """Builds a tower on each device; returns the towers, in the order of the devices.
 
   Args:
     tower_fn: called with the tower's index, from 0; returns its loss, a scalar. Makes its
@@ -54,9 +54,6 @@ def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
     optimizer: its `compute_gradients` is used.
     variables_device: the place of the variables: a device string, or a device function such as a
       `replica_device_setter`. None: the scope around the call decides.
-
-  Returns:
-    The towers, in the order of the devices.
 
   Raises:
     ValueError: there is no device, a loss is no scalar, no variable can be trained, or a tower

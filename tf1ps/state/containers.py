@@ -34,13 +34,10 @@ class ContainerError(Error, RuntimeError):
 
 
 def check_container_name(name: str) -> str:
-  """Checks the name of a job's container.
+  """Checks the name of a job's container; returns the name.
 
   Args:
     name: the name; "" is the default container.
-
-  Returns:
-    The name.
 
   Raises:
     ValueError: naming the offending character, and a name that would be legal.

@@ -28,14 +28,11 @@ DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start task
 
 
 def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
-  """Waits until the job of a server has ended.
+  """Waits until the job of a server has ended; returns a sentence that describes the end.
 
   Args:
     record: the server's.
     interrupted: ends the wait when it is set.
-
-  Returns:
-    A sentence that describes the end.
 
   Raises:
     JobLostError: the job ended without a release, or failed.

@@ -79,16 +79,13 @@ class Guard:
 
   def step(self, function: Callable[[], Sequence[tf.Tensor]],
            inputs: Sequence[tf.Tensor] = (), may_be_first: bool = True):
-    """Builds an atomic step.
+    """Builds an atomic step; returns a list of the function's tensors, after the step has ended.
 
     Args:
       function: builds the operations of the step, which must not block; returns tensors.
       inputs: tensors that are computed before the step begins.
       may_be_first: whether the step may be the first of its session. If not, it costs less, and as
         a first step it fails like after a reset: run a step that may be first, then this one again.
-
-    Returns:
-      A list of the function's tensors, after the step has ended.
     """
     with self._op.graph.colocate_with(self._op):
       with tf.control_dependencies(list(inputs)):

@@ -93,7 +93,7 @@ def check_names(names) -> List[str]:
 
 def reset_containers(target, names: Sequence[str], timeout: float = TIMING.reset_limit,
                      queues: Sequence[str] = ()) -> List[Cleared]:
-  """Clears containers on every task of a cluster.
+  """Clears containers on every task of a cluster; returns one `Cleared` per task.
 
   Args:
     target: the `Cluster`; or the target ("grpc://host:port") of a server of this process or of any
@@ -103,9 +103,6 @@ def reset_containers(target, names: Sequence[str], timeout: float = TIMING.reset
     queues: the shared names of queues in these containers that programs without tf1ps made; the
       reset closes them, too. On TensorFlow 2.21 a ps dies if a reset clears a queue on which a
       client is blocked.
-
-  Returns:
-    One `Cleared` per task.
 
   Raises:
     ValueError: an illegal name, a name with no effect, or a target whose cluster is not known.

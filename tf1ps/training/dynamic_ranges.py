@@ -178,14 +178,11 @@ class DynamicRanges(LifecycleHook):
   # The end of a pass.
 
   def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
-    """Begins another pass, if there is one.
+    """Begins another pass, if there is one; returns whether a further batch comes.
 
     Args:
       session: the `MonitoredSession`.
       error: the error of the step that reached the end.
-
-    Returns:
-      Whether a further batch comes.
     """
     if is_end_of_replicas(error):
       return False

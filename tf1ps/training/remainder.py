@@ -51,14 +51,11 @@ class Remainder:
       self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
 
   def count(self, session: tf.Session, limit: float = TIMING.last_read_limit) -> Left:
-    """Draws the remaining data, after the step that found training ended.
+    """Draws the remaining data, after the step that found training ended; returns the count.
 
     Args:
       session: the session of the step.
       limit: seconds until the count ends.
-
-    Returns:
-      The count.
     """
     until = time.monotonic() + limit
     drawn, undrawn, is_all = 0, 0, False

@@ -68,13 +68,10 @@ class Bucket:
       else [gradient])]
 
   def send(self) -> Gradient:
-    """Sends the gradients to the ps, once per call.
+    """Sends the gradients to the ps, once per call; returns the arrived tensor, on the ps.
 
     It may be called in a branch of `tf.cond`. It creates no constant on the ps, because in a branch
     a constant waits for the condition on the worker, and so costs a message.
-
-    Returns:
-      The arrived tensor, on the ps.
     """
     gradient = self._gradients[0]
     if isinstance(gradient, tf.IndexedSlices):

@@ -110,7 +110,7 @@ def report_traffic(
   steps: int = 1,
   feeds: Sequence[tf.Tensor] = (),
 ) -> StepTraffic:
-  """Computes the messages of a run.
+  """Computes the messages of a run; returns the messages.
 
   Args:
     fetches: fetches as for `tf.Session.run`: tensors, operations or names, in lists or dicts.
@@ -119,9 +119,6 @@ def report_traffic(
     batch: the examples per batch, for unknown first dimensions.
     steps: the training steps per run.
     feeds: the tensors that are fed, besides placeholders.
-
-  Returns:
-    The messages.
 
   Raises:
     ValueError: if `steps` or `batch` is below 1, or `worker` is None and the graph names several

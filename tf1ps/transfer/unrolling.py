@@ -310,14 +310,11 @@ class Unrolled:
     return Done(int(steps), int(examples), int(late))
 
   def run(self, session: tf.Session, fetches: Any = None) -> Any:
-    """Makes the steps in one run, for a hand-written loop.
+    """Makes the steps in one run, for a hand-written loop; returns the values of the fetches.
 
     Args:
       session: the session.
       fetches: fetches such as `losses`; None: nothing.
-
-    Returns:
-      The values of the fetches.
 
     Raises:
       EndOfDataError: if the data end. Its attribute `done` has the steps that the run has made.
