@@ -1,27 +1,25 @@
 """Clocks: how many steps each replica has made, and the bound of a replica's lead over the slowest.
 
-A replica's clock counts its own steps, whether its gradients were applied or not. The clocks and
-states of all replicas are one small vector beside the global step, which is in no checkpoint:
+A replica's clock counts its own steps, whether its gradients were applied or not. One small vector
+beside the global step, in no checkpoint, holds the clocks and states of all replicas:
 
-1. A replica joins. It begins at the clock of the slowest replica that takes part, so that no
-   replica waits until a late one has caught up. First it becomes JOINING, with a clock that may be
-   a step too low, as the others continue meanwhile. From then on they wait for it, so that no
-   replica is too far ahead of the slowest clock that it reads next.
-2. Its training step raises its clock and reads all clocks (`advance`). That costs no message: the
-   answer comes back with the end of the step.
-3. It leaves, or others drop it because it is lost: from then on it does not count. A replica that
+1. A replica joins with the clock of the slowest replica that takes part, so that no replica waits
+   for a late one to catch up. First it becomes JOINING, with a clock that may be a step too low,
+   as the others continue meanwhile. From then on they wait for it, so that no replica is too far
+   ahead of the slowest clock that it reads next.
+2. Its training step raises its clock and reads all clocks (`advance`), without a further message.
+3. It leaves, or others drop it because it is lost; then it does not count any more. A replica that
    was dropped by mistake finds that out after its next step, and joins again.
 
 When the variables get new values, the chief clears the clocks (session_ops.py), and all replicas
-join again. Each replica writes only its own clock, so that no step needs a lock.
+join again. Each replica writes only its own clock, so no step needs a lock.
 
-`LeadHook` bounds the lead (stale synchronous parallel): a replica whose lead over the slowest
-replica is `max_lead` waits, so that the next step never exceeds it. While it waits it looks at the
-clocks, and once per heartbeat interval at the heartbeats. It drops replicas that these report as
-lost or ended, and replicas that have not joined within `start_timeout`. Without a `tf1ps.Server`
-there are no heartbeats, and no replica is found to be lost. The bound and its effect on
-convergence: Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel Parameter
-Server", 2013.
+`LeadHook` bounds the lead (stale synchronous parallel): a replica that leads the slowest by
+`max_lead` waits before its next step. While it waits it reads the clocks, and once per heartbeat
+interval the heartbeats. It drops replicas that these report as lost or ended, and replicas that
+have not joined within `start_timeout`. Without a `tf1ps.Server` there are no heartbeats, and no
+replica is found to be lost. The bound and its effect on convergence: Ho et al., "More Effective
+Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013.
 """
 
 from __future__ import annotations
@@ -40,37 +38,31 @@ from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
 
-# The states of a replica: it has not joined yet; takes part; has left, or was dropped; is about to
-# take part.
+# The states of a replica: it has not joined yet; takes part; has left or was dropped; is joining.
 EXPECTED, ACTIVE, CLOCK_LEFT, JOINING = range(4)
 
 
 class ClocksView(NamedTuple):
-  """The clocks as of one moment, in Python."""
+  """The clocks at one moment, in Python."""
 
   clocks: List[int]  # of each replica
   states: List[int]  # EXPECTED, ACTIVE, CLOCK_LEFT or JOINING
 
   def lead(self, index: int, counted: Iterable[int] = (EXPECTED, ACTIVE)) -> int:
-    """How many steps a replica has made more than the slowest that counts.
-
-    Args:
-      index: the replica.
-      counted: the states of the replicas that count.
-    """
+    """Returns a replica's lead over the slowest one in a state of `counted`, in steps."""
     others = [clock for i, clock in enumerate(self.clocks)
               if i != index and self.states[i] in counted]
     return max([self.clocks[index] - clock for clock in others], default=0)
 
 
 class Clocks:
-  """The clocks of a job's replicas, as one replica's graph sees them.
+  """The clocks of a job's replicas, in one replica's graph.
 
   Attributes:
     replicas: the number of replicas.
-    index: of this replica.
-    clear: the operation that sets all clocks to 0 and has all replicas join again; for the chief,
-      in a session that initialises variables. A training session of tf1ps runs it by itself.
+    index: the index of this replica.
+    clear: sets all clocks to 0 and makes all replicas join again; for the chief, in a session that
+      initialises variables. A training session of tf1ps runs it by itself.
   """
 
   def __init__(self, global_step: tf.Variable, replicas: int, index: int):
@@ -79,7 +71,7 @@ class Clocks:
     Args:
       global_step: the variable that counts updates; the clocks live beside it.
       replicas: the number of replicas.
-      index: of this replica.
+      index: the index of this replica.
 
     Raises:
       ValueError: an index that is not 0 to `replicas` - 1.
@@ -105,13 +97,9 @@ class Clocks:
     session_ops.add_clear_op(self.clear)
 
   def advance(self, train_op: tf.Operation) -> tf.Tensor:
-    """Builds the operation that raises this replica's clock.
+    """Builds the operation that raises this replica's clock after the training step `train_op`.
 
-    Args:
-      train_op: the training step.
-
-    Returns:
-      All clocks and states after the step, for `view_clocks`: fetch it together with `train_op`.
+    Fetch it together with `train_op`; `view_clocks` views its value, all clocks after the step.
     """
     with tf.get_default_graph().colocate_with(self._global_step.op), \
         tf.control_dependencies([train_op]):
@@ -123,23 +111,23 @@ class Clocks:
   # Calls beside the steps.
 
   def look(self, session) -> ClocksView:
-    """The clocks now."""
+    """Returns the present clocks."""
     return view_clocks(session.run(self._look))
 
   def join(self, session) -> ClocksView:
-    """This replica takes part, with the clock of the slowest; after `leave` it stays away."""
+    """Makes this replica take part, with the clock of the slowest; after `leave` it stays away."""
     if self._has_left:
       self.leave(session)
       return self.look(session)
     return view_clocks(session.run(self._join))
 
   def leave(self, session) -> None:
-    """This replica takes no part any more."""
+    """Ends this replica's part."""
     self._has_left = True
     self.drop(session, self.index)
 
   def drop(self, session, replica: int) -> None:
-    """Another replica takes no part any more."""
+    """Ends the part of another replica."""
     session.run(self._drop, {self._dropped: replica})
 
   def _read(self):
@@ -159,7 +147,7 @@ class Clocks:
       return self._read()
 
   def _write_own(self, state):
-    """This replica gets a state, and the clock of the slowest other one if there is one."""
+    """Writes this replica's state, and the clock of the slowest other one if there is one."""
     clocks, states = tf.split(self._read(), 2)
     counts = tf.logical_and(tf.equal(states, ACTIVE),
                             tf.not_equal(tf.range(self.replicas), self.index))
@@ -169,13 +157,13 @@ class Clocks:
 
 
 def view_clocks(value: np.ndarray) -> ClocksView:
-  """The vector as values of Python."""
+  """Returns the vector as Python values."""
   clocks, states = np.split(value, 2)
   return ClocksView(clocks.tolist(), states.tolist())
 
 
 class LeadHook(LifecycleHook):
-  """Joins in each session, waits where its lead is the highest allowed, leaves at the end.
+  """Joins in each session, waits while its lead is the highest allowed, leaves at the end.
 
   Attributes:
     highest: the highest lead that the replica had after a step.
@@ -187,11 +175,11 @@ class LeadHook(LifecycleHook):
     """Creates the hook.
 
     Args:
-      clocks: the replica's.
+      clocks: this replica's clocks.
       advanced: the value of `clocks.advance`.
       max_lead: the highest lead, in steps, at least 1.
       start_timeout: seconds that the other replicas may take to join.
-      expects_all: whether to wait at all for replicas that have not joined yet.
+      expects_all: whether to wait for replicas that have not joined yet.
     """
     if max_lead < 1:
       raise ValueError("max_lead must be at least 1, got %r: with 0, all would wait for each "
@@ -203,7 +191,7 @@ class LeadHook(LifecycleHook):
     self._advanced = advanced
     self._max_lead = max_lead
     self._start_timeout = start_timeout
-    # The states of the replicas that count, and of those that a next step waits for.
+    # The states of replicas that count, and of those that a next step waits for.
     self._counted = (ACTIVE,) + (EXPECTED,) * expects_all
     self._awaited = self._counted + (JOINING,)
     self._coord = None
@@ -239,12 +227,7 @@ class LeadHook(LifecycleHook):
     self._wait(run_context.session, view, lambda: run_context.stop_requested)
 
   def leave(self, session, finished: bool = True):
-    """Leaves; a replica that waits for the others' end leaves before.
-
-    Args:
-      session: the session.
-      finished: makes no difference here.
-    """
+    """Leaves, in any case, before a chief waits for the others' end."""
     self._close()
     self._clocks.leave(session)
 
@@ -258,7 +241,7 @@ class LeadHook(LifecycleHook):
     return view.lead(self._clocks.index, self._awaited) < self._max_lead
 
   def _wait(self, session, view, is_stopped):
-    """Waits until the next step may begin, or until there will be none."""
+    """Waits until the next step may begin, or until none will follow."""
     if self._may_begin(view):
       return
     began = looked = time.monotonic()

@@ -2,19 +2,17 @@
 
 Each task of the group builds its own graph with one operation per device, and all tasks run it at
 the same time. TensorFlow's servers match the operations by keys and pass the tensors in a ring.
-That needs
+They need:
 
 - one leader, which numbers the steps: `group_config`, in the config of the servers and sessions;
 - the same keys for the same tensors. This module makes them from the group's name, the kind of
   collective, and the types and sizes of the tensors, so that two models on the same servers do not
   mix (1.15 remembers the first use of a key);
-- the same collectives in each run: all tasks fetch the same tensors that depend on collectives, and
-  make the same number of such runs.
+- the same collectives in each run: all tasks fetch the same tensors that depend on collectives, in
+  the same number of runs.
 
-Tasks that disagree would wait for each other without an end, so `agree` compares them before, by a
-key that depends on no size.
-
-Many tensors travel as one: tensors of one type are concatenated before and split afterwards.
+Tasks that disagree would wait for each other forever, so `agree` compares them first, by a key that
+depends on no size. Tensors of one type are concatenated before they travel and split afterwards.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Synchronous rounds: each round collects one gradient per replica and makes one update of them.
 
-There is no chief's thread, and there are no tokens in advance. One ps task keeps the `RoundState`
-of the job under the lock of a guard (state/guard.py), and a queue of tokens per replica. A replica
-that has written its gradient (gradient_exchange.py) takes the lock and
+One ps task keeps the job's `RoundState` under the lock of a guard (state/guard.py), and a queue of
+tokens per replica. A replica that has written its gradient (gradient_exchange.py) takes the lock:
 
-1. is marked as arrived, if it computed the gradient for this round. A gradient for an earlier round
-   is counted as stale, and its replica continues at once with the present round;
-2. finishes the round, if the round waits for no other replica: it makes the update from the mean of
-   the gradients, begins the next round, and puts a token into the queue of each replica that
-   arrived;
-3. releases the lock, and waits for its token.
+1. If it computed the gradient for this round, it is marked as arrived. Else its gradient is counted
+   as stale, and the replica continues at once with the present round.
+2. If the round waits for no other replica, this replica finishes it: it makes the update from the
+   mean of the gradients, begins the next round, and puts a token into the queue of each replica
+   that arrived.
+3. It releases the lock, and waits for its token.
 
 The states of a round:
 
@@ -34,14 +33,13 @@ The states of a replica in a round:
   left       left=1, padding=0   does not get one; see computing: `join`
                                  "shrinks" below
 
-`leave` ends a replica's part as the policy for uneven data says (uneven.py): "stop_all" ends
-training for all, "pad" makes the replica padding, "shrink" lets the round wait for one gradient
-less. `drop` makes another replica left, because it is lost. Either may finish the round. `clear`
-makes all replicas expected.
+`leave` ends a replica's part by the policy for uneven data (uneven.py): "stop_all" ends training
+for all, "pad" makes the replica padding, "shrink" lets the round wait for one gradient less. `drop`
+makes a lost replica left. Either may finish the round. `clear` makes all replicas expected.
 
-With "repeat" a replica whose data end stays computing: `finish_pass` marks it, went_through=1, and
-it begins again with its data. The mark outlasts `join`, but not `clear` or another job. When all
-replicas have it, the round is ended.
+With "repeat" a replica whose data end stays computing: `finish_pass` sets went_through=1, and its
+data begin again. The mark outlasts `join`, but not `clear` or another job. When all replicas have
+it, the round is ended.
 """
 
 from __future__ import annotations
@@ -56,14 +54,14 @@ from tf1ps.replication import round_errors
 from tf1ps.replication.uneven import UNEVEN_POLICIES, UnevenPolicy
 from tf1ps.state import QUEUE_KIND, Guard, Guarded, shared_placement
 
-# Makes the update of the gradients of the replicas with a 1 in an int64 vector [replicas]; returns
-# the global step after it.
+# Makes the update from an int64 vector [replicas], 1 for each replica whose gradient is in it;
+# returns the global step after it.
 Update = Callable[[tf.Tensor], tf.Tensor]
 
 _TOKEN = [4]  # a token: round, global step, ended, the bits of the mean loss as float64
-_NO_UPDATE = -1  # in the place of a token's round: the gradient is in no update that is known
+_NO_UPDATE = -1  # in place of a token's round: the gradient is in no known update
 
-# The defaults of a column, which say its shape: a value per replica, or one value.
+# The defaults of a column, which give its shape: a value per replica, or one value.
 _PER_REPLICA = np.zeros([1], np.int64)
 _SINGLE = np.zeros([], np.int64)
 
@@ -75,7 +73,7 @@ class RoundState(NamedTuple):
   active: tf.Tensor = _PER_REPLICA  # 1: it has joined, and takes part
   left: tf.Tensor = _PER_REPLICA  # 1: it took part, and does not any more
   padding: tf.Tensor = _PER_REPLICA  # 1: it counts as arrived, without a gradient
-  arrived: tf.Tensor = _PER_REPLICA  # 1: its gradient for this round is there
+  arrived: tf.Tensor = _PER_REPLICA  # 1: its gradient for this round has arrived
   computes_for: tf.Tensor = _PER_REPLICA  # the round that it computes a gradient for
   taken: tf.Tensor = _PER_REPLICA  # the number of its gradients that are in an update
   stale: tf.Tensor = _PER_REPLICA  # the number of its gradients that arrived too late
@@ -83,10 +81,10 @@ class RoundState(NamedTuple):
   loss: tf.Tensor = _PER_REPLICA  # the bits of a float64: the loss of its last gradient's batch
   # For all.
   round: tf.Tensor = _SINGLE  # the present round, counted from 0
-  ended: tf.Tensor = _SINGLE  # 1: there will be no further update
+  ended: tf.Tensor = _SINGLE  # 1: no further update follows
   updating: tf.Tensor = _SINGLE  # 1: an update has begun, and is not complete
   update_step: tf.Tensor = _SINGLE  # the global step after the last update
-  joins: tf.Tensor = _SINGLE  # how often a replica has joined
+  joins: tf.Tensor = _SINGLE  # the number of joins
 
 
 _COLUMNS = [name for name, value in RoundState._field_defaults.items() if value.ndim]
@@ -98,7 +96,7 @@ def _size(replicas) -> int:
 
 
 def _pack(state: RoundState) -> tf.Tensor:
-  """The state as the one int64 vector that the ps keeps."""
+  """Returns the state as the int64 vector that the ps keeps."""
   singles = tf.stack([getattr(state, name) for name in _SINGLES])
   return tf.concat([getattr(state, name) for name in _COLUMNS] + [singles], axis=0)
 
@@ -109,18 +107,18 @@ def _unpack(vector: tf.Tensor, replicas: int) -> RoundState:
 
 
 def view_rounds(vector: np.ndarray) -> RoundState:
-  """The value of `Rounds.look` as Python numbers and lists of them."""
+  """Returns the value of `Rounds.look` as Python numbers and lists of them."""
   columns = vector[:-len(_SINGLES)].reshape([len(_COLUMNS), -1])
   values = columns.tolist() + vector[-len(_SINGLES):].tolist()
   return RoundState(**dict(zip(_COLUMNS + _SINGLES, values)))
 
 
 class RoundRules(NamedTuple):
-  """What all replicas of a job must agree on."""
+  """The rules that all replicas of a job must have in common."""
 
-  replicas: int  # how many there are
-  aggregate: int  # how many gradients make an update
-  on_uneven: str  # what the end of one replica's data means
+  replicas: int  # the number of replicas
+  aggregate: int  # the number of gradients per update
+  on_uneven: str  # the effect of the end of one replica's data
 
   @property
   def policy(self) -> UnevenPolicy:
@@ -129,13 +127,13 @@ class RoundRules(NamedTuple):
 
 
 class RoundResult(NamedTuple):
-  """What a replica knows after a step."""
+  """The knowledge of a replica after a step."""
 
-  round: tf.Tensor  # int64 scalar: the next round; -1 where it is not known
+  round: tf.Tensor  # int64 scalar: the next round; -1 if it is not known
   global_step: tf.Tensor  # int64 scalar: after the last update
   taken: tf.Tensor  # bool scalar: whether this replica's gradient is in that update
-  # Scalar, of the type of the replica's loss: the mean over the gradients in that update; the
-  # replica's own loss where its gradient is not in the update. None: no loss was given.
+  # Scalar, of the type of the replica's loss: the mean over the gradients in that update, or the
+  # replica's own loss if its gradient is not in it. None: no loss was given.
   loss: Optional[tf.Tensor]
 
 
@@ -146,10 +144,10 @@ class Rounds:
     """Builds state and queues in the default graph.
 
     Args:
-      rules: the same in every replica.
-      index: of this replica.
-      shared_name: the name under which the replicas find the state.
-      device: the task that keeps it; "" without a cluster.
+      rules: the rules, the same in every replica.
+      index: the index of this replica.
+      shared_name: the name of the state for all replicas.
+      device: the task that keeps the state; "" without a cluster.
     """
     self.rules, self.index = rules, index
     self._shared = _SharedState(rules, index, shared_name, device)
@@ -163,13 +161,13 @@ class Rounds:
 
   def join(self, make_rows: Callable[[], List[tf.Operation]], may_begin: tf.Tensor,
            is_chief: bool = False) -> tf.Operation:
-    """This replica takes part from the present round on; its earlier gradients are forgotten.
+    """Makes this replica take part from the present round on, and forgets its earlier gradients.
 
     Args:
-      make_rows: builds the operations that make the gradients' rows where they do not exist.
-      may_begin: an int64 scalar, 0 where a chief clears the state for a new job, else 1. With 1,
-        if all replicas have left, the first one to join begins another job. A chief then takes back
-        an end in any case, as a replica of an earlier job may have died before it left.
+      make_rows: builds the operations that make missing rows for the gradients.
+      may_begin: an int64 scalar, 0 if a chief clears the state for a new job, else 1. With 1, if
+        all replicas have left, the first one to join begins another job. A chief then always takes
+        back an end, as a replica of an earlier job may have died before it left.
       is_chief: whether this replica is the chief.
     """
     shared = self._shared
@@ -192,30 +190,24 @@ class Rounds:
     return shared.change(function)
 
   def clear(self) -> tf.Operation:
-    """Clears the state; for the chief, whenever the variables got new values.
-
-    All replicas have to join again.
-    """
+    """Clears the state, so that all replicas join again; for the chief, after a restore."""
     def function(state):
       zeros = RoundState(*[tf.zeros_like(value) for value in state])
       return _pack(zeros._replace(round=state.round + 1))
     return self._shared.change(function, may_be_partial=True)
 
   def has_partial_update(self) -> tf.Tensor:
-    """Whether an update was interrupted, a bool scalar."""
+    """Returns whether an update was interrupted, a bool scalar."""
     return self._shared.step(lambda: [tf.equal(self._shared.read().updating, 1)])[0]
 
   def arrive(self, update: Update, after: List[tf.Operation],
              loss: Optional[tf.Tensor] = None) -> RoundResult:
-    """This replica's gradient is in its rows; waits for the update with it.
+    """Marks this replica's gradient as arrived, and waits for the update with it.
 
     Args:
       update: makes the update.
       after: the operations that write the rows.
-      loss: this replica's, of the same batch; one that is no scalar counts with its mean.
-
-    Returns:
-      What the replica knows then.
+      loss: this replica's loss of the same batch; a tensor that is no scalar counts with its mean.
 
     Raises:
       tf.errors.OutOfRangeError: when run, `round_errors.is_end_of_replicas`.
@@ -256,20 +248,16 @@ class Rounds:
     return RoundResult(token[0], token[1], taken, loss)
 
   def check_joined(self, condition: tf.Tensor) -> tf.Operation:
-    """Fails unless a condition holds that is true for replicas which have joined."""
+    """Fails unless a condition holds that is true for every replica that has joined."""
     return round_errors.check_joined(condition, self.index)
 
   def is_late(self) -> tf.Tensor:
-    """Whether this replica computes for a round that is over, a bool scalar; takes no lock."""
+    """Returns whether this replica computes for a past round, a bool scalar; takes no lock."""
     state = self._shared.read()
     return state.computes_for[self.index] < state.round
 
   def leave(self, update: Update) -> tf.Operation:
-    """This replica has no more data; the policy for uneven data says what follows.
-
-    Args:
-      update: makes the update, if this finishes the round.
-    """
+    """Ends this replica's part by the policy for uneven data; may finish the round by `update`."""
     if self.rules.policy.ends_all:
       return self.end()
     if not self.rules.policy.pads:
@@ -280,28 +268,23 @@ class Rounds:
       arrived=mark(state.arrived, 0), padding=mark(state.padding, 1)), update))
 
   def drop(self, replica: tf.Tensor, update: Update) -> tf.Operation:
-    """A replica takes no part any more, and the others continue without it.
-
-    Args:
-      replica: its index, an int64 scalar.
-      update: makes the update, if this finishes the round.
-    """
+    """Ends the part of replica `replica`, an int64 scalar; may finish the round by `update`."""
     keeps = tf.cast(tf.not_equal(tf.range(self.rules.replicas, dtype=tf.int64), replica), tf.int64)
     return self._shared.change(lambda state: self._finish(state._replace(
       active=state.active * keeps, left=tf.maximum(state.left, 1 - keeps),
       arrived=state.arrived * keeps, padding=state.padding * keeps), update))
 
   def end(self) -> tf.Operation:
-    """Training ends for all: replicas that wait, or arrive later, get an OutOfRangeError."""
+    """Ends training for all: replicas that wait, or arrive later, get an OutOfRangeError."""
     mark = self._shared.mark
     return self._shared.change(lambda state: _pack(self._ended(state)._replace(
       active=mark(state.active, 0), left=mark(state.left, 1))))
 
   def finish_pass(self) -> tf.Tensor:
-    """This replica's data have ended, and begin again; training ends when those of all have.
+    """Notes that this replica's data have ended, and begin again.
 
     Returns:
-      Whether training has ended for all, a bool scalar.
+      Whether training has ended for all, because the data of all have; a bool scalar.
 
     Raises:
       tf.errors.InvalidArgumentError: when run, see `round_errors.explain_round_error`.
@@ -314,7 +297,7 @@ class Rounds:
           round_errors.check_no_partial_update(state.updating),
           self.check_joined(tf.equal(state.active[self.index], 1))]):
         state = state._replace(went_through=shared.mark(state.went_through, 1))
-      # Packed outside of the branches: in TensorFlow 2 each of them is a graph of its own.
+      # Packed outside the branches: in TensorFlow 2 each of them is its own graph.
       vector = _pack(state)
       is_last = tf.equal(tf.reduce_min(state.went_through), 1)
       changed = tf.cond(
@@ -327,7 +310,7 @@ class Rounds:
     return shared.step(function)[0]
 
   def _ended(self, state: RoundState) -> RoundState:
-    """The state when training has ended; those that wait get a token that says so."""
+    """Returns the state at the end of training; waiting replicas get a token that says so."""
     tokens = self._shared.put_tokens(state.arrived, [state.round, state.update_step, 1, 0])
     with tf.control_dependencies(tokens):
       arrived = tf.identity(state.arrived)
@@ -335,11 +318,11 @@ class Rounds:
                           stale=state.stale + arrived)
 
   def resend(self) -> tf.Operation:
-    """Puts a token for this replica where it has not arrived, and has none.
+    """Puts a token for this replica if it has not arrived and has none.
 
-    It frees a replica that waits although its token was lost, or its gradient forgotten; otherwise
-    the replica finds the token and removes it when it arrives. The operation takes no token out of
-    the queue: the replica may be about to do so.
+    The token frees a replica that waits although its token was lost or its gradient forgotten;
+    any other replica removes it when it arrives. The operation takes no token out of the queue: the
+    replica may be about to take one.
     """
     shared = self._shared
 
@@ -352,13 +335,13 @@ class Rounds:
     return shared.change(function)
 
   def look(self) -> tf.Tensor:
-    """The state now, for `view_rounds`; takes no lock."""
+    """Returns the present state, for `view_rounds`; takes no lock."""
     return self._shared.read_vector()
 
   # The end of a round.
 
   def _finish(self, state: RoundState, update: Update) -> tf.Tensor:
-    """Makes the update and begins the next round, if all have arrived; returns the packed state."""
+    """Returns the packed state; if all have arrived, makes the update and begins the next round."""
     shared, vector = self._shared, _pack(state)
 
     def finish():
@@ -381,7 +364,7 @@ class Rounds:
     return finished
 
   def _is_complete(self, state) -> tf.Tensor:
-    """Whether the round waits for no replica."""
+    """Returns whether the round waits for no replica."""
     awaited = tf.constant(self.rules.aggregate, tf.int64)
     if self.rules.policy.shrinks:
       awaited = tf.minimum(awaited, self.rules.replicas - tf.reduce_sum(state.left))
@@ -391,7 +374,7 @@ class Rounds:
 
 
 def _mean_loss(state) -> tf.Tensor:
-  """The mean of the losses of the replicas that arrived, the bits of a float64."""
+  """Returns the mean loss of the replicas that arrived, the bits of a float64."""
   losses = tf.bitcast(state.loss, tf.float64)
   counted = tf.where_v2(tf.equal(state.arrived, 1), losses, tf.zeros_like(losses))
   count = tf.cast(tf.reduce_sum(state.arrived), tf.float64)
@@ -399,9 +382,9 @@ def _mean_loss(state) -> tf.Tensor:
 
 
 class _SharedState(Guarded):
-  """The state and the queues of tokens on their task, as one replica's graph sees them.
+  """The state and the queues of tokens on their task, in one replica's graph.
 
-  The state is one small variable in the job's container; before the first write it is all zeros.
+  The state is a small variable in the job's container; before the first write it is all zeros.
 
   Attributes:
     announced: operations that announce the queues to resets; run them among the first.
@@ -418,7 +401,7 @@ class _SharedState(Guarded):
         self._queues = [tf.raw_ops.FIFOQueueV2(
           component_types=[tf.int64], shapes=[_TOKEN], shared_name=one) for one in names]
       self._guard = Guard(self._handle.op, "rounds", name, dict(rules._asdict()))
-      # So that a reset closes them before it removes them, while a replica waits there.
+      # A reset then closes them, and frees a waiting replica, before it removes them.
       self.announced = [
         Guard(queue.op, QUEUE_KIND, one, dict(kind="FIFOQueue")).announce()
         for queue, one in zip(self._queues, names)]
@@ -439,7 +422,7 @@ class _SharedState(Guarded):
       return self.unpack(self.read_vector())
 
   def unpack(self, vector: tf.Tensor) -> RoundState:
-    """The state that a vector is."""
+    """Returns the state in a vector."""
     return _unpack(vector, self._replicas)
 
   def write(self, vector: tf.Tensor) -> tf.Operation:
@@ -447,16 +430,14 @@ class _SharedState(Guarded):
     return tf.raw_ops.AssignVariableOp(resource=self._handle, value=vector)
 
   def step(self, function, inputs=()) -> list:
-    """An indivisible step on the state; the arguments are those of `Guard.step`."""
+    """Builds an atomic step on the state; the arguments are those of `Guard.step`."""
     return self._guard.step(function, inputs)
 
   def change(self, function: Callable[[RoundState], tf.Tensor],
              may_be_partial: bool = False) -> tf.Operation:
-    """An indivisible step that writes the packed state that a function returns.
+    """Builds an atomic step that writes the packed state that function(state) returns.
 
-    Args:
-      function: called with the state.
-      may_be_partial: whether the step is allowed after a partial update.
+    `may_be_partial` allows the step after a partial update.
     """
     def step():
       state = self.read()
@@ -469,25 +450,25 @@ class _SharedState(Guarded):
     return self.step(step)[0].op
 
   def mark(self, column: tf.Tensor, value) -> tf.Tensor:
-    """A column with another value for this replica."""
+    """Returns a column with another value for this replica."""
     mine = tf.equal(tf.range(self._replicas), self._index)
     return tf.where_v2(mine, tf.cast(value, tf.int64), column)
 
   @contextlib.contextmanager
   def elsewhere(self):
-    """A context in a step, for operations that do not belong beside the state."""
-    # In a cond of TensorFlow 2 the default graph is the branch, and slots are made outside of it.
+    """Returns a context in a step, for operations that do not belong beside the state."""
+    # In a cond of TensorFlow 2 the default graph is the branch, but slots are made outside it.
     with self._handle.graph.colocate_with(None, True), \
         tf.get_default_graph().colocate_with(None, True):
       yield
 
   def bring(self, value: tf.Tensor) -> tf.Tensor:
-    """A value that was computed elsewhere, beside the state: an input of a step."""
+    """Returns a value that was computed elsewhere, beside the state: an input of a step."""
     with tf.get_default_graph().colocate_with(self._handle.op):
       return tf.identity(value)
 
   def put_tokens(self, to: tf.Tensor, token: list) -> List[tf.Operation]:
-    """Puts a token into the queue of each replica with a 1."""
+    """Puts a token into the queue of each replica with a 1 in `to`."""
     token = tf.stack(token)[tf.newaxis]
     return [tf.raw_ops.QueueEnqueueManyV2(
       handle=queue, components=[token[:tf.cast(to[i], tf.int32)]])
@@ -498,26 +479,16 @@ class _SharedState(Guarded):
     return tf.raw_ops.QueueSizeV2(handle=self._queues[self._index])
 
   def drain(self) -> tf.Operation:
-    """Removes the tokens that are in this replica's queue.
-
-    In a step, and while this replica waits for no token, it does not block.
-    """
+    """Removes the tokens in this replica's queue; does not block in a step before the wait."""
     handle = self._queues[self._index]
     return tf.raw_ops.QueueDequeueManyV2(
       handle=handle, n=self.tokens(), component_types=[tf.int64])[0].op
 
   def await_token(self, waits: tf.Tensor, instead: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-    """Waits for this replica's token, if it has to.
+    """Waits for this replica's token if the bool scalar `waits` is true; else returns `instead`.
 
-    All of it is beside the state, and the result travels as one: a condition that is known
-    elsewhere would go there and back.
-
-    Args:
-      waits: whether it has to, a bool scalar.
-      instead: what it gets if not, like a token.
-
-    Returns:
-      The token, and `waits`, on the replica's task.
+    All of it runs beside the state, and the result travels as one: a condition that is known
+    elsewhere would travel there and back. Returns the token and `waits`, on the replica's task.
     """
     def take():
       return tf.raw_ops.QueueDequeueV2(

@@ -1,18 +1,19 @@
-"""The age of gradients: how it is measured, what it changes, and where it is counted.
+"""Measures the age of gradients, uses it, and counts it.
 
-A worker that updates by itself computes its gradient on variables that others continue to change.
-The age of a gradient is the number of updates, by any worker, between the reading of the variables
-and its own update: 0 for one worker, about n - 1 for n workers of equal speed. It is measured on
-the ps that keeps the global step, in this order:
+An asynchronous worker computes its gradient on variables that other workers continue to change. The
+age of a gradient is the number of updates, by any worker, between the reading of the variables and
+its own update: 0 for one worker, about n - 1 for n workers of equal speed. The ps with the global
+step measures it:
 
-1. `begin_gradient_age` reads the global step as the step begins, beside the reads of the variables.
-2. `age_at_push` reads it again when the gradients are there. `damped_learning_rate` divides the
-   learning rate by that age, and `apply_unless_older` makes the update only where the age is low
-   enough. Both need the age before the update, which costs a round trip to the ps.
-3. `gradient_age` reads it after the update instead. It then also counts what other workers do
-   between the update of the last variable and this read.
-4. `AgeTable` counts the age on the ps. An age that is fetched travels to the worker in a message of
-   its own, and a step of a small model notices that. `read_ages` turns tables into `Ages`.
+1. `begin_gradient_age` reads the global step at the begin of the step, beside the reads of the
+   variables.
+2. `age_at_push` reads it again when the gradients have arrived. `damped_learning_rate` divides the
+   learning rate by that age; `apply_unless_older` makes the update only if the age is low enough.
+   Both need the age before the update, which costs a round trip to the ps.
+3. Without them, `gradient_age` reads it after the update. This age also counts updates of other
+   workers between the update of the last variable and the read.
+4. `AgeTable` counts the age on the ps, because fetching it would cost a message, which slows a step
+   of a small model down. `read_ages` turns tables into `Ages`.
 """
 
 from __future__ import annotations
@@ -33,21 +34,14 @@ _REF = ("VariableV2", "Variable")  # types of operations
 # Measuring.
 
 def begin_gradient_age(global_step: tf.Variable) -> tf.Tensor:
-  """Builds the first read, which is made as the step begins.
-
-  Args:
-    global_step: the variable that counts updates.
-
-  Returns:
-    The argument `begun` of `gradient_age` and `age_at_push`, an int64 scalar.
-  """
+  """Builds the read of the global step at the begin of a step, for `begun` below: int64 scalar."""
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies(None):
-    # A sum, because the value that a ref variable's read returns may change with the variable.
+    # A sum, because the read value of a ref variable may change with the variable.
     return tf.add(tf.cast(global_step.read_value(), tf.int64), 1, name="staleness_begun")
 
 
 def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operation) -> tf.Tensor:
-  """Builds the age of a training step's gradient, as of the end of its update.
+  """Builds the age of a step's gradient at the end of its update, in global steps.
 
   Args:
     global_step: the variable that counts updates.
@@ -55,7 +49,7 @@ def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operat
     train_op: the update, which raises the global step by one.
 
   Returns:
-    The age in global steps, an int64 scalar on the ps of the global step.
+    An int64 scalar on the ps of the global step.
   """
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies([train_op]):
     done = tf.cast(global_step.read_value(), tf.int64)
@@ -63,20 +57,20 @@ def gradient_age(global_step: tf.Variable, begun: tf.Tensor, train_op: tf.Operat
 
 
 def age_at_push(global_step: tf.Variable, begun: tf.Tensor, gradients: List[Gradient]) -> tf.Tensor:
-  """Builds the age of a gradient as of its push.
+  """Builds the age of a gradient at its push, in global steps.
 
   Args:
     global_step: the variable that counts updates.
     begun: the value of `begin_gradient_age`.
-    gradients: those of all variables; None among them is ignored.
+    gradients: the gradients of all variables; None among them is ignored.
 
   Returns:
-    The age in global steps, an int64 scalar: 0 where no worker has made an update meanwhile.
+    An int64 scalar: 0 if no worker has made an update meanwhile.
   """
   parts = [part for gradient in gradients if gradient is not None for part in (
     (gradient.values, gradient.indices) if isinstance(gradient, tf.IndexedSlices) else (gradient,))]
   with tf.get_default_graph().colocate_with(global_step.op), tf.control_dependencies(parts):
-    # A sum, because the value that a ref variable's read returns may change with the variable.
+    # A sum, as above.
     now = tf.add(tf.cast(global_step.read_value(), tf.int64), 1)
     return tf.maximum(now - begun, 0, name="age_at_push")
 
@@ -84,16 +78,15 @@ def age_at_push(global_step: tf.Variable, begun: tf.Tensor, gradients: List[Grad
 # What the age changes.
 
 def damped_learning_rate(learning_rate: Union[float, tf.Tensor], age: tf.Tensor) -> tf.Tensor:
-  """The learning rate for a gradient of this age: divided by the age, where that is above 1.
+  """Returns the learning rate for a gradient of this age: divided by the age, if that is above 1.
 
-  The learning rate is lowered and not the gradient, because optimizers such as Adam scale a
-  gradient back. From Zhang, Gupta, Lian and Liu, "Staleness-aware Async-SGD for Distributed Deep
-  Learning", 2015, who use the number of workers as the expected age; this function uses the age of
-  each gradient.
+  The learning rate is damped and not the gradient, because optimizers such as Adam scale a gradient
+  back. From Zhang, Gupta, Lian and Liu, "Staleness-aware Async-SGD for Distributed Deep Learning",
+  2015, with the age of each gradient in place of the expected age, the number of workers.
 
   Args:
-    learning_rate: of a fresh gradient.
-    age: as of the push, an integer scalar.
+    learning_rate: the rate of a fresh gradient.
+    age: the age at the push, an integer scalar.
 
   Returns:
     A float32 scalar, for an optimizer of TensorFlow's.
@@ -113,17 +106,14 @@ def apply_unless_older(
   optimizer: tf.train.Optimizer, grads_and_vars: List[Tuple[Gradient, tf.Variable]],
   global_step: tf.Variable, age: tf.Tensor, max_staleness: int
 ) -> Applied:
-  """Builds an update that is made only where the gradients are young enough.
+  """Builds an update that is made only if the gradients are young enough.
 
   Args:
     optimizer: makes the update.
-    grads_and_vars: pairs of a gradient and its variable; pairs without a gradient are ignored.
-    global_step: is raised by an update; a dropped gradient does not change it.
-    age: as of the push, an int64 scalar.
+    grads_and_vars: pairs (gradient, variable); pairs without a gradient are ignored.
+    global_step: an update raises it; a dropped gradient does not change it.
+    age: the age at the push, an int64 scalar.
     max_staleness: the highest age of a gradient that is applied.
-
-  Returns:
-    The update, and whether it was made.
 
   Raises:
     ValueError: a `max_staleness` below 0, or ref variables together with TensorFlow 2's control
@@ -141,8 +131,8 @@ def apply_unless_older(
   scope = tf.get_default_graph().get_name_scope()
 
   def apply():
-    # Outside of the branch's scope: the optimizer's variables then have the names that they have
-    # without a branch, and checkpoints fit both.
+    # Outside the branch's scope the optimizer's variables have their usual names, and checkpoints
+    # fit both.
     with tf.name_scope(scope + "/" if scope else None):
       update = optimizer.apply_gradients(pairs, global_step=global_step)
     with tf.control_dependencies([update]):
@@ -204,9 +194,9 @@ class Ages:
 class AgeTable:
   """The counts of one replica's ages, a small vector beside the global step, in no checkpoint.
 
-  A process that begins to train runs `reset`, counts each age after its update, and now and then
-  reads the table. Each replica writes only its own table, so that no step needs a lock. A ps that
-  was restarted has no table (`is_initialized`).
+  A process that begins to train runs `reset`, counts each age after its update, and reads the table
+  now and then. Each replica writes only its own table, so no step needs a lock. A restarted ps has
+  no table.
 
   Attributes:
     reset: the operation that sets the table to zero.
@@ -219,7 +209,7 @@ class AgeTable:
 
     Args:
       global_step: the variable that counts updates; the table lives beside it.
-      index: of the replica.
+      index: the index of the replica.
 
     Raises:
       ValueError: an index below 0.
@@ -240,38 +230,35 @@ class AgeTable:
   def count(self, age: tf.Tensor, max_staleness: Optional[int] = None) -> tf.Operation:
     """Builds the operation that counts an age.
 
+    Run it as it is, together with the training step: in a group of another task it would cost a
+    message.
+
     Args:
       age: an int64 scalar beside the global step, as `gradient_age` returns it.
       max_staleness: a gradient of a higher age is dropped, and does not count.
-
-    Returns:
-      The operation. Run it together with the training step, as it is: inside of a group that
-      belongs to another task it would send a message.
     """
     with self._beside():
       one = tf.constant(1, tf.int64)
       if max_staleness is not None:
         one = tf.cast(age <= max_staleness, tf.int64)
-      # As few operations as possible: a step of a small model notices each.
+      # Few operations, as each slows a step of a small model down.
       return tf.raw_ops.ResourceScatterAdd(
         resource=self._handle, indices=tf.minimum(age, AGE_TABLE_SIZE - 1), updates=one)
 
   @contextlib.contextmanager
   def _beside(self):
-    """A scope for operations beside the global step that wait for their inputs alone."""
+    """Returns a scope for operations beside the global step that wait for their inputs alone."""
     with tf.control_dependencies(None), tf.name_scope("ages"), \
         tf.get_default_graph().colocate_with(self._global_step.op):
       yield
 
 
 def read_ages(tables: Iterable[np.ndarray]) -> Ages:
-  """The ages in tables that were read.
+  """Returns the ages in tables.
 
   Args:
-    tables: of one or several replicas, each of shape [AGE_TABLE_SIZE].
-
-  Returns:
-    The ages of all tables. The age AGE_TABLE_SIZE - 1 includes all higher ages.
+    tables: the tables of one or several replicas, each of shape [AGE_TABLE_SIZE]. The last age
+      includes all higher ones.
   """
   counts = np.sum(list(tables), axis=0)
   return Ages({int(age): int(counts[age]) for age in np.flatnonzero(counts)})

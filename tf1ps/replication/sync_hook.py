@@ -1,19 +1,19 @@
 """The hook of `SyncReplicasOptimizer`: joins, watches the other replicas, leaves.
 
-In each session the hook joins before the first step. Beside the loop, once per heartbeat interval,
-a thread
+In each session the hook joins before the first step. Beside the loop, a thread does the following
+once per heartbeat interval:
 
-1. looks whether the present round waits for replicas that the heartbeats report as lost or ended
-   (lost_replicas.py). With on_uneven "shrink" it drops them, so that the others continue. With
-   enough spare replicas nothing is lost. Else it ends the session with a `ReplicaLostError` that
-   names them;
-2. puts a token again for a replica that waits although its round is over: an interrupted run may
-   have taken the first token.
+1. It finds whether the present round waits for replicas that the heartbeats report as lost or ended
+   (lost_replicas.py). With on_uneven "shrink" it drops them, and the others continue. With enough
+   spare replicas they are not needed. Else it ends the session with a `ReplicaLostError` that names
+   them.
+2. It puts a token again for a replica that waits although its round is over: an interrupted run
+   may have taken the first token.
 
 At the end of the loop the replica leaves. A chief that waits for the others then ends training for
-each replica that has not joined by then: a lost replica that returns finds the end, and makes no
-update after the last checkpoint. A replica that ends with an error reports it by its heartbeat.
-Without a `tf1ps.Server` there are no heartbeats, and no replica is found to be lost.
+each replica that has not joined: a lost replica that returns finds the end, and makes no update
+after the last checkpoint. A replica that ends with an error reports it by its heartbeat. Without a
+`tf1ps.Server` there are no heartbeats, and no replica is found to be lost.
 """
 
 from __future__ import annotations
@@ -41,17 +41,11 @@ class SyncReplicasHook(LifecycleHook):
 
   Attributes:
     state: the `rounds.RoundState` at the end, in Python values; None before.
-    was_ended: whether another replica's end has ended training before this one left.
+    was_ended: whether another replica's end ended training before this one left.
   """
 
   def __init__(self, optimizer, is_chief: bool, start_timeout: float = 60.0):
-    """Creates the hook; use `SyncReplicasOptimizer.make_session_run_hook`.
-
-    Args:
-      optimizer: the `SyncReplicasOptimizer`.
-      is_chief: whether this replica is the chief.
-      start_timeout: seconds that the other replicas may take to join.
-    """
+    """Creates the hook; for the arguments see `SyncReplicasOptimizer.make_session_run_hook`."""
     if not start_timeout > 0:
       raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
         start_timeout,))
@@ -83,10 +77,8 @@ class SyncReplicasHook(LifecycleHook):
   def leave(self, session, finished: bool = True):
     """Leaves; does nothing the second time. A chief leaves before it waits for the others.
 
-    Args:
-      session: the session.
-      finished: False after a signal. Then training does not end for the others: with
-        on_uneven "stop_all" the heartbeats report that this replica has failed.
+    After a signal (not `finished`) training does not end for the others: with on_uneven "stop_all"
+    the heartbeats report that this replica has failed.
     """
     if self._has_left:
       return
@@ -99,7 +91,7 @@ class SyncReplicasHook(LifecycleHook):
     self.state = rounds.view_rounds(session.run(self._optimizer.look))
 
   def end_all(self, session):
-    """Ends training for all replicas; for a chief that waits for the others no longer."""
+    """Ends training for all replicas, on a chief that waits for the others no longer."""
     session.run(self._optimizer.end_op, options=_limit())
 
   def end(self, session):
@@ -112,7 +104,7 @@ class SyncReplicasHook(LifecycleHook):
 
 
 class _Watch:
-  """A thread that looks whether the round waits for replicas that will not arrive."""
+  """A thread that finds replicas that the round waits for and that will not arrive."""
 
   def __init__(self, optimizer, session, coord, start_timeout):
     self._start_timeout = start_timeout
