@@ -85,6 +85,36 @@ def test_random_numbers_of_a_seed_differ_from_copy_to_copy():
   assert len({tuple(value) for value in values}) == 3
 
 
+@pytest.mark.parametrize("kind", ["branch", "loop", "function", "gradient"])
+def test_random_numbers_in_functions_differ_as_well(kind):
+  was = tf.control_flow_v2_enabled()
+  tf.enable_control_flow_v2()
+  try:
+    x = tf.ones([20])
+
+    def dropped(value):
+      return tf.nn.dropout(value, rate=0.5, seed=3)
+
+    if kind == "branch":
+      drawn = tf.cond(tf.zeros([]) < 1.0, lambda: dropped(x), lambda: x)
+    elif kind == "loop":  # a function in a function
+      drawn = tf.while_loop(
+        lambda i, _: i < 1,
+        lambda i, y: (i + 1, tf.cond(i < 1, lambda: dropped(y), lambda: y)), [0, x])[1]
+    else:
+      drawn = tf.function(dropped)(x)
+      if kind == "gradient":
+        drawn, = tf.gradients(drawn, x)
+    part = copy_lib.Subgraph([drawn])
+    copies = [part.copy("copy", number).of(drawn) for number in (0, 1, 2, 2)]
+    with tf.Session() as session:
+      values = [tuple(value) for value in session.run([drawn] + copies)]
+    assert values[0] == values[1] and values[3] == values[4]
+    assert len(set(values)) == 3
+  finally:
+    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
+
+
 def test_a_sparse_gradient_stays_one():
   table = tf.get_variable("table", initializer=np.ones([4, 2], np.float32))
   loss = tf.reduce_sum(tf.gather(table, [1, 1, 3]))

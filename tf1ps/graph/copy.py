@@ -7,7 +7,7 @@ operations alone. From fetches it is found by these rules:
    handles), placeholders, and constants.
 2. Everything else is copied with its devices and control edges, also operations with a state, such
    as the one that draws the batch, an assertion, or a call of Python. An operation that draws
-   random numbers from a seed draws other numbers in each copy.
+   random numbers from a seed draws other numbers in each copy, also in a function (functions.py).
 3. Each copy of a loop has a frame of its own.
 
 The definition of the subgraph is built once, and each copy is one import of it. That is quick,
@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.graph import op_devices, walk
+from tf1ps.graph import functions, op_devices, walk
 
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2", "PlaceholderWithDefault"])
 # Handles that live no longer than a run: each copy needs its own.
@@ -152,7 +152,8 @@ class Subgraph:
     with tf.device(None), tf.control_dependencies(None), tf.name_scope(name) as scope:
       gates = {}
       for node in definition.node:
-        _make_distinct(node, number, scope)
+        functions.renumber_seed(node, number)
+        _name_in_run(node, scope)
         if device is not None:
           node.device = device
         for item in (waits or {}).get(node.name, ()):
@@ -162,6 +163,8 @@ class Subgraph:
           key = gates.setdefault(item.name, "tf1ps_gate_%d" % len(gates))
           node.input.append("^" + key)
           mapped["^" + key] = item
+      if number and self._functions is not None:
+        self._functions.renumber(definition, number)
       tf.import_graph_def(definition, mapped, name=scope)
     ops = {op.name: self._graph.get_operation_by_name(scope + op.name) for op in self.ops}
     for op in self.ops:  # an import loses the shapes of `set_shape`
@@ -190,12 +193,13 @@ class Subgraph:
       for one in op.control_inputs:
         if one.name not in names:
           self._inputs[one.name] = one
+    self._functions = None
+    if functions.calls_functions(self._definition.node):
+      self._functions = functions.RandomFunctions(graph.as_graph_def().library)
 
 
-def _make_distinct(node, number, scope):
-  """Gives a node of a copy its own random numbers and its own names within a run."""
-  if number and "seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i):
-    node.attr["seed2"].i += number
+def _name_in_run(node, scope):
+  """Gives a node of a copy its own names within a run."""
   for name in _NAMES_IN_A_RUN:
     if name in node.attr:
       node.attr[name].s = scope.encode("utf-8") + node.attr[name].s
