@@ -428,6 +428,15 @@ def test_a_second_signal_kills_all_at_once(tmp_path):
     assert all_gone(pids)
 
 
+def test_an_output_whose_reader_is_at_rest_holds_nobody_up(tmp_path):
+  with launcher("ps 0:stay:%s" % (tmp_path / "ps"),
+                "worker 0:flood:%s" % (tmp_path / "worker")) as process:
+    pids = read_pids(tmp_path, "ps", "worker")  # the worker has written all
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert all_gone(pids)
+
+
 def test_two_launchers_do_not_disturb_each_other(tmp_path):
   with launcher("ps 0:wait_for:%s" % (tmp_path / "end"),
                 "worker 0:stay:%s" % (tmp_path / "one")) as first:

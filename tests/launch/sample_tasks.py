@@ -104,6 +104,13 @@ def stay(path):
   return 5
 
 
+def flood(path):
+  """Writes more than pipes hold, tells, and stays."""
+  for _ in range(40):
+    print("x" * (1 << 14), flush=True)
+  stay(path)
+
+
 def stay_deaf(path):
   """As `stay`, and hears no SIGTERM and no SIGINT."""
   for number in (signal.SIGINT, signal.SIGTERM):

@@ -25,7 +25,14 @@ from tf1ps import version
 from tf1ps.cli import errors
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
-from tf1ps.compat import EXIT_FAILED, held_back, quiet_environment, quiet_python, signal_exit_code
+from tf1ps.compat import (
+  EXIT_FAILED,
+  guard_streams,
+  held_back,
+  quiet_environment,
+  quiet_python,
+  signal_exit_code,
+)
 from tf1ps.training import GPU_NONE, OLD_FLAGS
 
 FLAGS = flags.FLAGS
@@ -50,11 +57,11 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
   Returns:
     The exit code.
   """
+  guard_streams()
   name = "tf1ps-" + program_name
   if "--version" in argv:
     print("%s %s" % (name, version.__version__))
     return 0
-  sys.stdout.reconfigure(line_buffering=True)
   _log_to_stdout()
   program = None
   try:

@@ -22,6 +22,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from typing import Callable, List, Optional
@@ -34,12 +35,25 @@ _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 def leave_now(code: int, line: str, stacks: bool = False) -> None:
   """Prints a line and ends the process at once, in any state of its threads."""
   try:
-    sys.stdout.flush()
-    print(line, file=sys.stderr, flush=True)
-    if stacks:
-      faulthandler.dump_traceback(all_threads=True)
+    # A blocked thread may hold the lock of a stream whose reader is at rest.
+    last_words = threading.Thread(target=_print_last, args=(line, stacks), daemon=True)
+    last_words.start()
+    last_words.join(TIMING.last_words_limit)
   finally:
     os._exit(code)
+
+
+def _print_last(line, stacks):
+  text = line + "\n"
+  if stacks:
+    with tempfile.TemporaryFile() as file:  # faulthandler keeps Python's lock while it writes
+      faulthandler.dump_traceback(file, all_threads=True)
+      file.seek(0)
+      text += file.read().decode("utf-8", "replace")
+  try:
+    sys.stdout.flush()
+  finally:
+    print(text, end="", file=sys.stderr, flush=True)
 
 
 def raise_exit(number: int, unused_frame) -> None:

@@ -18,6 +18,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
+  "streams": ["DroppingOutput", "guard_streams"],
   "timing": ["TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status"],
 })

@@ -90,6 +90,10 @@ class Timing(NamedTuple):
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
   file_check_limit: float = 20.0  # to find the damaged file after an error
 
+  # The process's own output.
+  output_stall_limit: float = 1.0  # for a reader at rest, until text is dropped
+  last_words_limit: float = 1.0  # for the last lines of a process that ends by force
+
   # The launcher of local tasks.
   workers_end_limit: float = 4.0  # for workers after SIGTERM, once a task has failed
   workers_end_limit_after_signal: float = 15.0  # the same, when the launcher was signalled

@@ -21,6 +21,7 @@ import threading
 import time
 from typing import Callable, List, Optional, Sequence
 
+from tf1ps.compat import guard_streams
 from tf1ps.launch.fork_server import TaskProcess
 
 # A longer line is shown in pieces; bytes.
@@ -39,8 +40,8 @@ class Screen:
   """Shows the lines of all tasks; on a terminal, the chief's progress on one line below them.
 
   Lines come from the thread that reads the tasks' output and from the main thread; a lock keeps
-  them whole. A line that cannot be shown never stops a job: letters that the terminal's encoding
-  lacks are escaped, and when the output has no reader any more, the log files go on alone.
+  them whole. A line that cannot be shown never stops a job (see `guard_streams`): when the output
+  has no reader any more, or one at rest, the log files go on alone.
   """
 
   def __init__(self, log: Callable[[str], None] = print):
@@ -52,49 +53,43 @@ class Screen:
     """
     self._log = log
     self._lock = threading.Lock()
-    self._is_closed = False
+    if log is print:
+      guard_streams()
     self._is_terminal = log is print and sys.stdout is not None and sys.stdout.isatty()
     self._progress = ""  # the text on the terminal's last line
 
   def line(self, text: str) -> None:
     """Shows a line, above the progress if there is one."""
     with self._lock:
-      self._guarded(self._show, text)
+      self._show(text)
 
   def progress(self, text: str) -> None:
     """Shows a line that replaces the last progress; without a terminal, a plain line."""
     with self._lock:
-      self._guarded(self._show_progress if self._is_terminal else self._show, text)
+      if self._is_terminal:
+        self._show_progress(text)
+      else:
+        self._show(text)
 
   def close(self) -> None:
     """Leaves the last progress on its line; later lines come below it."""
     with self._lock:
       if self._progress:
-        self._guarded(self._end_progress)
-
-  def _guarded(self, show, *args):
-    if self._is_closed:
-      return
-    try:
-      show(*args)
-    except (OSError, ValueError):  # ValueError: closed. _show handles UnicodeError.
-      self._is_closed = True
-      if self._log is print:
-        _discard_stdout()
+        self._end_progress()
 
   def _show(self, text):
     progress = self._progress
     self._overwrite("")
-    try:
-      self._log(text)
-    except UnicodeEncodeError:
-      self._log(text.encode("ascii", "backslashreplace").decode("ascii"))
+    self._log(text)
     self._overwrite(progress)
     if self._log is print:
       sys.stdout.flush()
 
   def _show_progress(self, text):
-    columns = os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
+    try:
+      columns = os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
+    except OSError:  # the terminal has closed
+      columns = _COLUMNS
     self._overwrite(text[:columns - 1])  # a line that wraps could not be overwritten
     sys.stdout.flush()
 
@@ -112,16 +107,6 @@ class Screen:
     sys.stdout.write("\n")
     sys.stdout.flush()
     self._progress = ""
-
-
-def _discard_stdout():
-  """Redirects stdout, so that Python does not flush its last lines to a pipe without a reader."""
-  try:
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
-  except (AttributeError, OSError, ValueError):
-    pass
 
 
 def log_path(log_dir: str, name: str) -> str:
