@@ -54,8 +54,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._asked_at_time = 0.0
     self._within = None
     self._tensor, self._has_step = None, False
-    self._along = along
-    self._count_run = count_run
+    self._along, self._count_run = along, count_run
 
   @property
   def run_steps(self) -> int:

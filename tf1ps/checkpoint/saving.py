@@ -58,9 +58,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._tracker = tracker
     self._directory = checkpoint_dir
     self._prefix = os.path.join(checkpoint_dir, basename)
-    self._scaffold = scaffold
-    self._save_secs = save_secs
-    self._save_steps = save_steps
+    self._scaffold, self._save_secs, self._save_steps = scaffold, save_secs, save_steps
     self._save_graph_def = save_graph_def
     self._saved_at = 0.0
     self._begun = False

@@ -188,9 +188,7 @@ class TaskWatch:
                        "%r" % (heartbeat_timeout,))
     self._tasks = [one.task for one in seen]
     self._incarnations = {one.task: one.incarnation for one in seen}
-    self._heartbeat_timeout = heartbeat_timeout
-    self._on_gone = on_gone
-    self._on_lost = on_lost
+    self._heartbeat_timeout, self._on_gone, self._on_lost = heartbeat_timeout, on_gone, on_lost
     self._refusals: Dict[object, int] = {}
     self._stopped = threading.Event()
     now = time.monotonic()

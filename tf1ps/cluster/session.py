@@ -53,8 +53,7 @@ class BoundedSession(tf.Session):
       on_close: called once, when the session is closed, before TensorFlow closes it.
       explain: called with the error of a run; returns the error to raise.
     """
-    self._on_close = on_close
-    self._explain = explain
+    self._on_close, self._explain = on_close, explain
     self.close_limit = close_limit
     self._error_factory = None
     self._lock = threading.Lock()

@@ -153,8 +153,7 @@ class SignalWatch(SignalQueue):
     if limit is not None and limit <= 0:
       raise ValueError("limit must be a positive number of seconds, got %r" % (limit,))
     super().__init__(replaces_handlers=replaces_handlers)
-    self._on_signal = on_signal
-    self._limit = limit
+    self._on_signal, self._limit = on_signal, limit
     self._thread = None
     self._extension = 0.0
     self.signum: Optional[int] = None

@@ -78,8 +78,7 @@ class CallError(Error):
 
   def __init__(self, code, details: str):
     super().__init__("%s: %s" % (code.name, details))
-    self.code = code
-    self.details = details
+    self.code, self.details = code, details
 
 
 def get_status(address: str, timeout: float) -> List[Device]:

@@ -58,9 +58,7 @@ class TaskProcess(object):
   """
 
   def __init__(self, name: str, pid: int, output: int):
-    self.name = name
-    self.pid = pid
-    self.output = output
+    self.name, self.pid, self.output = name, pid, output
     self.exit_code: Optional[int] = None
 
   def __repr__(self):

@@ -102,8 +102,7 @@ class _Server(object):
   """The loop that waits for requests and for the ends of tasks."""
 
   def __init__(self, connection, launcher_pipe):
-    self._connection = connection
-    self._launcher_pipe = launcher_pipe
+    self._connection, self._launcher_pipe = connection, launcher_pipe
     self._running = {}  # {process id: the launcher's number}
     self._wake_read, self._wake_write = os.pipe()
 

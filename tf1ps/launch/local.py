@@ -170,11 +170,8 @@ class _Attempt:
   def __init__(self, server: ForkServer, interrupts: SignalQueue,
                screen: Screen, log_dir: Optional[str], grace: float):
     """Prepares a start; the arguments are the same in all starts of a job."""
-    self._server = server
-    self._interrupts = interrupts
-    self._screen = screen
-    self._log_dir = log_dir
-    self._grace = grace
+    self._server, self._interrupts, self._screen = server, interrupts, screen
+    self._log_dir, self._grace = log_dir, grace
     self._processes: List[TaskProcess] = []
     self._output: Optional[Output] = None
     # The tasks that failed first.

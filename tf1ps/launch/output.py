@@ -197,8 +197,7 @@ class _Stream:
     self.ended = threading.Event()
     self.kept = collections.deque(maxlen=_KEPT_LINES)
     self._name = process.name
-    self._show = show
-    self._complain = complain
+    self._show, self._complain = show, complain
     self._line = b""
     self._log = None
     if log_dir is not None:

@@ -52,8 +52,7 @@ class BadRecords:
       raise ValueError("on_bad_record must be one of %s, got %r" % (", ".join(POLICIES), policy))
     if not 0.0 <= max_ratio <= 1.0:
       raise ValueError("max_bad_ratio must be a ratio, 0.0 to 1.0, got %r" % (max_ratio,))
-    self.policy = policy
-    self.max_ratio = max_ratio
+    self.policy, self.max_ratio = policy, max_ratio
     self.skipped = 0
     self.skips = policy == SKIP_BAD_RECORD
     self._lock = threading.Lock()

@@ -117,8 +117,7 @@ class _Decoder:
   """Makes a dataset of `Batch`es from a chunk of records."""
 
   def __init__(self, decode, rules):
-    self._decode = decode
-    self._rules = rules
+    self._decode, self._rules = decode, rules
     self._spec = None
     self.structure = None
 
@@ -359,8 +358,7 @@ class _Reporter:
   """Reports the bad records of a graph; called by its runs."""
 
   def __init__(self, graph, decode):
-    self._graph = graph
-    self._decode = decode
+    self._graph, self._decode = graph, decode
 
   def report(self, bad_positions, values, read=0):
     """Returns a text for the error that ends the run, or an empty one."""

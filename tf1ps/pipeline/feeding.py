@@ -93,8 +93,7 @@ class FeedingRunner(queue_runners.StartableRunner):
       make: returns an iterable of lists of values for the placeholders.
     """
     super().__init__(queue, [enqueue])
-    self._inputs = inputs
-    self._make = make
+    self._inputs, self._make = inputs, make
     self._feeders = []
 
   def create_threads(self, sess, coord=None, daemon=False, start=False):
@@ -121,8 +120,7 @@ class _Feeder:
   def __init__(self, runner, session, coord):
     self.session = session
     self.is_over = False
-    self._runner = runner
-    self._coord = coord
+    self._runner, self._coord = runner, coord
     self._failures = queue_runners.connect(session, coord)
     kind = queue_runners.class_of(session)
     runs = (runner.enqueue_ops[0], runner.close_op, runner.cancel_op)

@@ -182,8 +182,7 @@ class LeaseTable:
     """
     self._table = table
     self._name = "ranges:%s" % container
-    self._digest = digest
-    self._epochs = epochs
+    self._digest, self._epochs = digest, epochs
     self._era: Optional[int] = None
     self._last: Optional[str] = None
     self.records: Optional[int] = None

@@ -249,9 +249,7 @@ class _Group:
   def __init__(self, runner, session, coord, failures):
     self.session = session
     self.threads = []
-    self._runner = runner
-    self._coord = coord
-    self._failures = failures
+    self._runner, self._coord, self._failures = runner, coord, failures
     # The threads that have not ended, and those of them that still enqueue.
     self._running = self._busy = len(runner.enqueue_ops)
     self._is_ending = threading.Event()  # a thread has failed, or the coordinator stops

@@ -210,9 +210,7 @@ class _Retry:
   """The parts of one failed run."""
 
   def __init__(self, kind, session, tracked):
-    self._kind = kind
-    self._session = session
-    self._tracked = tracked
+    self._kind, self._session, self._tracked = kind, session, tracked
     self._policy = input_of(tracked.enqueue.graph).bad_records
 
   def failed(self, keys: np.ndarray, values: np.ndarray, error: tf.errors.OpError):

@@ -89,12 +89,8 @@ class Shard:
       raise ShardError(f"epochs must be at least 1, or None for no end, got {epochs}")
     if policy is not None and policy not in POLICIES:
       raise ShardError(f"there is no shard policy {policy!r}: {nearest_name(policy, POLICIES)}")
-    self.index = index
-    self.count = count
-    self.batch_size = batch_size
-    self.epochs = epochs
-    self.policy = policy
-    self.mode = mode
+    self.index, self.count, self.batch_size, self.epochs = index, count, batch_size, epochs
+    self.policy, self.mode = policy, mode
     self.block_size = block_size or leases.BATCHES_PER_BLOCK * batch_size
     self.divided: Optional[str] = None
     self.leased: Optional[leases.LeasedData] = None

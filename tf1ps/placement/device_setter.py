@@ -106,12 +106,8 @@ class _DeviceSetter(object):
   """The device function; `tasks` are the indices of the ps tasks, in order."""
 
   def __init__(self, tasks, ps_spec, worker_spec, merge_devices, ps_ops, strategy):
-    self._tasks = tasks
-    self._ps_spec = ps_spec
-    self._worker_spec = worker_spec
-    self._merge_devices = merge_devices
-    self._ps_ops = ps_ops
-    self._strategy = strategy
+    self._tasks, self._ps_spec, self._worker_spec = tasks, ps_spec, worker_spec
+    self._merge_devices, self._ps_ops, self._strategy = merge_devices, ps_ops, strategy
 
   @property
   def __call__(self):

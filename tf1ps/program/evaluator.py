@@ -107,8 +107,7 @@ class _RunWatch:
 
   def __init__(self, checkpoint_dir: str, heartbeat_timeout: float, start_timeout: float):
     self._file = RunFile(checkpoint_dir)
-    self._heartbeat_timeout = heartbeat_timeout
-    self._start_timeout = start_timeout
+    self._heartbeat_timeout, self._start_timeout = heartbeat_timeout, start_timeout
     self._status = self._file.read()
     self._changed_at = time.monotonic()
     self._is_alive = False  # whether the content has changed since the start

@@ -187,9 +187,7 @@ class LeadHook(LifecycleHook):
     if not start_timeout > 0:
       raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
         start_timeout,))
-    self._clocks = clocks
-    self._advanced = advanced
-    self._max_lead = max_lead
+    self._clocks, self._advanced, self._max_lead = clocks, advanced, max_lead
     self._start_timeout = start_timeout
     # The states of replicas that count, and of those that a next step waits for.
     self._counted = (ACTIVE,) + (EXPECTED,) * expects_all

@@ -37,8 +37,7 @@ class GradientExchange:
       rounds: those of the optimizer.
       shared_name: the name under which all replicas find the rows.
     """
-    self._rounds = rounds
-    self._buckets = buckets
+    self._rounds, self._buckets = rounds, buckets
     # A replica that joins uses them too, and must not run what a training step waits for.
     with tf.control_dependencies(None):
       self._rows = [self._make_rows(bucket, shared_name) for bucket in buckets]

@@ -30,8 +30,7 @@ class LostReplicas:
       record: of this process's server; None: no replica is ever lost.
       start_timeout: seconds that a replica may take to send a heartbeat, and then to join.
     """
-    self._record = record
-    self._start_timeout = start_timeout
+    self._record, self._start_timeout = record, start_timeout
     self._began = self._read_at = time.monotonic()
     # When a process that has not joined was seen first, by its name, host and pid.
     self._outside = {}

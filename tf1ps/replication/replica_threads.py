@@ -85,9 +85,7 @@ class ReplicaThreads:
     self.ended: Set[str] = set()
     self.error: Optional[ReplicaError] = None
     self._step_fns = dict(step_fns)
-    self._num_steps = num_steps
-    self._on_error = on_error
-    self._limit = limit
+    self._num_steps, self._on_error, self._limit = num_steps, on_error, limit
     self._is_last = is_last
     self._lock = threading.Lock()
     self._stopped = threading.Event()  # of the threads that were started last

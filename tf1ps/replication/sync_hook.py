@@ -49,9 +49,7 @@ class SyncReplicasHook(LifecycleHook):
     if not start_timeout > 0:
       raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
         start_timeout,))
-    self._start_timeout = start_timeout
-    self._optimizer = optimizer
-    self._is_chief = is_chief
+    self._start_timeout, self._optimizer, self._is_chief = start_timeout, optimizer, is_chief
     self._watch: Optional[_Watch] = None
     self._has_left = False
     self.state: Optional[rounds.RoundState] = None
@@ -107,9 +105,7 @@ class _Watch:
   """A thread that finds replicas that the round waits for and that will not arrive."""
 
   def __init__(self, optimizer, session, coord, start_timeout):
-    self._start_timeout = start_timeout
-    self._optimizer = optimizer
-    self._session = session
+    self._start_timeout, self._optimizer, self._session = start_timeout, optimizer, session
     self._coord = coord
     self._record = latest_record()
     self._names = lost_replicas.names(optimizer.rules.replicas, self._record)

@@ -64,14 +64,11 @@ class SessionLifecycle:
       count_examples: returns the examples that this worker has trained on.
       ends_by_vote: whether another hook ends the loop after a signal.
     """
-    self.membership = membership
-    self.tracker = tracker
-    self.end_timeout = end_timeout
+    self.membership, self.tracker, self.end_timeout = membership, tracker, end_timeout
     self.problems: List[str] = []
     self.ends_by_vote = ends_by_vote
     self._saver, self._summary_dir = saver, summary_dir
-    self._count_examples = count_examples
-    self._releases = releases
+    self._count_examples, self._releases = count_examples, releases
     self._creator = None
     self._closing = threading.Event()
     self._signals = SignalWatch(self._on_signal, TIMING.force_exit_limit)

@@ -35,14 +35,10 @@ class PlainSessionCreator(tf.train.SessionCreator):
                start_timeout: float = 60.0, heartbeat_timeout: float = 30.0,
                max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None):
     """Creates the creator; the arguments are those of `session_creator.RunSessionCreator`."""
-    self._master = master
-    self._scaffold = scaffold
-    self._is_chief = is_chief
+    self._master, self._scaffold, self._is_chief = master, scaffold, is_chief
     self.config = config
-    self._checkpoint_dir = checkpoint_dir
-    self._start_timeout = start_timeout
-    self._heartbeat_timeout = heartbeat_timeout
-    self._max_wait_secs = max_wait_secs
+    self._checkpoint_dir, self._start_timeout = checkpoint_dir, start_timeout
+    self._heartbeat_timeout, self._max_wait_secs = heartbeat_timeout, max_wait_secs
     self._interrupted = interrupted
     self._graph = None
     self.session = None

@@ -42,9 +42,7 @@ class ResetWatch:
       read: reads the control records, including those of resets; raises ControlError.
       container: the job's container; "" is the default container.
     """
-    self._heartbeat = heartbeat
-    self._read = read
-    self._container = container
+    self._heartbeat, self._read, self._container = heartbeat, read, container
     self._known: Optional[ResetNotice] = None  # the last one before the session began
     self._callback: Optional[Callable[[str], None]] = None
     self._has_said = False  # of this session

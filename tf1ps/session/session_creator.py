@@ -79,14 +79,10 @@ class RunSessionCreator(tf.train.SessionCreator):
       hooks: the hooks that prepare for a new state and a new session.
       shared_options: texts of flags that must be the same in all workers.
     """
-    self._membership = membership
-    self._scaffold = scaffold
-    self._is_chief = is_chief
+    self._membership, self._scaffold, self._is_chief = membership, scaffold, is_chief
     self.config = config
-    self._checkpoint_dir = checkpoint_dir
-    self._start_timeout = start_timeout
-    self._max_wait_secs = max_wait_secs
-    self._interrupted = interrupted
+    self._checkpoint_dir, self._start_timeout = checkpoint_dir, start_timeout
+    self._max_wait_secs, self._interrupted = max_wait_secs, interrupted
     self._hooks, self._shared_options = hooks, shared_options
     self._graph = None
     self._is_mirrored = False

@@ -35,11 +35,8 @@ class SummarySaver(tf.train.SessionRunHook):
     if (save_secs is None) == (save_steps is None):
       raise ValueError("give save_steps or save_secs, one of them; got %r and %r" % (
         save_steps, save_secs))
-    self._tracker = tracker
-    self._scaffold = scaffold
-    self._directory = directory
-    self._save_steps = save_steps
-    self._save_secs = save_secs
+    self._tracker, self._scaffold, self._directory = tracker, scaffold, directory
+    self._save_steps, self._save_secs = save_steps, save_secs
     self._steps = 0
     self._next_step = 1
     self._next_time = 0.0
@@ -83,9 +80,7 @@ class StepCounter(tf.train.SessionRunHook):
     """
     if every_steps < 1:
       raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))
-    self._tracker = tracker
-    self._every_steps = every_steps
-    self._directory = directory
+    self._tracker, self._every_steps, self._directory = tracker, every_steps, directory
     self._last = None
 
   def after_create_session(self, session, coord):

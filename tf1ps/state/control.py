@@ -54,9 +54,7 @@ class ControlTable:
       keeper: the `Task` that keeps the records.
       limit: seconds for one call.
     """
-    self._target = target
-    self._keeper = keeper
-    self._limit = limit
+    self._target, self._keeper, self._limit = target, keeper, limit
     self._config = tf.ConfigProto(device_filters=sorted({own_task.name, keeper.name}))
     self._ops = _build(keeper.name)
     self._session = None

@@ -105,8 +105,7 @@ class Heartbeat:
       heartbeat_timeout: seconds of silence after which a member is lost.
       on_records: called with all control records after each beat, in the thread of the beat.
     """
-    self._table = table
-    self._container = container
+    self._table, self._container = table, container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
     self._heartbeat_timeout = heartbeat_timeout
     # After a silence of the keeper, the records of all members are older by the silence and up to

@@ -39,9 +39,7 @@ class QueueCall:
     self._queue = queue
     self._guard = queue._guard
     self._steps = queue._steps
-    self._session = session
-    self._operation = operation
-    self._requested = requested
+    self._session, self._operation, self._requested = session, operation, requested
     self._began = time.monotonic()
     self._deadline = None if timeout is None else self._began + timeout
 

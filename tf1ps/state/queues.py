@@ -1,19 +1,18 @@
 """Queues that lose no element: drop-ins for TensorFlow's four kinds.
 
-Each is TensorFlow's class with the same arguments and the same methods, which build the same
-operations. These things differ or are new:
+Each is TensorFlow's class with the same arguments and methods, which build the same operations.
+These things differ or are new:
 
-1. A queue with a shared name lives on a ps and in the job's container (pinning.py), so that all
-   workers share it. The first use in a session compares class, capacity, dtypes, shapes and
-   component names with those of other clients.
+1. A queue with a shared name lives on a ps and in the job's container (pinning.py), so all workers
+   share it. The first use in a session compares class, capacity, dtypes, shapes and component names
+   with those of other clients.
 2. `get` and `put` wait in Python, like those of Python's `queue`. No operation on the server waits,
-   so none is cancelled with elements in its hands. A call asks the server, and asks again every
-   `poll_secs` until its time is over. After a timeout each element is in the queue or with the
-   caller. Waiting callers have no order; a caller that needs many elements may wait while others
-   take few.
+   so none is cancelled with elements in its hands. A call asks the server every `poll_secs` until
+   its time is over. After a timeout each element is in the queue or with the caller. Waiting
+   callers have no order; a caller that needs many elements may wait while others take few.
 3. `try_dequeue_many` and `try_enqueue_many` build operations that never block.
-4. `close` notes its reason, so that consumers distinguish an end from a cancellation. `drain` takes
-   all elements, `reopen` replaces the queue by a new one.
+4. `close` notes its reason, so consumers distinguish an end from a cancellation. `drain` takes all
+   elements, `reopen` replaces the queue by a new one.
 
 TensorFlow's own operations stay as they are: a `dequeue_many` that is cancelled half-way loses the
 elements that it took. Use `get` and `put` where a call may time out.
@@ -52,8 +51,7 @@ class _LosslessQueue(guard.Guarded):
 
   Attributes:
     spec: the `QueueSpec`.
-    poll_secs: seconds between two requests of a waiting caller; each costs the ps about half a
-      millisecond of a core.
+    poll_secs: seconds between two requests of a waiting caller; each costs the ps 0.5 ms of a core.
   """
 
   poll_secs = TIMING.queue_poll_interval
@@ -127,12 +125,11 @@ class _LosslessQueue(guard.Guarded):
     Args:
       n: the number of elements; an int or an int32 scalar.
       up_to: whether fewer are enough; else it takes n or none.
-      name: of the operation.
+      name: the name of the operation.
 
     Raises:
       ValueError: n is below 1, or shapes of components are not known.
-      tf.errors.InvalidArgumentError: when run, "container ... was reset". The queue keeps its
-        elements.
+      tf.errors.InvalidArgumentError: when run, "container ... was reset"; no element is taken.
     """
     if not queue_steps.has_shapes(self):
       raise ValueError("try_dequeue_many needs a queue whose shapes are known: give it shapes")
@@ -278,15 +275,15 @@ class _LosslessQueue(guard.Guarded):
     return self._shaped(components)
 
   def _shaped(self, components):
-    """Components in the form of TensorFlow's dequeue: a dict, a single value, or a list."""
+    """Returns components in the form of TensorFlow's dequeue: a dict, a single value, or a list."""
     if self.names:
       return dict(zip(self.names, components))
     return components[0] if len(components) == 1 else list(components)
 
   def _listed(self, values, many: bool) -> list:
-    """The components of a caller's value: a dict if they have names, a list, or a single value.
+    """Returns the components of a caller's value: a dict if they have names, a list, or one value.
 
-    A list with one value may be the only component itself, or contain it. Its rank decides; if the
+    The rank decides whether a list with one value is the only component or contains it; if the
     queue's rank is not known, it contains the component, as in TensorFlow.
     """
     if self.names:
@@ -304,7 +301,7 @@ class _LosslessQueue(guard.Guarded):
     return list(values)
 
   def _as_batch(self, values, many: bool) -> List[np.ndarray]:
-    """The components of a caller's value, `[n, ...]` each; raises ValueError if they do not fit."""
+    """Returns a caller's components, `[n, ...]` each; raises ValueError if they do not fit."""
     if many and type(values) is np.ndarray and values.ndim:
       is_fit = self._single == (values.dtype, values.shape[1:])
       if is_fit and (len(values) <= self.spec.capacity or self.spec.capacity < 0):
@@ -329,14 +326,14 @@ class _LosslessQueue(guard.Guarded):
 
 
 def _single(queue):
-  """(numpy's dtype, shape) of the only component, if it has no name; else None."""
+  """Returns (numpy's dtype, shape) of the only component, if it has no name; else None."""
   if queue.names or len(queue.dtypes) != 1 or not queue.shapes[0].is_fully_defined():
     return None
   return np.dtype(queue.dtypes[0].as_numpy_dtype), tuple(queue.shapes[0].as_list())
 
 
 def _rank(value) -> int:
-  """The number of dimensions of a value that may be a list, also of tensors."""
+  """Returns the number of dimensions of a value that may be a list, also of tensors."""
   if isinstance(value, (list, tuple)):
     return 1 + (_rank(value[0]) if value else 0)
   return tf.TensorShape(getattr(value, "shape", [])).ndims or 0

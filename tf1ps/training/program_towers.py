@@ -35,8 +35,7 @@ class ProgramTowers:
       program: the user's program.
       make_optimizer: makes the optimizer of a program without one.
     """
-    self._program = program
-    self._make_optimizer = make_optimizer
+    self._program, self._make_optimizer = program, make_optimizer
     self._parts: List[ClonePart] = []
     self.batch_sizes: list = []
     self.optimizers: List[tf.train.Optimizer] = []

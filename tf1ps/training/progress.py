@@ -35,8 +35,7 @@ class ExampleCounter(tf.train.SessionRunHook):
       fetches: the `execution.Fetches`.
       before: returns the examples of an earlier process; called in the first session.
     """
-    self._fetches = fetches
-    self._before = before
+    self._fetches, self._before = fetches, before
     self._names = [name for name in ("size", "taken") if fetches.fetch(name) is not None]
     self._begun = False
     self._lock = threading.Lock()
@@ -103,13 +102,10 @@ class Progress(tf.train.SessionRunHook):
         own step.
       others: the threads whose steps `counter` counts and `tracker` does not; or None.
     """
-    self._tracker = tracker
-    self._counter = counter
-    self._execution = execution
+    self._tracker, self._counter, self._execution = tracker, counter, execution
     self._last_step = last_step
     self._stream = stream or sys.stdout
-    self._share = share
-    self._others = others
+    self._share, self._others = share, others
     self._width = 0  # of the terminal's line
     self._began = None
     self._next = 0.0

@@ -43,12 +43,9 @@ class StalenessRecorder(LifecycleHook):
       directory: the directory of the event files; None writes none.
       every_secs: the least number of seconds between two readings of the tables.
     """
-    self._tables = tables
-    self._fetches = fetches
+    self._tables, self._fetches = tables, fetches
     self._names = [name for name in ("counted", "taken") if fetches.fetch(name) is not None]
-    self._tracker = tracker
-    self._directory = directory
-    self._every_secs = every_secs
+    self._tracker, self._directory, self._every_secs = tracker, directory, every_secs
     self._next = 0.0
     self._has_begun = self._has_left = False
     # The sum of the last readings of tables whose ps has ended.

@@ -38,9 +38,7 @@ class StopAtStep(tf.train.SessionRunHook):
     """
     if last_step < 1:
       raise ValueError("last_step must be at least 1, got %r" % (last_step,))
-    self._tracker = tracker
-    self._last_step = last_step
-    self._num_workers = num_workers
+    self._tracker, self._last_step, self._num_workers = tracker, last_step, num_workers
     self._of_runs = self._of_all(run_steps) if run_steps > 1 else 0
 
   @property
@@ -112,8 +110,7 @@ class StopAtExamples(tf.train.SessionRunHook):
     """
     if num_examples < 1:
       raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
-    self._counter = counter
-    self._num_examples = num_examples
+    self._counter, self._num_examples = counter, num_examples
 
   @property
   def is_reached(self) -> bool:

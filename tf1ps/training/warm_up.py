@@ -51,9 +51,7 @@ class WarmUp(LifecycleHook):
       raise ValueError("steps_each must be at least 1, got %r" % (steps_each,))
     self._clocks = clocks
     self._begins_at = steps_each * clocks.index
-    self._tracker = tracker
-    self._membership = membership
-    self._last_step = last_step
+    self._tracker, self._membership, self._last_step = tracker, membership, last_step
     self._start_timeout = start_timeout
 
   def after_create_session(self, session, coord):

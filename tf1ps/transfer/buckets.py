@@ -42,8 +42,7 @@ class Bucket:
   def __init__(self, grads_and_vars: GradsAndVars, is_flat: bool, wire_dtype: str):
     self._gradients = [gradient for gradient, _ in grads_and_vars]
     self.variables = [variable for _, variable in grads_and_vars]
-    self._is_flat = is_flat
-    self._wire_dtype = wire_dtype
+    self._is_flat, self._wire_dtype = is_flat, wire_dtype
     self._shapes = [variable.shape for variable in self.variables]
     first = self.variables[0]
     self.op, self.device, self.dtype = first.op, first.device, self._gradients[0].dtype
