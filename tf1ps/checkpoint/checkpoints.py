@@ -90,11 +90,7 @@ def listed_checkpoints(checkpoint_dir: str) -> List[str]:
 def verify_checkpoint(prefix: str) -> None:
   """Reads every tensor of a checkpoint: 4 ms for a small one, about 0.2 s for 160 MB.
 
-  Args:
-    prefix: the checkpoint's path without the endings of its files.
-
-  Raises:
-    CheckpointError: the index or a part is missing, cut short or changed. The message names it.
+  Raises CheckpointError if the index or a part is missing, cut short or changed, and names it.
   """
   missing = _missing_files(prefix)
   if missing:
@@ -142,14 +138,9 @@ def open_checkpoint(prefix: str):
 
 
 def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
-  """Makes the error for a checkpoint that cannot be restored.
+  """Returns the error for a checkpoint that cannot be restored because of an error of TensorFlow.
 
-  Args:
-    prefix: the checkpoint's path without the endings of its files.
-    error: the error of TensorFlow.
-
-  Returns:
-    The error of `verify_checkpoint` if that finds a damage, else one with TensorFlow's text.
+  This is the error of `verify_checkpoint` if that finds a damage.
   """
   try:
     verify_checkpoint(prefix)
@@ -161,12 +152,8 @@ def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
 def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
   """Checks after a save that this task can see all files of the checkpoint.
 
-  Args:
-    prefix: the checkpoint's path without the endings of its files.
-    wait_secs: seconds until a shared directory must show files that another machine wrote.
-
-  Raises:
-    CheckpointError: a file is not visible.
+  A shared directory must show files that another machine wrote within `wait_secs`. Raises
+  CheckpointError if a file is not visible.
   """
   until = time.monotonic() + wait_secs
   missing = _missing_files(prefix)

@@ -118,13 +118,7 @@ class Output:
   """Reads the output of tasks to its end, in a thread of its own."""
 
   def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str]):
-    """Starts reading.
-
-    Args:
-      processes: the tasks; this class closes their `output`.
-      screen: a `Screen`.
-      log_dir: directory of the log files, which exists; None for none.
-    """
+    """Starts reading the tasks' `output`, which this class closes; `log_dir` exists or is None."""
     self._screen = screen
     self._shown = 0
     self._streams = {
@@ -145,9 +139,7 @@ class Output:
   def close(self, limit: float) -> None:
     """Waits for the ends, then reads the remainder, and stops.
 
-    Args:
-      limit: seconds without another line after which the wait ends; ten times that while lines
-        come.
+    The wait ends after `limit` seconds without another line, or ten times that while lines come.
     """
     if self._stop_write is None:
       return

@@ -78,14 +78,9 @@ def ephemeral_range():
 
 
 def candidate_range(first, last):
-  """Returns the range of ports to draw from.
+  """Returns the range of ports to draw from, (low, high), both included.
 
-  Args:
-    first: int, the ephemeral range's first port.
-    last: int, its last port.
-
-  Returns:
-    (low, high), both included: below the ephemeral range, else above it, else everything.
+  It lies below the ephemeral range [first, last], else above it, else it is everything.
   """
   if first - _FIRST >= _ROOM:
     return _FIRST, first - 1

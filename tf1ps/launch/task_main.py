@@ -131,12 +131,8 @@ def flush():
 def watch_launcher(read_end: int) -> threading.Thread:
   """Kills this process's group with SIGKILL once the pipe's write end is closed everywhere.
 
-  Args:
-    read_end: file descriptor. Any number of processes may read the same one: none of them gets a
-      byte, all of them get the end of file.
-
-  Returns:
-    The daemon thread that waits, already started. It ends with the process.
+  Any number of processes may read the same `read_end`, a file descriptor: none of them gets a byte,
+  all of them get the end of file. Returns the started daemon thread that waits.
   """
   thread = threading.Thread(target=_kill_group_at_end, args=(read_end,), name="tf1ps: launcher",
                             daemon=True)
@@ -148,11 +144,8 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
   """Asks the kernel to send this process a signal when its parent has ended. Linux only.
 
   For Linux the parent is the *thread* that forked this process: it must live as long as its
-  process.
-
-  Args:
-    parent: process id of the parent. If it has ended already, the signal is sent at once.
-    number: the signal; a later call replaces it.
+  process. If the parent has ended already, the signal is sent at once. A later call replaces the
+  signal.
   """
   if not sys.platform.startswith("linux"):
     return

@@ -95,10 +95,5 @@ class BadRecords:
 
 
 def located(error: tf.errors.OpError, key: str) -> tf.errors.OpError:
-  """Returns the same error with the record's position before its text.
-
-  Args:
-    error: the decoder's.
-    key: such as "data/a.csv:17".
-  """
+  """Returns the same error with the record's position, such as "data/a.csv:17", before its text."""
   return type(error)(error.node_def, error.op, "%s: %s" % (key, error.message))

@@ -253,12 +253,7 @@ def _empty(dtype, shape, is_sparse):
 
 def take_batch(iterator, decode: Callable[[tf.Tensor], Any],
                rules: Rules) -> Tuple[List[Any], Tuple[tf.Tensor, ...]]:
-  """Takes the next batch that has records.
-
-  Args:
-    iterator: of the dataset of `decode_batches`.
-    decode: as given to `decode_batches`.
-    rules: as given to `decode_batches`.
+  """Takes the next batch that has records; the arguments after the first as in `decode_batches`.
 
   Returns:
     (the decoded tensors, flat; the marks of this batch and of empty batches before it).

@@ -84,14 +84,7 @@ class FeedingRunner(queue_runners.StartableRunner):
   """A queue runner whose thread takes batches from a Python iterable."""
 
   def __init__(self, queue, enqueue, inputs, make: Callable[[], Iterable]):
-    """Creates the runner.
-
-    Args:
-      queue: the queue.
-      enqueue: the operation that enqueues.
-      inputs: the placeholders of the operation.
-      make: returns an iterable of lists of values for the placeholders.
-    """
+    """Creates the runner of `enqueue`, which feeds `inputs` with each list of values of `make()`."""
     super().__init__(queue, [enqueue])
     self._inputs, self._make = inputs, make
     self._feeders = []
@@ -263,20 +256,10 @@ def _leaves(structure: Any, value: Any, what: str) -> list:
 
 def _batches(elements: Iterable, dtypes: Any, parts: List[_Component], size: Optional[int],
              drop_remainder: bool) -> Iterator[List[np.ndarray]]:
-  """Makes batches of elements.
+  """Yields batches of elements as lists of arrays, one for each component in `parts`.
 
-  Args:
-    elements: of the structure of `dtypes`.
-    dtypes: the structure.
-    parts: its components.
-    size: elements per batch; None: each element is a batch.
-    drop_remainder: whether a last batch of fewer elements is dropped.
-
-  Yields:
-    A list of arrays, one for each component.
-
-  Raises:
-    ValueError: an element has another structure, type or shape; the error names the element.
+  Elements have the structure `dtypes`; without a `size` each of them is a batch. Raises ValueError
+  for an element of another structure, type or shape.
   """
   waiting = []
   for number, element in enumerate(elements):

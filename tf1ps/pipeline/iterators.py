@@ -95,20 +95,14 @@ def _is_on(device: str, task: Optional[str]) -> bool:
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Turns off the autotuning of a dataset.
+  """Returns a dataset without autotuning; datasets made of it inherit that.
 
   On TensorFlow 2 an iterator has a thread that tunes its parallelism and sleeps in between, for up
   to a minute. When the session is closed the thread is woken, but it sleeps on if it checks its
   state before it counts as cancelled. The close waits for it, and holds a lock that all other
   sessions of the process's server need. Without autotuning there is no such thread, and
-  `num_parallel_calls=tf.data.AUTOTUNE` means the number of cores.
-
-  Args:
-    dataset: the dataset.
-
-  Returns:
-    A dataset. Datasets made of it inherit the option, and an option that is set later wins. On
-    TensorFlow 1.15, whose thread ends at once, the dataset itself.
+  `num_parallel_calls=tf.data.AUTOTUNE` means the number of cores. The thread of TensorFlow 1.15
+  ends at once, so the dataset stays as it is there.
   """
   options = tf.data.Options()
   if not hasattr(options, "autotune"):

@@ -48,12 +48,9 @@ class DifferentDataError(Error, RuntimeError):
 
 
 def range_of(lease: int, count: int, seed: Optional[int]) -> int:
-  """Returns the range of a lease, as epoch * 2^32 + the range's index.
+  """Returns the range of a lease, as epoch * 2^32 + the range's index, with `count` ranges.
 
-  Args:
-    lease: the lease.
-    count: the number of ranges.
-    seed: of the order in each epoch, the same on all workers; None: the order of the indices.
+  `seed` shuffles the ranges of each epoch alike on all workers; None: the order of the indices.
   """
   if seed is None:
     return lease
@@ -78,22 +75,14 @@ class LeaseState:
 
   @classmethod
   def new(cls, digest: str, count: int, epochs: Optional[int]) -> "LeaseState":
-    """Returns the state before the first lease.
+    """Returns the state before the first lease of `count` ranges; `epochs` None: without end.
 
-    Args:
-      digest: a text that differs for different data.
-      count: the number of ranges.
-      epochs: how often each range is handed out; None: without end.
+    `digest` is a text that differs for different data.
     """
     return cls(dict(digest=digest, count=count, epochs=epochs, next=0, out={}, back=[], again=0))
 
   def grant(self, owner: int, epoch: Optional[int] = None) -> Optional[int]:
-    """Grants a lease; returns the lease, or None if there is none to grant.
-
-    Args:
-      owner: the worker's index.
-      epoch: the only epoch that the lease may be of; None: any.
-    """
+    """Grants worker `owner` a lease of `epoch` (None: any); returns it, or None if none is left."""
     value = self.value
     lease = next((one for one in value["back"] if epoch in (None, one // EPOCH)), None)
     if lease is not None:
@@ -120,12 +109,7 @@ class LeaseState:
         held[1] = trained
 
   def return_leases(self, owner: int, held: Iterable[int] = ()) -> List[int]:
-    """Takes back the leases of a worker; returns the leases that were taken back.
-
-    Args:
-      owner: the worker's index.
-      held: leases that the worker keeps.
-    """
+    """Takes back the leases of worker `owner` except `held`; returns the leases taken back."""
     value, held = self.value, set(held)
     back = [int(c) for c, (o, _) in value["out"].items() if o == owner and int(c) not in held]
     for lease in back:

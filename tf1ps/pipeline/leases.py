@@ -65,12 +65,7 @@ class WorkerLeases:
   """
 
   def __init__(self, owner: int, seed: Optional[int] = None):
-    """Creates them.
-
-    Args:
-      owner: the worker's index.
-      seed: of the order of the ranges in each epoch; None: the order of their indices.
-    """
+    """Creates the leases of worker `owner`; `seed` as for `lease_table.range_of`."""
     self.owner = owner
     self.by_epoch = False
     self._seed = seed
@@ -121,9 +116,8 @@ class WorkerLeases:
   def begin_session(self, change: Change) -> None:
     """Begins the first pass of a session, before the session's iterators are initialised.
 
-    Args:
-      change: changes the table. It raises ControlError if the server does not answer, and
-        StaleSessionError if the session must not change the table any more.
+    `change` changes the table. It raises ControlError if the server does not answer, and
+    StaleSessionError if the session must not change the table any more.
     """
     with self._condition:
       self._change = change
@@ -277,9 +271,9 @@ class Blocks:
     """Builds the dataset, in the default graph.
 
     Args:
-      dataset: of single records, in the same order on all workers.
+      dataset: a dataset of single records, in the same order on all workers.
       size: records per block; the last block may be smaller.
-      leases: of this worker.
+      leases: this worker's leases.
       shuffle: size in records of the buffer that shuffles a block; None: in order.
     """
     self.size = size
@@ -376,12 +370,9 @@ class RangeReport(NamedTuple):
 
 
 def lease_files(owner: int, paths: List[str], shuffle: bool = False) -> LeasedData:
-  """Leases files.
+  """Leases files to worker `owner`; `shuffle` gives each epoch another order.
 
-  Args:
-    owner: this worker's index.
-    paths: all files, sorted; their directories may differ between workers.
-    shuffle: whether the files come in another order in each epoch.
+  `paths` are all files, sorted; their directories may differ between workers.
   """
   names = "\0".join(os.path.basename(path) for path in paths)
   digest = hashlib.sha256(names.encode("utf-8")).hexdigest()[:16]

@@ -29,15 +29,14 @@ from tf1ps.placement import worker_device_of
 
 @contextlib.contextmanager
 def scope(worker_device: Optional[str] = None):
-  """A context in which an input pipeline is built.
+  """Returns a context for building an input pipeline.
 
   Args:
     worker_device: such as "/job:worker/task:0"; None: the worker, as the module's docstring
       describes; "": no device.
 
   Raises:
-    ValueError: `worker_device` is no device string.
-    TypeError: `worker_device` is neither a string nor None.
+    ValueError, TypeError: `worker_device` is no device string.
   """
   if worker_device is not None and not isinstance(worker_device, str):
     raise TypeError("worker_device must be a device string such as \"/job:worker/task:0\", or None;"

@@ -26,12 +26,9 @@ from tf1ps.pipeline import on_worker
 
 
 def _wrapped(name, check):
-  """Returns the function of tf.train with checked arguments, and its operations on the worker.
+  """Returns tf.train's function `name` with checked arguments, and its operations on the worker.
 
-  Args:
-    name: of the function.
-    check: takes the function's name and its arguments by name. It raises an error for a bad
-      argument, and may replace arguments.
+  `check` takes the name and the arguments by name; it may raise for or replace a bad argument.
   """
   stock = getattr(tf.train, name)
   signature = inspect.signature(stock)

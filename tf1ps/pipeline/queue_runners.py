@@ -57,12 +57,7 @@ class Failures:
       self._coordinators.add(coord)
 
   def record(self, error: BaseException, queue: str) -> None:
-    """Records the error that ended a runner.
-
-    Args:
-      error: the error.
-      queue: the name of the runner's queue.
-    """
+    """Records the error that ended the runner of the queue of this name."""
     with self._lock:
       if self.error is not None:
         return
@@ -122,14 +117,9 @@ def failures_of(session) -> Failures:
 
 
 def connect(session, coord: Optional[tf.train.Coordinator]) -> Failures:
-  """Passes the failures of a session to its consumer and to a coordinator.
+  """Passes the failures of a session to its consumer and to a coordinator, if there is one.
 
-  Args:
-    session: the session.
-    coord: the coordinator, or None.
-
-  Returns:
-    The failures, in which the session's runners record their errors.
+  Returns the failures, in which the session's runners record their errors.
   """
   failures = failures_of(session)
   explain_runs(session)
@@ -212,14 +202,7 @@ class Runner(StartableRunner):
   def create_threads(self, sess, coord=None, daemon=False, start=False):
     """Like TensorFlow's; the session's runs raise the error that ended a runner.
 
-    Args:
-      sess: the session.
-      coord: a `tf.train.Coordinator`, or None.
-      daemon: whether the threads end with the process.
-      start: whether to start them.
-
-    Returns:
-      The threads; [] where those of an earlier call for this session still run.
+    Returns no threads where those of an earlier call for this session still run.
     """
     self._groups = [group for group in self._groups if group.is_running]
     if any(group.session is sess for group in self._groups):

@@ -286,15 +286,9 @@ class _Plan(NamedTuple):
 
 def _decoded_batches(pairs: List[Tuple[tf.Tensor, tf.Tensor]],
                      decode: Callable[[tf.Tensor], Any], plan: _Plan) -> Any:
-  """Builds the queues and their runners.
+  """Builds the queues and their runners; returns one batch in the structure of decode's result.
 
-  Args:
-    pairs: (keys, values) of each reader: string vectors of equal length.
-    decode: as for `text_line_reader`.
-    plan: how records become batches.
-
-  Returns:
-    The tensors of one batch, in the structure of decode's result.
+  `pairs` has (keys, values) of each reader: string vectors of equal length.
   """
   waiting = _queue_of_pairs(pairs, plan)
   if plan.pad:

@@ -68,15 +68,9 @@ def number_of(position):
 
 
 def position_text(graph: tf.Graph, position: int) -> str:
-  """Returns where a record is, as text.
+  """Returns a record's place as text, such as "data/a.csv:17".
 
-  Args:
-    graph: the graph that reads it.
-    position: the position of the record.
-
-  Returns:
-    Such as "data/a.csv:17", where lines count from 1 and include the header. Only the file's name
-    if the file is the record.
+  Lines count from 1 and include the header. A file that is the record has no line.
   """
   file = input_of(graph).files[(int(position) >> _NUMBER_BITS) % MAX_FILES]
   number = int(position) % 2 ** _NUMBER_BITS
@@ -84,15 +78,10 @@ def position_text(graph: tf.Graph, position: int) -> str:
 
 
 def explain_damage(error: BaseException, graph: tf.Graph) -> BaseException:
-  """Adds the file's name to the error of a run that read a damaged file.
+  """Adds the file's name to the error of a run of this graph that read a damaged file.
 
-  Args:
-    error: the run's error.
-    graph: of the run.
-
-  Returns:
-    A `DataLossError` whose text begins with the file's name; or the error itself, if it is of
-    another kind, or if the damage is not found within `Timing.file_check_limit`.
+  Returns a `DataLossError` whose text begins with the file's name; or the error itself, if it is of
+  another kind, or if the damage is not found within `Timing.file_check_limit`.
   """
   if not isinstance(error, tf.errors.DataLossError):
     return error

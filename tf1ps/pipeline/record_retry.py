@@ -66,12 +66,7 @@ class TrackedEnqueue(NamedTuple):
     return error.op is None and bool(named) and not _exists(self.original.graph, named[0])
 
   def of_original(self, error: tf.errors.OpError, text: str) -> tf.errors.OpError:
-    """Returns the error as if the operation that was copied had raised it.
-
-    Args:
-      error: an error for which `is_in` holds.
-      text: its text in one line, without the operation.
-    """
+    """Returns an error in the copy as if the original had raised it, with a text in one line."""
     op, name = self.original, self._name_in(error)[len(self.prefix):]
     if _exists(op.graph, name):  # else it is in a function
       op = op.graph.get_operation_by_name(name)
@@ -87,16 +82,10 @@ class TrackedEnqueue(NamedTuple):
 
 
 def track_records(enqueue_op: tf.Operation, number: int = 0) -> Optional[TrackedEnqueue]:
-  """Copies an enqueue operation with all operations between it and its records.
+  """Copies an enqueue operation of the default graph with all operations up to its records.
 
-  The operation's graph is the default graph, and not finalized.
-
-  Args:
-    enqueue_op: the operation.
-    number: of the copy. Copies of the same number draw the same random values.
-
-  Returns:
-    The copy; None if no operation decodes the records, or if they come from several sources.
+  Copies of the same `number` draw the same random values. Returns None if no operation decodes the
+  records, or if they come from several sources.
   """
   sources = _sources(enqueue_op.graph)
   ends = [tensor for source in sources.values() for tensor in source]
@@ -176,7 +165,7 @@ def retry(kind, session, tracked: TrackedEnqueue, error: tf.errors.OpError) -> N
     kind: the class whose `run` is used.
     session: the session.
     tracked: the operation that ran.
-    error: the run's, for which `tracked.is_in` or `tracked.may_be_in` holds.
+    error: an error for which `tracked.is_in` or `tracked.may_be_in` holds.
 
   Raises:
     tf.errors.OpError: the error of the first bad record, with its position. The records before it

@@ -18,12 +18,7 @@ _log = logging.getLogger("tf1ps")
 
 
 def find(graph: tf.Graph, fetches) -> List[str]:
-  """Returns the names of the queues that fetches dequeue from and nothing in the graph fills.
-
-  Args:
-    graph: the graph.
-    fetches: as for `tf.Session.run`.
-  """
+  """Returns the names of the queues that fetches dequeue from and nothing in the graph fills."""
   runners = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
   taking = needed_ops(_ops(graph, fetches))
   filling = taking + needed_ops([op for one in runners for op in one.enqueue_ops])

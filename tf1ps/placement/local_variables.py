@@ -46,7 +46,7 @@ def install(graph, worker_device=None, replace=False):
   """Enters the creator scope on the graph, unless this thread has done so before.
 
   Args:
-    graph: `tf.Graph`. A function's graph uses the creators of its outer graph and stays as it is.
+    graph: the `tf.Graph`. A function's graph uses the creators of its outer graph.
     worker_device: device of the local variables that are made where no device names a job, such as
       "/job:worker/task:0". None: keeps the graph's present one.
     replace: whether `worker_device` replaces the graph's present one.

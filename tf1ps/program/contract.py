@@ -205,15 +205,9 @@ def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:
 
 
 def metrics_with_loss(spec: ModelSpec, batch_size: tf.Tensor) -> Dict[str, tuple]:
-  """Returns the metrics of a checked spec, the mean loss among them.
+  """Returns the metrics of a spec that was checked for mode "eval": name to (value, update_op).
 
-  Args:
-    spec: a spec that was checked for mode "eval".
-    batch_size: a scalar int tensor, the weight of the batch in the mean loss:
-      sum(loss * batch_size) / sum(batch_size).
-
-  Returns:
-    Name to (value, update_op).
+  The mean loss among them is sum(loss * batch_size) / sum(batch_size).
   """
   metrics = dict(spec.metrics or {})
   if spec.loss is not None:

@@ -139,11 +139,7 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
             interrupted: Optional[Callable[[], bool]] = None) -> Iterator[Any]:
   """Yields the values of the fetches for each batch until the input ends.
 
-  Args:
-    own_session: the session, from `session`.
-    trained: the model, from `build`.
-    fetches: the fetches, as for `tf.Session.run`.
-    interrupted: a callable; the batches end when it returns True.
+  The batches also end when `interrupted()` returns True.
   """
   began = logged = time.monotonic()
   number = 0

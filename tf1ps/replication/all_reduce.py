@@ -149,14 +149,10 @@ def _layout(variables):
 
 
 def _kind(parts):
-  """Returns how the gradients of one variable travel.
+  """Returns how the gradients of one variable travel, from the (gradient, variable) of each mirror.
 
-  Args:
-    parts: the (gradient, variable) of each mirror.
-
-  Returns:
-    A number of rows: each device gathers so many of each other device. "table": the whole sparse
-    gradient. "dense": a dense gradient, zeros where there is none.
+  A number of rows: each device gathers so many of each other device. "table": the whole sparse
+  gradient. "dense": a dense gradient, zeros where there is none.
   """
   slices = [gradient for gradient, _ in parts if isinstance(gradient, tf.IndexedSlices)]
   if not slices:

@@ -30,13 +30,7 @@ class GradientExchange:
   """The rows of all variables of one optimizer."""
 
   def __init__(self, buckets: List[Bucket], rounds: rounds_lib.Rounds, shared_name: str):
-    """Builds the rows in the default graph.
-
-    Args:
-      buckets: this replica's gradients; all replicas divide them alike.
-      rounds: those of the optimizer.
-      shared_name: the name under which all replicas find the rows.
-    """
+    """Builds the rows in the default graph; all replicas divide their gradients alike."""
     self._rounds, self._buckets = rounds, buckets
     # A replica that joins uses them too, and must not run what a training step waits for.
     with tf.control_dependencies(None):
@@ -62,11 +56,7 @@ class GradientExchange:
     return [tf.cond(is_late, lambda: tf.constant(False), lambda: _after([self._push()])).op]
 
   def means(self, arrived: tf.Tensor) -> list:
-    """The means of the gradients, with the variables.
-
-    Args:
-      arrived: an int64 vector with a 1 for each replica whose gradient counts.
-    """
+    """Returns the means of the gradients of the replicas with a 1, with the variables."""
     return [pair for bucket, rows in zip(self._buckets, self._rows)
             for pair in bucket.unpack(rows.mean(arrived))]
 

@@ -83,8 +83,7 @@ def build_towers(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
 def own_collections(keep: bool):
   """Empties the collections of losses, updates and summaries for what is built inside.
 
-  Args:
-    keep: whether the items that were added inside stay afterwards, behind the earlier ones.
+  With `keep`, the items that were added inside stay afterwards, behind the earlier ones.
   """
   references = [tf.get_collection_ref(key) for key in _OWN_COLLECTIONS]
   before = [list(reference) for reference in references]

@@ -17,15 +17,9 @@ class ContainerMismatchError(Error, RuntimeError):
 
 
 def check_chief(records: Dict[str, ControlRecord], chief, container: str) -> None:
-  """Refuses a chief whose container another living chief uses.
+  """Raises ContainerMismatchError if another living chief uses this chief's container.
 
-  Args:
-    records: the control records of ps 0.
-    chief: the `spec.Task` of this chief.
-    container: its container; "" is the default one.
-
-  Raises:
-    ContainerMismatchError: naming the other chief.
+  `records` are the control records of ps 0.
   """
   for member in members_of(records, container):
     if member.role == "chief" and member.name != chief.name and _lives(member):
@@ -36,15 +30,9 @@ def check_chief(records: Dict[str, ControlRecord], chief, container: str) -> Non
 
 
 def check_worker(records: Dict[str, ControlRecord], chief, container: str) -> None:
-  """Refuses a worker whose chief lives in another container only.
+  """Raises ContainerMismatchError if this worker's chief lives only in another container.
 
-  Args:
-    records: the control records of ps 0.
-    chief: the `spec.Task` of this worker's chief.
-    container: this worker's container; "" is the default one.
-
-  Raises:
-    ContainerMismatchError: naming both containers.
+  `records` are the control records of ps 0.
   """
   living = {name: member for name, member in containers_of(records, chief).items()
             if member.role == "chief" and _lives(member)}

@@ -42,7 +42,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
     each_round: called in each iteration of the wait; may raise.
 
   Returns:
-    A sentence for each worker that did not do its part; [] if all did.
+    A sentence for each worker that did not do its part.
   """
   own = membership.cluster.task.name
   others = [task for task in membership.cluster.replicas if task.name != own]

@@ -30,17 +30,10 @@ def finalize(scaffold: tf.train.Scaffold) -> None:
 
 
 def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
-  """Restores a checkpoint, or else runs the scaffold's init_op and init_fn.
+  """Restores a checkpoint, if given, or else runs the scaffold's init_op and init_fn.
 
   Then it clears the state of rounds and clocks, which belongs to the previous values (`clear_ops`).
-
-  Args:
-    session: the session.
-    scaffold: finalised.
-    checkpoint: a checkpoint's prefix, or None.
-
-  Raises:
-    CheckpointError: the checkpoint is damaged, or does not fit the graph.
+  Raises CheckpointError if the checkpoint is damaged, or does not fit the graph.
   """
   if checkpoint is not None:
     restore_checkpoint(session, scaffold.saver, checkpoint)
@@ -56,15 +49,9 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
                        only_task: Optional[str] = None) -> None:
   """Runs the scaffold's local_init_op, and initialises the iterators that it leaves out.
 
-  From then on, a run that waits for a queue that no thread fills logs a warning.
-
-  Args:
-    session: the session.
-    scaffold: finalised.
-    only_task: the session's task, if another task initialises the shared iterators.
-
-  Raises:
-    SessionCreationError: a variable is still not initialised.
+  From then on, a run that waits for a queue that no thread fills logs a warning. `only_task` is the
+  session's task, if another task initialises the shared iterators. Raises SessionCreationError if a
+  variable is still not initialised.
   """
   if scaffold.local_init_op is not None:
     session.run(scaffold.local_init_op)

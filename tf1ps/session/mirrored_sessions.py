@@ -33,13 +33,7 @@ def are_in(graph: tf.Graph) -> bool:
 def start(session: tf.Session, membership, limit: float) -> None:
   """Gives this task's variables the chief's values; all workers run it together.
 
-  Args:
-    session: the session.
-    membership: this task's `Membership`.
-    limit: seconds until all other workers must have joined.
-
-  Raises:
-    PeerLostError: naming the workers that did not join.
+  Raises PeerLostError, naming the workers that did not join within `limit` seconds.
   """
   def run():
     for operation in all_reduce_starts(session.graph):
@@ -64,11 +58,8 @@ def again() -> BaseException:
 def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
   """Returns an error that names all lost tasks, or None if each missing task has done its part.
 
-  The first missing task may have ended because of another loss, so all tasks are examined.
-
-  Args:
-    membership: this task's `Membership`.
-    before: the probe results, at the creation of the session, of the tasks that each step needs.
+  The first missing task may have ended because of another loss, so all tasks are examined. `before`
+  has the probe results, at the creation of the session, of the tasks that each step needs.
   """
   gone = {one.task: one for one in missing_tasks(before)}
   members = _members(membership)
@@ -86,13 +77,7 @@ def lost(membership, before: Sequence[ProbeResult]) -> Optional[BaseException]:
 
 
 def explain(membership, before: Sequence[ProbeResult], error: BaseException) -> BaseException:
-  """Returns the error to raise for an error of a run, which may come from a lost worker.
-
-  Args:
-    membership: this task's `Membership`.
-    before: as for `lost`.
-    error: the error that the run raised.
-  """
+  """Returns the error to raise for an error of a run, which may come from a lost worker."""
   if not isinstance(error, PEER_ERRORS):
     return error
   return lost(membership, before) or PeerLostError(

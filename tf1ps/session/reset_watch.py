@@ -35,13 +35,7 @@ class ResetWatch:
 
   def __init__(self, heartbeat: Heartbeat,
                read: Callable[[], Dict[str, ControlRecord]], container: str):
-    """Creates the watch.
-
-    Args:
-      heartbeat: this task's heartbeat.
-      read: reads the control records, including those of resets; raises ControlError.
-      container: the job's container; "" is the default container.
-    """
+    """Creates the watch; `read` reads the control records, including those of resets."""
     self._heartbeat, self._read, self._container = heartbeat, read, container
     self._known: Optional[ResetNotice] = None  # the last one before the session began
     self._callback: Optional[Callable[[str], None]] = None
@@ -50,8 +44,7 @@ class ResetWatch:
   def begin(self, callback: Optional[Callable[[str], None]]) -> None:
     """Begins to watch for a new session, or ends the watch (None).
 
-    Args:
-      callback: called with a sentence when the container is reset under this session.
+    A reset of the container under this session calls `callback` with a sentence.
     """
     self._known = None if callback is None else self._last()
     self._callback = callback
@@ -64,11 +57,9 @@ class ResetWatch:
       callback(self._say())
 
   def wait(self, limit: float, interrupted: Callable[[], None]) -> None:
-    """Waits for the end of a current reset; raises ControlError.
+    """Waits for the end of a current reset, `limit` seconds at most; raises ControlError.
 
-    Args:
-      limit: seconds; after them the process of the reset counts as dead.
-      interrupted: called during the wait; raises to end it.
+    After the limit the process of the reset counts as dead. `interrupted` raises to end the wait.
     """
     until = time.monotonic() + limit
     found = self._last()

@@ -252,17 +252,10 @@ def _await_chief(membership: membership_lib.Membership, signature: List[list],
                  interrupted: Callable[[], None]) -> None:
   """Waits until the chief has initialised the run, and joins it.
 
-  Args:
-    membership: this task's membership of the run.
-    signature: the signature of this task's graph.
-    start_timeout: seconds without a heartbeat of the chief until it is missing.
-    max_wait_secs: seconds that a live chief may take.
-    interrupted: is called in the wait, and raises when the wait must end.
-
   Raises:
-    readiness.TaskUnavailableError: the chief is missing.
-    initialise.SessionCreationError: it has taken too long.
-    ClusterMismatchError, signature.GraphMismatchError: it was started otherwise.
+    TaskUnavailableError: the chief has sent no heartbeat for `start_timeout` seconds.
+    SessionCreationError: a live chief has taken more than `max_wait_secs`.
+    ClusterMismatchError, GraphMismatchError: the chief has another cluster or graph.
   """
   chief = membership.cluster.chief
   began, said = time.monotonic(), 0.0

@@ -57,17 +57,10 @@ def _job_and_task(device: str):
 
 
 def check_container(own_task, container: str, variables: Iterable[tf.Variable] = None) -> None:
-  """Refuses shared variables in a container other than the job's.
+  """Raises ValueError for shared variables in a container other than the job's.
 
   Such state would not belong to the run. It may be of an earlier job, and no reset would clear it.
-
-  Args:
-    own_task: the `spec.Task` of this task; variables on this task are not shared.
-    container: the job's container; "" is the default container.
-    variables: the global variables, by default those of the default graph.
-
-  Raises:
-    ValueError: naming the first such variable, both containers and the remedy.
+  Variables on `own_task` are not shared. `variables` are by default those of the default graph.
   """
   variables = tf.global_variables() if variables is None else variables
   for variable in variables:
@@ -83,16 +76,9 @@ def check_container(own_task, container: str, variables: Iterable[tf.Variable] =
 
 
 def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str) -> None:
-  """Refuses a graph that differs from the chief's.
+  """Raises GraphMismatchError if a signature differs from the chief's.
 
-  Args:
-    mine: this task's signature.
-    chiefs: the chief's signature.
-    own_name: this task's name.
-    chief_name: the chief's name.
-
-  Raises:
-    GraphMismatchError: naming up to five of the variables that differ, and how.
+  The error names up to five of the variables that differ, and how.
   """
   flags, chiefs_flags = ([row[0] for row in rows if row[4] == _FLAG] for rows in (mine, chiefs))
   if flags != chiefs_flags:

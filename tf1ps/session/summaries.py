@@ -23,14 +23,14 @@ class SummarySaver(tf.train.SessionRunHook):
 
   def __init__(self, tracker: GlobalStepTracker, scaffold: tf.train.Scaffold,
                directory: str, save_steps: Optional[int] = None, save_secs: Optional[float] = None):
-    """Creates the hook.
+    """Creates the hook; `tracker` stands before it. Give one of the two intervals.
 
     Args:
-      tracker: tracks the global step; it stands before this hook.
+      tracker: tracks the global step.
       scaffold: the hook runs its `summary_op`, if it has one.
       directory: the directory of the event files.
       save_steps: own steps between two summaries, or None.
-      save_secs: seconds between two summaries, or None. One of the two must be given.
+      save_secs: seconds between two summaries, or None.
     """
     if (save_secs is None) == (save_steps is None):
       raise ValueError("give save_steps or save_secs, one of them; got %r and %r" % (
@@ -71,12 +71,9 @@ class StepCounter(tf.train.SessionRunHook):
   TAG = "global_step/sec"
 
   def __init__(self, tracker: GlobalStepTracker, every_steps: int, directory: Optional[str] = None):
-    """Creates the hook.
+    """Creates the hook; `tracker` stands before it.
 
-    Args:
-      tracker: tracks the global step; it stands before this hook.
-      every_steps: the least number of global steps between two rates.
-      directory: the directory of the event files; None writes none.
+    Two rates are at least `every_steps` global steps apart. Without a directory none is written.
     """
     if every_steps < 1:
       raise ValueError("every_steps must be at least 1, got %r" % (every_steps,))

@@ -229,7 +229,7 @@ class NamedAccumulator(guard_lib.Guarded):
     return self._guard.step(function, list(values) + [step, worker], may_be_first)
 
   def _take_step(self, n, mean, nothing, may_be_first=True) -> list:
-    """Builds the step that takes n gradients if they are there.
+    """Builds the step that takes n gradients, an int32 scalar, if they are there.
 
     Args:
       n: int32 scalar.

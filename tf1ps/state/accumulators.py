@@ -110,16 +110,13 @@ class Accumulator(NamedAccumulator):
       return TakenMean(mean, taken, present)
 
   def apply(self, session, gradient, local_step: int = 0, worker: Optional[int] = None) -> bool:
-    """Applies a gradient.
+    """Applies a gradient; returns False if it is older than the time step, and was dropped.
 
     Args:
       session: a session of the accumulator's graph; its hooks do not run.
       gradient: a value of the accumulator's shape.
       local_step: the time step at which the gradient was computed.
       worker: the index of the worker to count it for.
-
-    Returns:
-      True if it was taken; False if it is older than the time step, and was dropped and counted.
 
     Raises:
       QueueFull: as many gradients as the capacity wait; it was dropped and counted.

@@ -28,14 +28,9 @@ DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start task
 
 
 def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
-  """Waits until the job of a server has ended; returns a sentence that describes the end.
+  """Waits until a server's job has ended, or `interrupted` is set; returns a sentence about it.
 
-  Args:
-    record: the server's.
-    interrupted: ends the wait when it is set.
-
-  Raises:
-    JobLostError: the job ended without a release, or failed.
+  Raises JobLostError if the job ended without a release, or failed.
   """
   watch = _JobWatch(record)
   try:

@@ -75,15 +75,8 @@ def build(queue, guard) -> Steps:
 def take(queue, guard, n, up_to, may_be_first=True) -> list:
   """Builds a step that takes n elements, or up to n, if they are there.
 
-  Args:
-    queue: the queue.
-    guard: its guard.
-    n: int32 scalar, 0 or more.
-    up_to: bool scalar, or a bool: whether fewer are enough.
-    may_be_first: see `Guard.step`.
-
-  Returns:
-    The components, `[count, ...]` each, and the report.
+  `n` is an int32 scalar, 0 or more; `up_to` a bool or a bool scalar; `may_be_first` see
+  `Guard.step`. Returns the components, `[count, ...]` each, and the report.
   """
   def step():
     _, present, closed = _look(queue)
@@ -100,12 +93,7 @@ def take(queue, guard, n, up_to, may_be_first=True) -> list:
 def put(queue, guard, vals, up_to: bool, may_be_first=True) -> list:
   """Builds a step that puts a batch in if there is room; returns [the report].
 
-  Args:
-    queue: the queue.
-    guard: its guard.
-    vals: a tensor `[n, ...]` per component.
-    up_to: whether it may put in only the first elements.
-    may_be_first: see `Guard.step`.
+  `vals` has a tensor `[n, ...]` per component. `up_to` allows to put in only the first elements.
   """
   def step():
     size, _, closed = _look(queue)

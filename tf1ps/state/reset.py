@@ -71,10 +71,7 @@ class ResetError(Error, RuntimeError):
 
 
 def check_names(names) -> List[str]:
-  """Returns the names of containers to reset; raises ValueError for a name with no effect.
-
-  TensorFlow accepts "" and "localhost" and clears nothing for them.
-  """
+  """Returns the container names; raises ValueError for "" and "localhost", which clear nothing."""
   if isinstance(names, str) or not names:
     raise ValueError("names must be a list of container names, got %r. A reset without a name "
                      "would clear the default container of every job." % (names,))
@@ -178,13 +175,8 @@ def _clear(task, names, timeout, queues) -> Cleared:
 def _close_things(task, names: Sequence[str], others: Sequence[str]) -> List[str]:
   """Marks the things in containers of one task as gone, and closes the queues.
 
-  Args:
-    task: the `Task`.
-    names: of the containers, as the server knows them.
-    others: shared names of queues that tf1ps did not make; names of no queue are ignored.
-
-  Returns:
-    "container/queue" of each queue that was closed.
+  `names` are the containers as the server knows them; `others` are shared names of queues that
+  tf1ps did not make. Returns "container/queue" of each closed queue.
   """
   graph = tf.Graph()
   with graph.as_default(), tf.device(task.name):
@@ -227,7 +219,7 @@ class _ClosingStep:
   """
 
   def __init__(self, task, container: str, register, thing: Dict[str, object]):
-    """Adds it to the default graph.
+    """Adds the step to the default graph.
 
     Args:
       task: the thing's task.

@@ -24,14 +24,10 @@ class BatchAhead:
     self.read: Optional[tf.Tensor] = None
 
   def pass_through(self, inputs: Any) -> Any:
-    """Builds the queue.
+    """Builds the queue for `inputs`, (features, labels), between the input and the model.
 
-    Args:
-      inputs: (features, labels) as input_fn returned them.
-
-    Returns:
-      The same structure with the tensors of the oldest batch in the queue; a step that takes from
-      an empty queue blocks.
+    Returns the same structure with the tensors of the oldest batch in the queue; a step that takes
+    from an empty queue blocks.
     """
     features, _ = inputs
     leaves = tf.nest.flatten(inputs, expand_composites=True)

@@ -36,12 +36,9 @@ class Fetches:
   """
 
   def __init__(self, step: step_lib.Step, most: int = 1, more: Any = None):
-    """Builds the copies of the step for runs of several steps, in the step's graph.
+    """Builds the copies of the step for runs of `most` steps, in the step's graph.
 
-    Args:
-      step: the training step.
-      most: the steps of a run that is not near a stop.
-      more: the fetches of `fetch("more")`, made of lists and dicts.
+    `more` is made of lists and dicts; `fetch("more")` returns it.
     """
     self.steps, self.most = 1, most
     self._one = dict(op=step.train_op, loss=step.loss, size=step.examples, taken=step.taken,
@@ -62,12 +59,12 @@ class Fetches:
     self.steps = steps
 
   def fetch(self, name: str, steps: Optional[int] = None) -> Any:
-    """Returns the fetches of a run's steps; None if the step has no such value.
+    """Returns the fetches of a run of `steps` steps; None if the step has no such value.
 
     Args:
       name: "op", "loss", "size" or "taken" (a scalar for one step, a vector for several), "counted"
         or "more" (for several steps a list with a structure per step).
-      steps: the steps of the run; None: of the current run.
+      steps: None: the steps of the current run.
     """
     wanted = self._one if (self.steps if steps is None else steps) == 1 else self._all
     return None if self._one[name] is None else wanted[name]
@@ -77,14 +74,9 @@ class Fetches:
     return {} if steps == 1 else self._unrolled.feed(slot)
 
   def count_done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]):
-    """Returns the finished steps of a run that the end of the data has ended.
+    """Returns the finished steps of a run with this feed that the end of the data has ended.
 
-    Args:
-      session: the session of the run.
-      feed: the feed of the run.
-
-    Returns:
-      A `transfer.Done` with steps, examples and late; None after a run of one step.
+    A `transfer.Done` with steps, examples and late; None after a run of one step.
     """
     return self._unrolled.done(session, feed) if feed else None
 
@@ -99,16 +91,7 @@ class Execution(LifecycleHook):
   def __init__(self, fetches: Fetches, tracker: GlobalStepTracker,
                counter: progress.ExampleCounter, stops, in_flight: int = 1,
                partial: Optional[step_lib.AccumulatedRemainder] = None):
-    """Creates the hook.
-
-    Args:
-      fetches: the fetches of the step.
-      tracker: counts the steps; it stands before this hook.
-      counter: counts this worker's examples.
-      stops: the `stops.Stops` that end training.
-      in_flight: the number of threads that make runs.
-      partial: the `partial` of the step.
-    """
+    """Creates the hook; `in_flight` threads make runs. `tracker` stands before this hook."""
     self._fetches, self._tracker, self._counter = fetches, tracker, counter
     self._stops, self._in_flight, self._partial = stops, in_flight, partial
     self._feed: Dict[tf.Tensor, Any] = {}

@@ -57,11 +57,8 @@ class InGraphThreads(LifecycleHook):
                counter: progress.ExampleCounter, stops: stops_lib.Stops):
     """Creates the hook.
 
-    Args:
-      steps: a `step.Step` with `step_after` for each replica, by the replica's device.
-      tracker: tracks the global step.
-      counter: counts the examples of all replicas.
-      stops: the conditions that end training.
+    `steps` has a `step.Step` with `step_after` for each replica, by the replica's device; `counter`
+    counts the examples of all replicas.
     """
     self._steps, self._tracker, self._counter, self._stops = steps, tracker, counter, stops
     self._threads = ReplicaThreads(
@@ -82,14 +79,9 @@ class InGraphThreads(LifecycleHook):
     self._raise()
 
   def on_end_of_data(self, session, error):
-    """Waits for the threads when the loop's own data have ended, until a stop is reached.
+    """Waits for the threads, until a stop is reached; raises the error of a thread's step.
 
-    Args:
-      session: the training session. It recovers during the wait as it does in a step.
-      error: the OutOfRangeError of the loop's step.
-
-    Raises:
-      The error of a thread's step.
+    The session recovers during the wait as it does in a step.
     """
     while not self._threads.have_ended:
       session.call_inside(self._tracker.ask)
@@ -140,17 +132,9 @@ class StepsInFlight(InGraphThreads):
   def __init__(self, fetches: execution_lib.Fetches, execution: execution_lib.Execution,
                tracker, counter, stops, count: int,
                note_drawn: Optional[Callable[[int], None]] = None):
-    """Creates the hook.
+    """Creates the hook for `count` steps in flight, including the loop's.
 
-    Args:
-      fetches: the fetches of the step.
-      execution: decides how many steps each run makes.
-      tracker: tracks the global step.
-      counter: counts this worker's examples.
-      stops: the conditions that end training.
-      count: the number of steps in flight, including the loop's.
-      note_drawn: called with the number of steps of each run before the run draws its batches, or
-        None.
+    Each run calls `note_drawn`, if given, with its number of steps before it draws its batches.
     """
     super().__init__({"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops)
     self._fetches, self._execution, self._note_drawn = fetches, execution, note_drawn

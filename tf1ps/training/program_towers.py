@@ -29,12 +29,7 @@ class ProgramTowers:
   """
 
   def __init__(self, program: Program, make_optimizer: Callable[[], tf.train.Optimizer]):
-    """Prepares; builds nothing.
-
-    Args:
-      program: the user's program.
-      make_optimizer: makes the optimizer of a program without one.
-    """
+    """Prepares; builds nothing. `make_optimizer` is for a program without an optimizer."""
     self._program, self._make_optimizer = program, make_optimizer
     self._parts: List[ClonePart] = []
     self.batch_sizes: list = []
@@ -51,8 +46,8 @@ class ProgramTowers:
       transform: called with (features, labels); returns the batch that the clones divide.
 
     Raises:
-      shard.ShardError: the program trains on several workers and never asked its shard.
-      program.ProgramError: input_fn returned no batch.
+      ShardError: the program trains on several workers and never asked its shard.
+      ProgramError: input_fn returned no batch.
     """
     inputs = transform(build_input(self._program, "train", shard))
     check_asked(shard)
@@ -63,13 +58,10 @@ class ProgramTowers:
     self._parts += split_unevenly(inputs, size, num_clones)
 
   def loss(self, index: int) -> tf.Tensor:
-    """Builds the next tower's model; returns its loss, weighted by its part of the batch.
+    """Builds the model of tower `index`; returns its loss, weighted by its part of the batch.
 
-    Args:
-      index: the tower's place in the order of the workers and their clones.
-
-    Raises:
-      model.ModelSpecError and others: the program returned no model.
+    Towers count in the order of the workers and their clones. Raises ModelSpecError and others if
+    the program returned no model.
     """
     (features, labels), weight = self._parts[index]
     spec = self._program.model_fn(features, labels, "train")

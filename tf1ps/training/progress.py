@@ -29,12 +29,7 @@ class ExampleCounter(tf.train.SessionRunHook):
   """
 
   def __init__(self, fetches, before: Callable[[], int] = lambda: 0):
-    """Creates the hook.
-
-    Args:
-      fetches: the `execution.Fetches`.
-      before: returns the examples of an earlier process; called in the first session.
-    """
+    """Creates the hook; in the first session, `before` returns an earlier process's examples."""
     self._fetches, self._before = fetches, before
     self._names = [name for name in ("size", "taken") if fetches.fetch(name) is not None]
     self._begun = False
@@ -54,11 +49,9 @@ class ExampleCounter(tf.train.SessionRunHook):
     self.note(run_values.results["size"], run_values.results.get("taken", True))
 
   def note(self, sizes, taken=True) -> None:
-    """Counts the batches of a run.
+    """Counts the batches of a run, of sizes `sizes`: a scalar or a vector.
 
-    Args:
-      sizes: the sizes of its batches: a scalar or a vector.
-      taken: whether the gradient of each batch is in an update, likewise; or True for all of them.
+    `taken` says which of their gradients are in an update; True: all of them.
     """
     sizes = as_list(sizes)
     taken = [True] * len(sizes) if taken is True else as_list(taken)
@@ -90,16 +83,15 @@ class Progress(tf.train.SessionRunHook):
   def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, execution,
                last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
                others=None):
-    """Creates the hook.
+    """Creates the hook; `tracker` and `counter` stand before it.
 
     Args:
-      tracker: tracks the global step; it stands before this hook.
-      counter: counts the examples; it stands before this hook.
+      tracker: tracks the global step.
+      counter: counts the examples.
       execution: the `execution.Execution`, which knows the losses.
       last_step: the global step at which the job ends, or None.
       stream: the stream to write to; None: stdout.
-      share: the examples of all workers per counted example. None: the number of global steps per
-        own step.
+      share: the examples of all workers per counted example; None: global steps per own step.
       others: the threads whose steps `counter` counts and `tracker` does not; or None.
     """
     self._tracker, self._counter, self._execution = tracker, counter, execution

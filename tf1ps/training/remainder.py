@@ -51,11 +51,9 @@ class Remainder:
       self._noted = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.int64)
 
   def count(self, session: tf.Session, limit: float = TIMING.last_read_limit) -> Left:
-    """Draws the remaining data, after the step that found training ended; returns the count.
+    """Draws the remaining data, within `limit` seconds, and returns the count.
 
-    Args:
-      session: the session of the step.
-      limit: seconds until the count ends.
+    Call it after the step that found training ended, with the step's session.
     """
     until = time.monotonic() + limit
     drawn, undrawn, is_all = 0, 0, False

@@ -33,13 +33,9 @@ class RepeatedData(LifecycleHook):
   """
 
   def __init__(self, optimizer: SyncReplicasOptimizer):
-    """Creates the hook.
+    """Creates the hook, after the optimizer's apply_gradients.
 
-    Args:
-      optimizer: an optimizer with on_uneven "repeat", after its apply_gradients.
-
-    Raises:
-      ValueError: the input of the default graph cannot begin again.
+    Raises ValueError if the input of the default graph cannot begin again.
     """
     problem = restart_problem(
       tf.get_default_graph(), "under --on_uneven=repeat the input begins again where its data end "
@@ -65,17 +61,9 @@ class RepeatedData(LifecycleHook):
       session.run(self._optimizer.finish_pass)
 
   def begin_next_pass(self, session, error: tf.errors.OutOfRangeError) -> bool:
-    """Begins the data again, unless all workers have gone through theirs.
+    """Begins the data again, unless all workers have gone through theirs; returns whether it did.
 
-    Args:
-      session: the `MonitoredSession`.
-      error: the error of the step that reached the end.
-
-    Returns:
-      Whether a further batch comes.
-
-    Raises:
-      RuntimeError: the pass that has ended had no batch.
+    Raises RuntimeError if the pass that has ended had no batch.
     """
     sessions, is_end = self._lifecycle.sessions, is_end_of_replicas(error)
     own_steps = self._lifecycle.tracker.own_steps

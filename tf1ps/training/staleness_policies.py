@@ -35,16 +35,7 @@ class StalenessPolicies:
 
   def __init__(self, options: options_lib.Options, step: step_lib.Step, fetches,
                tracker: GlobalStepTracker, membership: Membership, counter):
-    """Builds the operations of the hooks, in the step's graph.
-
-    Args:
-      options: the job's options.
-      step: the worker's step.
-      fetches: an `execution.Fetches` of the step.
-      tracker: tracks the global step.
-      membership: the worker's membership of the run.
-      counter: the `progress.ExampleCounter`, which counts all dropped gradients.
-    """
+    """Builds the operations of the hooks, in the step's graph; `counter` counts late examples."""
     self._counter = counter
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []

@@ -33,13 +33,12 @@ class StalenessRecorder(LifecycleHook):
   def __init__(self, tables: List[AgeTable], fetches,
                tracker: GlobalStepTracker, directory: Optional[str] = None,
                every_secs: float = 5.0):
-    """Creates the hook.
+    """Creates the hook; `tracker` stands before it, the threads of other replicas behind it.
 
     Args:
-      tables: the tables of the replicas that this process trains. This hook stands before the
-        threads of replicas other than the first.
+      tables: the tables of the replicas that this process trains.
       fetches: an `execution.Fetches` whose step counts the age of its gradient.
-      tracker: tracks the global step; it stands before this hook.
+      tracker: tracks the global step.
       directory: the directory of the event files; None writes none.
       every_secs: the least number of seconds between two readings of the tables.
     """

@@ -58,14 +58,9 @@ class Batches:
 
   def __init__(self, grads_and_vars: list, loss: tf.Tensor, examples: tf.Tensor, count: int,
                range_reports: List[RangeReport]):
-    """Builds the operations in the default graph.
+    """Builds the operations of `count` batches in the default graph, from those of one batch.
 
-    Args:
-      grads_and_vars: the gradients of one batch.
-      loss: its loss.
-      examples: its size, an int scalar.
-      count: the number of batches per step.
-      range_reports: the shard's reports of one batch.
+    `examples` is the size of the batch, an int scalar; `range_reports` are the shard's.
     """
     self.grads_and_vars, self.loss, self.examples = grads_and_vars, loss, examples
     self.range_reports = range_reports
@@ -89,13 +84,8 @@ class Batches:
 def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Optional[dict]:
   """Makes the update of the batches that were added up before the end of the data.
 
-  Args:
-    partial: the `partial` of the step.
-    call_inside: calls a function with the session.
-
-  Returns:
-    {"size", "loss", "taken"}, the last if it is known. None if no batch was added up, or another
-    worker's end has ended training.
+  Returns {"size", "loss", "taken"}, the last if it is known. None if no batch was added up, or
+  another worker's end has ended training.
   """
   def push(session):
     if not session.run(partial.pending):

@@ -38,11 +38,8 @@ class StepVote(LifecycleHook):
                is_last: Callable[[int], bool] = lambda examples: False):
     """Creates the hook.
 
-    Args:
-      vote: the step's `Vote`.
-      membership: this task's membership of the run.
-      is_last: called with the number of examples of a batch, before its step. Returns whether this
-        worker's part is done after that batch.
+    Before a step of so many examples, `is_last(examples)` returns whether this worker's part is
+    done after it.
     """
     self._ahead, self._vote, self._mean = vote
     self._membership, self._is_last = membership, is_last

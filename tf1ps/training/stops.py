@@ -28,10 +28,10 @@ class StopAtStep(tf.train.SessionRunHook):
 
   def __init__(self, tracker: GlobalStepTracker, last_step: int, num_workers: int = 1,
                run_steps: int = 1):
-    """Creates the hook.
+    """Creates the hook; `tracker` stands before it.
 
     Args:
-      tracker: tracks the global step; it stands before this hook.
+      tracker: tracks the global step.
       last_step: the global step at which the job ends, also after a restart.
       num_workers: the number of workers that raise the global step.
       run_steps: the steps of a run, while the end is not near.
@@ -102,11 +102,9 @@ class StopAtExamples(tf.train.SessionRunHook):
   """Requests a stop when this worker has trained on its part of the examples."""
 
   def __init__(self, counter, num_examples: int):
-    """Creates the hook.
+    """Creates the hook behind `counter`, for this worker's part of the examples.
 
-    Args:
-      counter: a `progress.ExampleCounter`, which stands before this hook.
-      num_examples: this worker's part of the examples; the last batch may exceed it.
+    The last batch may exceed it.
     """
     if num_examples < 1:
       raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
@@ -155,18 +153,7 @@ class Stops:
 
   def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
                counter: progress.ExampleCounter, index: int, count: int):
-    """Creates the stops.
-
-    Args:
-      options: the job's options.
-      tracker: tracks the global step.
-      counter: counts this worker's examples.
-      index: the index of this worker among those that train, from 0.
-      count: the number of workers that train.
-
-    Raises:
-      ValueError: fewer examples than workers.
-    """
+    """Creates the stops of worker `index` of `count`; raises ValueError for too few examples."""
     self._options, self._counter = options, counter
     self._by_reason: Dict[str, object] = {}
     self._examples: Optional[StopAtExamples] = None

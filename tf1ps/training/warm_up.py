@@ -36,13 +36,12 @@ class WarmUp(LifecycleHook):
   def __init__(self, clocks: Clocks, steps_each: int,
                tracker: GlobalStepTracker, membership: Membership,
                last_step: Optional[int] = None, start_timeout: float = 60.0):
-    """Creates the hook.
+    """Creates the hook; `tracker` stands before it, hooks that plan by the global step behind it.
 
     Args:
       clocks: this worker's clocks.
       steps_each: the number of global steps between the first steps of two workers.
-      tracker: tracks the global step; it stands before this hook. Hooks that plan by the global
-        step stand after this hook.
+      tracker: tracks the global step.
       membership: this worker's membership of the run.
       last_step: the global step at which the job ends, or None.
       start_timeout: seconds until the workers before this one must have joined.
@@ -63,12 +62,7 @@ class WarmUp(LifecycleHook):
     self._clocks.join(session)
 
   def leave(self, session, finished: bool = True):
-    """Leaves the clocks. The chief does so before it waits for workers that may begin then.
-
-    Args:
-      session: the session.
-      finished: unused.
-    """
+    """Leaves the clocks, before a chief waits for workers that may begin then."""
     self._clocks.leave(session)
 
   def end(self, session):

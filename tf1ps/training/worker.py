@@ -194,12 +194,7 @@ class _Training:
     return [hook for hook in found if hook is not None]
 
   def outcome(self, seconds: float, skipped: int) -> Outcome:
-    """Returns this worker's outcome; raises ValueError if no batch came.
-
-    Args:
-      seconds: the duration of the loop.
-      skipped: the number of bad records that were left out.
-    """
+    """Returns this worker's outcome after `seconds` in the loop; ValueError if no batch came."""
     steps = self.tracker.own_steps + (self._threads.steps if self._threads is not None else 0)
     end = self._end_of_data if self._vote is None else self._vote
     if not (steps or end.was_ended or self._stops.is_reached or self._shard.is_dynamic):

@@ -160,21 +160,11 @@ class Accumulated:
 
 def _ops_before(ops: List[tf.Operation], begins: List[tf.Operation],
                 end: tf.Operation) -> List[tf.Operation]:
-  """Finds the operations that need some operations and come before an end.
+  """Returns the operations that need `begins` and come before `end`, in the order of `ops`.
 
   An operation that only waits for them, and is needed after the end, is not among them: a constant
-  that was created in `tf.control_dependencies`.
-
-  Args:
-    ops: all operations.
-    begins: operations among them.
-    end: an operation that needs them.
-
-  Returns:
-    The operations that need `begins` and not `end`, in the order of `ops`, and `end`.
-
-  Raises:
-    ValueError: if an operation after the end needs a value that was computed from `begins`.
+  that was created in `tf.control_dependencies`. Raises ValueError if an operation after the end
+  needs a value that was computed from `begins`.
   """
   after = descendants([end], consumers_of(ops, predecessors_in_order))
   found = descendants(begins, consumers_of(ops, predecessors_in_order)) - after

@@ -277,24 +277,17 @@ def _sum_rows(parts: List[TablePart], ids: tf.Tensor, bags: tf.Tensor, count,
 def _part_of(ids: tf.Tensor, firsts: List[int]) -> tf.Tensor:
   """Returns the index of the part that has the row of each id, int32 [ids].
 
-  Args:
-    ids: int32 [ids]. An id below all rows belongs to the first part and an id above all rows to the
-      last part. The gather there refuses both.
-    firsts: the first row of each part, ascending.
+  `firsts` has the first row of each part, ascending. An id below all rows belongs to the first part
+  and an id above all rows to the last part. The gather there refuses both.
   """
   return tf.searchsorted(tf.constant(firsts[1:], ids.dtype), ids, side="right")
 
 
 def _divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) -> List[list]:
-  """Divides tensors by place. The elements of a place keep their order.
+  """Divides tensors [n], or None, over `count` places; `place`, int32 [n], has each element's place.
 
-  Args:
-    tensors: tensors [n], or None.
-    place: the place of each element, int32 [n].
-    count: the number of places.
-
-  Returns:
-    For each place a list with a tensor, or None, for each of `tensors`.
+  Elements of a place keep their order. Returns a list for each place, with a tensor or None for
+  each of `tensors`.
   """
   divided = [[None] * count if each is None else tf.dynamic_partition(each, place, count)
              for each in tensors]
@@ -311,16 +304,7 @@ def _devices_of(parts: List[TablePart]) -> List[List[TablePart]]:
 
 def _by_device(devices: List[list], indices: tf.Tensor,
               tensors: List[Optional[tf.Tensor]]) -> List[list]:
-  """Divides tensors by the device that has the row of each index.
-
-  Args:
-    devices: the result of `_devices_of`.
-    indices: int32 [ids].
-    tensors: tensors [ids], or None.
-
-  Returns:
-    The lists of `_divide`, one for each device.
-  """
+  """Divides tensors [ids] by the device that has the row of each index; returns as `_divide`."""
   if len(devices) == 1:
     return [tensors]
   firsts = sorted((part.first, place) for place, parts in enumerate(devices) for part in parts)

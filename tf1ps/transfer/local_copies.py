@@ -57,13 +57,8 @@ def keep_constants_local() -> int:
 def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]]) -> int:
   """Copies computations of variables' values in the default graph to a task that has the values.
 
-  Args:
-    task: the task, such as "/job:worker/task:0".
-    values: the values on the task, by the names of the reads that they replace; None for a tensor
-      that must be computed where it is.
-
-  Returns:
-    The number of results that do not travel any more.
+  `values` has the values on the task by the names of the reads that they replace; None for a tensor
+  that must be computed where it is. Returns the number of results that do not travel any more.
   """
   graph = tf.get_default_graph()
   sources = {task_of_op(graph.get_tensor_by_name(name).op) for name in values}

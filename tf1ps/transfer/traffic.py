@@ -245,17 +245,12 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
   """Finds the signals of a run, as TensorFlow's graph optimizer leaves them.
 
   1. A NoOp that only combines control dependencies is removed if that does not add dependencies,
-     nor dependencies from task to task.
+     nor dependencies from task to task. Fetched operations are never removed.
   2. All operations on one task that an operation of another task waits for send one signal.
   3. Operations on one task that wait for the same single operation share its signal.
 
-  Args:
-    ops: all operations of the run, each after the operations that it needs.
-    fetches: the fetched tensors and operations, which are never removed.
-    tasks: the task of each operation.
-
-  Returns:
-    The signals in the order of the waiting operations.
+  `ops` are all operations of the run, each after the operations that it needs. Returns the signals
+  in the order of the waiting operations.
   """
   waits = {op: dict.fromkeys(op.control_inputs) for op in ops}  # sets that keep their order
   followers: Dict[tf.Operation, dict] = {op: {} for op in ops}
@@ -285,12 +280,9 @@ def find_signals(ops: Sequence[tf.Operation], fetches: Sequence, tasks: Dict[tf.
 
 
 def _is_removed(here: str, before: List[str], after: List[str]) -> bool:
-  """Whether TensorFlow's dependency optimizer removes a NoOp.
+  """Returns whether TensorFlow's dependency optimizer removes a NoOp on task `here`.
 
-  Args:
-    here: the task of the NoOp.
-    before: the task of each operation that it waits for.
-    after: the task of each operation that waits for it.
+  `before` has the task of each operation that it waits for, `after` of each that waits for it.
   """
   if not before or not after or len(before) * len(after) > len(before) + len(after):
     return False

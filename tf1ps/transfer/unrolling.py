@@ -84,13 +84,10 @@ class StepChain:
 
   def __init__(self, step: dict, worker: str,
                note: Optional[Callable[[List[dict]], tf.Operation]] = None):
-    """Analyzes the step.
+    """Analyzes the step: all its tensors and operations by name; some may be None.
 
-    Args:
-      step: all tensors and operations of the step by name; some may be None.
-      worker: the device of the worker.
-      note: called with the steps before a copy; builds an operation on the worker that notes that
-        they are done. Only `build` calls it.
+    `note` is called with the steps before a copy; it builds an operation on the worker that notes
+    that they are done. Only `build` calls it.
     """
     self._step, self._note = step, note
     self._place, self._worker = worker, task_of_device(worker)

@@ -61,14 +61,10 @@ def use_wire_dtype(wire_dtype: str) -> None:
 
 
 def lookup_wire_dtype(wire_dtype: Optional[str]) -> str:
-  """Returns the wire type of a lookup.
+  """Returns the wire type of a lookup; raises ValueError if lookups cannot use it.
 
-  Args:
-    wire_dtype: the type that the caller of the lookup gives; None: the type that `use_wire_dtype`
-      has set for the default graph, or "float32".
-
-  Raises:
-    ValueError: if lookups cannot use the type.
+  `wire_dtype` is the type that the caller gives; None: the type that `use_wire_dtype` has set for
+  the default graph, or "float32".
   """
   if wire_dtype is None:
     wire_dtype = (tf.get_collection(_IN_USE) or ["float32"])[0]
