@@ -84,7 +84,7 @@ class FeedingRunner(queue_runners.StartableRunner):
   """A queue runner whose thread takes batches from a Python iterable."""
 
   def __init__(self, queue, enqueue, inputs, make: Callable[[], Iterable]):
-    """Creates the runner of `enqueue`, which feeds `inputs` with each list of values of `make()`."""
+    """Creates the runner of `enqueue`, which feeds `inputs` with the lists that `make()` yields."""
     super().__init__(queue, [enqueue])
     self._inputs, self._make = inputs, make
     self._feeders = []

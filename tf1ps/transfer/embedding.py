@@ -284,7 +284,7 @@ def _part_of(ids: tf.Tensor, firsts: List[int]) -> tf.Tensor:
 
 
 def _divide(tensors: List[Optional[tf.Tensor]], place: tf.Tensor, count: int) -> List[list]:
-  """Divides tensors [n], or None, over `count` places; `place`, int32 [n], has each element's place.
+  """Divides tensors [n], or None, over `count` places by the place of each element, int32 [n].
 
   Elements of a place keep their order. Returns a list for each place, with a tensor or None for
   each of `tensors`.
