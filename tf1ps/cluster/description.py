@@ -105,11 +105,7 @@ class Cluster:
     return [Task(job, index, address) for index, address in sorted((addresses or {}).items())]
 
   def find(self, job: str, index: int) -> Task:
-    """Returns one task.
-
-    Raises:
-      ClusterError: If the cluster has no such task.
-    """
+    """Returns one task; raises ClusterError if the cluster has no such task."""
     for task in self.tasks(job):
       if task.index == index:
         return task
@@ -132,8 +128,8 @@ class Cluster:
   def chief(self) -> Task:
     """The task that initialises and saves.
 
-    The chief job's task if there is such a job ("master" is its old name), else the lowest worker
-    of this job, else the lowest task of the first other job.
+    The task of the chief or master job if there is one, else the lowest worker of this job, else
+    the lowest task of the first other job.
     """
     return (self.tasks(self._chief_job()) or self._workers() or self.tasks(self._other_job()))[0]
 
@@ -150,7 +146,7 @@ class Cluster:
 
   @property
   def num_replicas(self) -> int:
-    """How many tasks train."""
+    """The number of tasks that train."""
     return len(self.replicas)
 
   @property
@@ -191,14 +187,7 @@ class Cluster:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
   def differences(self, other_jobs: Dict[str, Dict[str, str]]) -> List[str]:
-    """Compares the jobs with those of another description.
-
-    Args:
-      other_jobs: The result of the other task's `to_json`.
-
-    Returns:
-      A sentence for each task that differs, by job and index; [] if all are the same.
-    """
+    """Returns a sentence per task that differs from another task's `to_json`, by job and index."""
     here = {(task.job, task.index): task.address for task in self.tasks()}
     there = {(job, int(index)): address
              for job, tasks in other_jobs.items() for index, address in tasks.items()}
@@ -232,15 +221,15 @@ def _addresses(tasks):
 
 
 def parse_address(text: str, source: str, allow_zero: bool = False) -> Address:
-  """Splits a "host:port" address into its parts; returns an `Address`.
+  """Splits a "host:port" address into its parts.
 
   Args:
-    text: The address. An IPv6 host stands in brackets: "[::1]:2222".
-    source: Where the address was written, for the error: "--ps_hosts", "TF_CONFIG cluster.ps[0]".
-    allow_zero: Whether port 0 is allowed, for which the system chooses a free port.
+    text: the address. An IPv6 host stands in brackets: "[::1]:2222".
+    source: the place of the address, for the error: "--ps_hosts", "TF_CONFIG cluster.ps[0]".
+    allow_zero: whether port 0 is allowed, for which the system chooses a free port.
 
   Raises:
-    ClusterError: If the text is not a host and a port.
+    ClusterError: the text is not a host and a port.
   """
   if not isinstance(text, str):
     raise ClusterError(f'{source}: {text!r} is not a string: write "host:port"')
@@ -309,8 +298,7 @@ def _parse_port(port, text, source, allow_zero):
 class Origin:
   """The places where a user wrote the parts of a description, for errors.
 
-  Args:
-    source: The `source` of a `Cluster`.
+  `source` is the `source` of a `Cluster`.
   """
 
   def __init__(self, source: str):

@@ -156,17 +156,14 @@ def split_hosts(hosts: Hosts) -> List[str]:
 
 
 def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
-  """Parses the indices of the workers that belong to this job.
+  """Parses the indices of the workers that belong to this job; returns them ascending.
 
   Args:
-    text: Indices and ranges, both ends included, as "0,2-4"; or the indices as numbers. None and ""
-      mean all.
-
-  Returns:
-    The indices, ascending, or None for all.
+    text: indices and ranges, both ends included, as "0,2-4"; or the indices as numbers. None and ""
+      mean all, for which the result is None.
 
   Raises:
-    ClusterError: If a part is neither an index nor a range.
+    ClusterError: a part is neither an index nor a range.
   """
   if text is None or text == "":
     return None
@@ -188,17 +185,10 @@ def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
 
 
 def from_tf_config(text: str, job_workers: Workers = None) -> Cluster:
-  """Makes the cluster from TF_CONFIG.
+  """Makes the cluster from the JSON text of TF_CONFIG; its chief's job is called "chief".
 
-  Args:
-    text: The JSON text.
-    job_workers: The workers that belong to this job, as in `parse_job_workers`; None: all.
-
-  Returns:
-    A `Cluster`, in which the chief's job is called "chief".
-
-  Raises:
-    ClusterError: If the text is not of the form above, and for every cluster that cannot work.
+  Raises ClusterError if the text is not of the form above, and for a cluster that cannot work.
+  `job_workers` is as for `resolve_cluster`.
   """
   config = _parse(text)
   jobs = _jobs(_object(config, "cluster"))
@@ -330,14 +320,11 @@ def index_tasks(tasks, source: str) -> Dict[int, str]:
   """Returns the addresses of one job by their indices.
 
   Args:
-    tasks: A list of addresses, or a dict from indices (numbers, or text as in JSON) to addresses.
-    source: The place where the tasks were written, for the error.
-
-  Returns:
-    {index: address}.
+    tasks: a list of addresses, or a dict from indices (numbers, or text as in JSON) to addresses.
+    source: the place where the tasks were written, for the error.
 
   Raises:
-    ClusterError: If it is neither, or an index is not a number or stands there twice.
+    ClusterError: it is neither, or an index is not a number or stands there twice.
   """
   if isinstance(tasks, (list, tuple)):
     return {index: _text(address) for index, address in enumerate(tasks)}

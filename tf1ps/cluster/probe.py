@@ -53,14 +53,9 @@ class ProbeResult(NamedTuple):
 
 
 def probe_task(task: Task, timeout: float = TIMING.probe_limit) -> ProbeResult:
-  """Probes one task.
+  """Probes one task within `timeout` seconds; a server that is up answers in a few milliseconds.
 
-  Args:
-    task: the task.
-    timeout: seconds; a server that is up answers in a few milliseconds.
-
-  Returns:
-    The result; a task that is not there raises nothing.
+  It raises nothing for a task that does not answer.
   """
   try:
     devices = get_status(task.address, timeout)

@@ -110,11 +110,11 @@ class BoundedSession(tf.Session):
       self._close_within()
 
   def hold_close(self) -> None:
-    """Makes `close` leave TensorFlow's session open until `finish_close`.
+    """Makes `close` leave TensorFlow's session open until `finish_close`, for last calls.
 
     While TensorFlow closes a session it keeps every other session of this process's server waiting,
     on 2.21 for up to a minute where an iterator's autotuning thread does not wake (see the room
-    pipeline). Use this to send last calls to the cluster before.
+    pipeline).
     """
     self._is_held = True
 

@@ -77,13 +77,10 @@ class ForkServer(object):
   """Starts tasks as forks of one process that has imported `preload`."""
 
   def __init__(self, preload: Sequence[str] = (), quiet: bool = True):
-    """Starts the server process, which begins to import.
+    """Starts the server process, which begins to import the modules named in `preload`.
 
-    To be called in a thread that lives on, such as the main thread (see `die_with_parent`).
-
-    Args:
-      preload: names of the modules that it imports: "tensorflow.compat.v1".
-      quiet: hold back the output of these imports, unless one of them fails.
+    Call it in a thread that lives on, such as the main thread (see `die_with_parent`). `quiet`
+    holds back the output of these imports, unless one of them fails.
     """
     if isinstance(preload, str):
       raise TypeError("preload is a list of modules' names, not the string %r." % preload)
@@ -126,18 +123,12 @@ class ForkServer(object):
     return self._connection.fileno()
 
   def start_task(self, task: LocalTask) -> TaskProcess:
-    """Starts a task; waits until the server is ready, and for the fork.
-
-    Args:
-      task: a `LocalTask`.
-
-    Returns:
-      Its `TaskProcess`.
+    """Starts a task and returns its process; waits until the server is ready, and for the fork.
 
     Raises:
-      ValueError: if another process could not find the function or load the arguments.
+      ValueError: another process could not find the function or load the arguments.
       PreloadError, ForkServerLost: see these classes.
-      OSError: if the machine has no room for another process.
+      OSError: the machine has no room for another process.
     """
     payload = pickle_task(task)
     while not self.ready:
@@ -166,8 +157,7 @@ class ForkServer(object):
   def take(self) -> None:
     """Takes the server's messages since the last call: `ready`, and exit codes of ended tasks.
 
-    Raises:
-      PreloadError, ForkServerLost: see these classes.
+    Raises PreloadError or ForkServerLost.
     """
     while self._poll(0):
       self._receive(0)
@@ -212,8 +202,7 @@ class ForkServer(object):
   def _receive(self, limit):
     """Takes one message of the server, if one arrives within `limit` seconds.
 
-    Returns:
-      A ("started", ...) or ("not started", ...) message, else None.
+    Returns a ("started", ...) or ("not started", ...) message, else None.
     """
     if not self._poll(limit):
       return None
@@ -246,11 +235,7 @@ class ForkServer(object):
 
 
 def pickle_task(task):
-  """Returns the pickle of the task's function and arguments.
-
-  Raises:
-    ValueError: if another process could not load it; the message names the task and the reason.
-  """
+  """Returns the pickle of the task's function and arguments; ValueError if none could load it."""
   if getattr(task.function, "__module__", None) == "__main__":
     raise ValueError(
         "The function of %s, %s, is defined in the script that is run itself. It must be in a "

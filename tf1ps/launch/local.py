@@ -182,14 +182,8 @@ class _Attempt:
   def run(self, local_tasks: Sequence[LocalTask]) -> _Outcome:
     """Runs the tasks; all of them have ended when this returns.
 
-    Args:
-      local_tasks: the `LocalTask`s; a name's first word is its job.
-
-    Returns:
-      An `_Outcome`.
-
-    Raises:
-      ValueError, OSError: as of `ForkServer.start_task`, and if a log file cannot be written.
+    A name's first word is its job. Raises ValueError and OSError as `ForkServer.start_task`, and if
+    a log file cannot be written.
     """
     try:
       self._start(local_tasks)

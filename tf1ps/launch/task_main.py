@@ -42,9 +42,8 @@ _PR_SET_PDEATHSIG = 1
 def prepare_streams():
   """Prepares Python's streams for pipes, which their descriptors become in the tasks.
 
-  The fork server calls this, not the task: a stream that was opened on a file cannot be changed
-  once its descriptor is a pipe. And modules that the fork server imports keep these objects, for
-  their logs.
+  The fork server calls this: a stream that was opened on a file cannot be changed once its
+  descriptor is a pipe, and modules that the fork server imports keep these objects for their logs.
   """
   for stream in (sys.stdout, sys.stderr):
     # Line buffering keeps the order of both streams; a name in any alphabet must not fail.

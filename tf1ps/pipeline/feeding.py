@@ -170,7 +170,7 @@ class _Feeder:
 
 
 def _line_of(error):
-  """Where an error was raised, such as "data.py:17"."""
+  """Returns the place where an error was raised, such as "data.py:17"."""
   frame = traceback.extract_tb(error.__traceback__)[-1]
   return "%s:%d" % (frame.filename, frame.lineno)
 

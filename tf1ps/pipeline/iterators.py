@@ -79,11 +79,7 @@ def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = Non
 
 
 def next_batch(dataset: tf.data.Dataset) -> Any:
-  """Makes an iterator of a dataset of batches, which our sessions initialise.
-
-  Returns:
-    The tensors of the next batch, structured as the dataset's elements.
-  """
+  """Makes an iterator of a dataset of batches, which our sessions initialise; returns its next."""
   return tf.data.make_initializable_iterator(without_autotuning(dataset)).get_next()
 
 
@@ -139,11 +135,7 @@ class IteratorPositions:
   """
 
   def __init__(self, graph: tf.Graph):
-    """Adds operations that save and restore the iterators.
-
-    Args:
-      graph: the default graph, with all its pipelines.
-    """
+    """Adds operations that save and restore the iterators to `graph`, the default graph."""
     self._initializers = iterator_initializers(graph)
     description = _description(graph, self._initializers)
     self.digest = hashlib.sha256(json.dumps(description).encode()).hexdigest()[:16]
@@ -168,8 +160,7 @@ class IteratorPositions:
   def save(self, session: tf.Session) -> bytes:
     """Returns the positions. No other thread may take a batch during the call.
 
-    Raises:
-      PositionError: TensorFlow cannot save a dataset of the pipeline.
+    Raises PositionError if TensorFlow cannot save a dataset of the pipeline.
     """
     with tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
       prefix = os.path.join(folder, "position")
@@ -187,8 +178,7 @@ class IteratorPositions:
   def restore(self, session: tf.Session, position: bytes) -> None:
     """Restores the positions of iterators that are initialised.
 
-    Raises:
-      PositionError: the position cannot be restored. The iterators are at their beginning.
+    Raises PositionError if the position cannot be restored; the iterators are at their beginning.
     """
     size, _, both = position.partition(b"\n")
     with tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
@@ -213,7 +203,7 @@ def _serialize(handle):
 
 
 def _description(graph: tf.Graph, initializers: List[tf.Operation]) -> list:
-  """Type and constant of each operation of the pipelines and of their functions, in order."""
+  """Returns type and constant of each operation of the pipelines and their functions, in order."""
   definition = graph.as_graph_def()
   functions = {each.signature.name: each for each in definition.library.function}
   names = {op.name for op in needed_ops(initializers)}

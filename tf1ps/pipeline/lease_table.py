@@ -1,21 +1,21 @@
 """The leases of all workers on ranges of the data (`--shard=dynamic`), in one table on a server.
 
-The data is a number of ranges: files, or blocks of records. Each epoch hands out every range once.
+The data are a number of ranges: files, or blocks of records. Each epoch hands out every range once.
 `LeaseState` holds the state as JSON, so that a server and a file can keep it:
 
-1. `grant` leases the next range to a worker. Leases that were returned are granted first.
+1. `grant` leases the next range to a worker, returned leases first.
 2. `done` ends a lease after the update of the range's last record was applied.
-3. `return_leases` takes back the leases of a worker that left or is lost. The examples of them that
-   the worker already trained on count as trained on twice.
+3. `return_leases` takes back the leases of a worker that left or is lost. The examples that the
+   worker already trained on will be trained on twice, and are counted.
 
 `LeaseTable` keeps this state in a control record, for all workers of a job:
 
-1. The chief writes the table when the job's state begins: new, or as the checkpoint has it
-   (`begin`). Each beginning starts an era.
-2. A session joins the era that it finds (`attach`). A session of an earlier era cannot change the
-   table, because its updates may be lost.
-3. The chief saves a copy with each checkpoint (`to_json`), before the variables are saved. So no
-   range is done in the copy whose updates are not in the checkpoint.
+1. When the job's state begins, the chief writes the table: new, or from the checkpoint (`begin`).
+   Each beginning starts an era.
+2. A session joins the present era (`attach`). A session of an earlier era cannot change the table,
+   because its updates may be lost.
+3. With each checkpoint the chief saves a copy (`to_json`), before the variables are saved. So the
+   updates of all done ranges in the copy are in the checkpoint.
 
 A lease is one number: epoch * 2^32 + its place in the order of the epoch, from 0.
 """
@@ -158,11 +158,8 @@ class LeaseTable:
   def __init__(self, table: ControlTable, container: str, digest: str, epochs: Optional[int]):
     """Prepares the access; makes no call yet.
 
-    Args:
-      table: the control records of the task that keeps those of the job.
-      container: the job's container.
-      digest: of this worker's ranges.
-      epochs: how often each range is handed out; None: without end.
+    `table` belongs to the task that keeps the job's control records; `digest` is that of this
+    worker's ranges; `epochs` is how often each range is handed out, None: without end.
     """
     self._table = table
     self._name = "ranges:%s" % container
@@ -172,15 +169,12 @@ class LeaseTable:
     self.records: Optional[int] = None
 
   def begin(self, count: int, records: Optional[int] = None, saved: Optional[str] = None) -> None:
-    """Begins an era. Only the chief calls it.
+    """Begins an era of `count` ranges, on the chief; raises ControlError.
 
     Args:
       count: the number of ranges.
-      records: the number of records, where they were counted.
+      records: the number of records, if they were counted.
       saved: the result of `to_json` from the checkpoint that training continues from, or None.
-
-    Raises:
-      ControlError: the server does not answer.
     """
     state = self._state_of(saved, count)
     self._era, self.records = random.getrandbits(48), records
@@ -208,12 +202,8 @@ class LeaseTable:
   def change(self, function: Callable[[LeaseState], object]):
     """Changes the table atomically; returns what the function returned.
 
-    Args:
-      function: takes the `LeaseState`; it may be called more than once.
-
-    Raises:
-      ControlError: the server does not answer.
-      StaleSessionError: another era has begun.
+    The function takes the `LeaseState`; it may be called more than once. Raises ControlError, or
+    StaleSessionError if another era has begun.
     """
     answers = []
 
@@ -233,8 +223,7 @@ class LeaseTable:
   def to_json(self) -> str:
     """Returns the state, or the last one that was read if the server does not answer.
 
-    Raises:
-      tf.errors.AbortedError: the server does not answer, and no state was read before.
+    Raises tf.errors.AbortedError if no state was read before.
     """
     try:
       self.change(lambda state: None)

@@ -151,9 +151,8 @@ class WorkerLeases:
   def finish_pass(self) -> bool:
     """Notes that everything that the pass has read was trained on, and reports it.
 
-    Returns:
-      False if the pipeline ended before the pass did. Then it is unknown which records the
-      pipeline left out, and all leases are released.
+    Returns False if the pipeline ended before the pass did. Then it is unknown which records the
+    pipeline left out, and all leases are released.
     """
     with self._condition:
       has_ended = self._has_ended and not self._new
@@ -292,11 +291,7 @@ class Blocks:
     self._built = len(self._graph.get_operations())
 
   def count(self, session: tf.Session) -> int:
-    """Returns the number of blocks, and sets `records`.
-
-    Raises:
-      EndlessDatasetError: the dataset has no end.
-    """
+    """Returns the number of blocks, and sets `records`; EndlessDatasetError for endless data."""
     if self.records is None:
       records = int(session.run(self._cardinality))
       if records == _ENDLESS:
@@ -392,13 +387,12 @@ _WHY_AGAIN = ("under --shard=dynamic the input starts again for each epoch, and 
 
 def restart_problem(graph: tf.Graph, why: str = _WHY_AGAIN,
                     needs_iterator: bool = False) -> Optional[str]:
-  """Says why the input of a graph cannot begin another pass, and what to do; None if it can.
+  """Returns why the input of a graph cannot begin another pass, and what to do; None if it can.
 
   Args:
     graph: the graph, with its input.
     why: the sentence before, which says why the input has to begin again.
-    needs_iterator: whether an input without an iterator, or with one that only a feed initialises,
-      is a problem.
+    needs_iterator: whether the input needs an iterator that initialises without a feed.
   """
   if any(op.type == "OneShotIterator" for op in graph.get_operations()):
     return why + ("Replace make_one_shot_iterator by tf.data.make_initializable_iterator, or "

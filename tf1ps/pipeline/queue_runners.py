@@ -1,16 +1,16 @@
 """Queue runners whose failures reach the consumer, and whose threads end.
 
-`adopt_queue_runners` replaces TensorFlow's queue runners in a graph by a `Runner` each, so that
-any code that starts the graph's queue runners starts these. In one session the threads of a runner
-are a `_Group`. Each thread runs an enqueue operation again and again:
+`adopt_queue_runners` replaces TensorFlow's queue runners in a graph by a `Runner` each, so any code
+that starts the graph's queue runners starts these. In one session the threads of a runner are a
+`_Group`. Each thread runs an enqueue operation again and again:
 
 1. It enqueues until its input has ended, its queue is closed, or the coordinator stops.
-2. After an error the records of the run are tried again in parts (record_retry.py). Either all good
+2. After an error it tries the records of the run again in parts (record_retry.py). Either all good
    records are enqueued, and bad ones are skipped by the graph's policy, or the thread fails.
 3. A thread that fails records its error in the session's `Failures`. The runner's other threads
-   enqueue what they have read, which may be earlier records.
-4. It closes the queue and cancels nothing, so that all elements in the queue reach the consumer. If
-   no thread fails the last thread closes the queue.
+   enqueue the records that they have read, which may be earlier ones.
+4. It closes the queue and cancels nothing, so that all elements reach the consumer. If no thread
+   fails, the last thread closes the queue.
 5. The consumer's next run, also after further queues, finds a closed and empty queue. In place of
    that OutOfRangeError it gets the recorded error, and the coordinators stop with it.
 
@@ -131,7 +131,7 @@ def connect(session, coord: Optional[tf.train.Coordinator]) -> Failures:
 
 
 def explain_runs(session) -> None:
-  """Replaces `run` and `make_callable` of a session object, so that they raise recorded errors.
+  """Makes `run` and `make_callable` of a session object raise recorded errors.
 
   The session is the caller's: `create_threads` gets it from TensorFlow, and cannot replace it.
   """
@@ -352,16 +352,15 @@ def _with_hint(error: tf.errors.OpError) -> tf.errors.OpError:
 def adopt_queue_runners(
   graph: Optional[tf.Graph] = None, collection: str = tf.GraphKeys.QUEUE_RUNNERS, track: bool = True
 ) -> List[tf.train.QueueRunner]:
-  """Replaces TensorFlow's queue runners in a graph by a `Runner` each.
+  """Replaces TensorFlow's queue runners in a graph by a `Runner` each; returns the runners.
+
+  A runner of the user's own class stays as it is.
 
   Args:
     graph: the graph, by default the default one.
     collection: the graph collection of the runners.
     track: whether to add the operations that keep the records of a run, so that an error names
       them; the graph must not be finalized.
-
-  Returns:
-    The runners. A runner of the user's own class stays as it is.
   """
   graph = graph or tf.get_default_graph()
   runners = graph.get_collection_ref(collection)

@@ -117,18 +117,13 @@ def fixed_length_record_reader(shard: shard_lib.Shard, pattern, decode: Callable
                                worker_device: Optional[str] = None) -> Any:
   """Reads records of a fixed number of bytes.
 
+  The further arguments, the result and the errors are those of `text_line_reader`.
+
   Args:
-    shard, pattern: as for `text_line_reader`.
-    decode: as for `text_line_reader`. For example
-      `lambda records: tf.io.decode_raw(records, tf.uint8)`.
+    decode: for example `lambda records: tf.io.decode_raw(records, tf.uint8)`.
     record_bytes: bytes per record.
     header_bytes: bytes at the beginning of each file that are no record.
     footer_bytes: bytes at the end of each file that are no record.
-    shuffle, compression, drop_remainder, num_readers, num_decoders: as for `text_line_reader`.
-    read_up_to, pad, seed, worker_device: as for `text_line_reader`.
-
-  Returns:
-    As `text_line_reader`, with the same errors.
   """
   shard_lib.check_at_least("record_bytes", record_bytes, 1)
   shard_lib.check_at_least("header_bytes", header_bytes, 0)
@@ -198,7 +193,7 @@ def _build(shard, pattern, decode, read, shuffle, drop_remainder, num_readers, n
 
 
 def _every_count_th(shard, keys, values):
-  """This worker's part of all records, by their number over all files and epochs."""
+  """Returns this worker's part of all records, by their number over all files and epochs."""
   read = tf.Variable(0, trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES],
                      dtype=tf.int64, name="records_read", use_resource=True)
   count = tf.size(values, out_type=tf.int64)
@@ -218,10 +213,9 @@ def _check_compression(compression):
 
 def _read_lines(names: tf.queue.QueueBase, header_lines: int,
                 most: int) -> Tuple[tf.Tensor, tf.Tensor]:
-  """Reads at most `most` lines with a new reader.
+  """Reads at most `most` lines with a new reader; returns (keys, lines), string vectors [n].
 
-  Returns:
-    (keys, lines), string vectors [n]; a key is "path:line", where the first line is 1.
+  A key is "path:line", where the first line is 1.
   """
   keys, lines = tf.TextLineReader(header_lines).read_up_to(names, most)
   return keys, lines if header_lines else _without_mark(lines)

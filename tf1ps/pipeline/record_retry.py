@@ -161,11 +161,8 @@ def _local_variable(tensor):
 def retry(kind, session, tracked: TrackedEnqueue, error: tf.errors.OpError) -> None:
   """Enqueues the good records of a failed run; skips the bad ones, or raises.
 
-  Args:
-    kind: the class whose `run` is used.
-    session: the session.
-    tracked: the operation that ran.
-    error: an error for which `tracked.is_in` or `tracked.may_be_in` holds.
+  The error is one for which `tracked.is_in` or `tracked.may_be_in` holds. `kind` is the class whose
+  `run` is used.
 
   Raises:
     tf.errors.OpError: the error of the first bad record, with its position. The records before it

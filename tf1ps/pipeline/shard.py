@@ -72,11 +72,7 @@ class Shard:
   def __init__(self, index: int = 0, count: int = 1, batch_size: int = 1,
                epochs: Optional[int] = None, policy: Optional[str] = None, mode: str = "train",
                block_size: Optional[int] = None):
-    """Creates the share; the arguments are the attributes of that name.
-
-    Raises:
-      ShardError: an argument has another value than the attributes can have.
-    """
+    """Creates the share from its attributes; raises ShardError for a value they cannot have."""
     if mode not in _MODES:
       raise ShardError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if count < 1 or not 0 <= index < count:
@@ -128,13 +124,9 @@ class Shard:
   def sources(self, pattern: Union[str, Sequence[str]], shuffle: bool = False) -> Sources:
     """Lists the files whose records this worker reads; the caller gives the records to `dataset`.
 
-    Args:
-      pattern: as for `files`.
-      shuffle: whether leased files come in another order in each epoch.
-
-    Returns:
-      This worker's files. All files where files are leased or records are divided, and where the
-      policy is None and there are fewer files than workers.
+    These are all files if files are leased or records are divided, and if the policy is None and
+    there are fewer files than workers. The pattern is as for `files`; `shuffle` gives leased files
+    another order in each epoch.
     """
     found = self._find(pattern)
     if self.is_dynamic:
@@ -143,7 +135,7 @@ class Shard:
     return Sources(found if is_few else self._part_of(found))
 
   def _find(self, pattern):
-    """All files, of all workers."""
+    """Returns all files, of all workers."""
     patterns = [pattern] if isinstance(pattern, (str, os.PathLike)) else list(pattern)
     if not patterns:
       raise ShardError("shard.files got an empty list")
@@ -215,11 +207,8 @@ class Shard:
 def check_asked(shard: Shard) -> None:
   """Refuses a program that trains on more than one worker and did not divide its data.
 
-  Args:
-    shard: the share that the program's input_fn was called with; its input is in the default graph.
-
-  Raises:
-    ShardError: names the line to add or to change.
+  Call it after the input_fn that got the shard, with its input in the default graph. Raises
+  ShardError, which names the line to add or to change.
   """
   problem = None if shard.leased is None else leases.restart_problem(tf.get_default_graph())
   if problem:

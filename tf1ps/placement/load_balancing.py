@@ -29,15 +29,7 @@ class RoundRobinStrategy(object):
   """Returns the tasks in turn, from 0."""
 
   def __init__(self, num_tasks):
-    """Starts at task 0.
-
-    Args:
-      num_tasks: number of ps tasks, at least 1.
-
-    Raises:
-      TypeError: `num_tasks` is no integer.
-      ValueError: `num_tasks` is below 1.
-    """
+    """Starts at task 0 of `num_tasks`; raises TypeError or ValueError unless that is 1 or more."""
     self._num_tasks = _checked_num_tasks(num_tasks)
     self._next_task = 0
 
@@ -60,12 +52,11 @@ class GreedyLoadBalancingStrategy(object):
 
     Args:
       num_tasks: number of ps tasks, at least 1.
-      load_fn: callable that takes an op and returns its load, a number in any unit;
-        `byte_size_load_fn` counts bytes.
+      load_fn: takes an op and returns its load, a number in any unit; `byte_size_load_fn` counts
+        bytes.
 
     Raises:
-      TypeError: `num_tasks` is no integer, or `load_fn` is not callable.
-      ValueError: `num_tasks` is below 1.
+      TypeError, ValueError: an argument is no such number or callable.
     """
     self._loads = [0] * _checked_num_tasks(num_tasks)
     if not callable(load_fn):
@@ -81,14 +72,11 @@ class GreedyLoadBalancingStrategy(object):
 
 
 def byte_size_load_fn(op):
-  """Returns the bytes of the variable that `op` holds.
+  """Returns the bytes of the variable that `op` holds; an element of a string counts 8 bytes.
 
   Args:
     op: `tf.Operation` of a ref variable (`VariableV2`) or a resource variable (`VarHandleOp`). Any
       other op counts 0, for example a mutable table's, whose size is known only at run time.
-
-  Returns:
-    The number of elements times the bytes of an element; a string counts 8 bytes.
 
   Raises:
     TypeError: `op` is not an operation.

@@ -103,8 +103,7 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
     shard: this worker's share.
 
   Returns:
-    (features, labels): each a tensor, or dicts, lists and tuples of tensors. Labels are None if
-    the model needs none.
+    (features, labels): each a tensor, or dicts, lists and tuples of tensors; labels may be None.
 
   Raises:
     ProgramError: input_fn returned something else.
@@ -130,14 +129,8 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
 def batch_size_of(features) -> tf.Tensor:
   """Returns the number of examples in a batch: the first dimension of the first tensor.
 
-  Args:
-    features: the features from input_fn. The first tensor of a dict is the one with the first name.
-
-  Returns:
-    A scalar int tensor. It is a constant if the dimension is known while the graph is built.
-
-  Raises:
-    ProgramError: the first tensor is a scalar.
+  The first tensor of a dict is the one with the first name. The result is a scalar int tensor, a
+  constant if the dimension is static. Raises ProgramError if the first tensor is a scalar.
   """
   first = tf.nest.flatten(features)[0]
   if first.shape.ndims == 0:
@@ -151,15 +144,7 @@ def batch_size_of(features) -> tf.Tensor:
 
 
 def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
-  """Checks the result of model_fn; returns the spec.
-
-  Args:
-    spec: the result.
-    mode: "train", "eval" or "predict".
-
-  Raises:
-    ModelSpecError: the spec does not fit the mode; the message names the value.
-  """
+  """Returns the spec that model_fn returned; raises ModelSpecError if it does not fit the mode."""
   if mode not in _MODES:
     raise ModelSpecError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
   if not isinstance(spec, ModelSpec):
@@ -186,8 +171,7 @@ def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
 def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:
   """Returns the predictions as a dict; a single tensor's name is "prediction".
 
-  Raises:
-    ModelSpecError: a prediction is not a tensor of shape [batch, ...].
+  Raises ModelSpecError if one is not a tensor of shape [batch, ...].
   """
   predictions = spec.predictions
   if not isinstance(predictions, dict):
