@@ -22,16 +22,9 @@ EXIT_RELEASED = 97
 
 
 def signal_exit_code(number):
-  """Returns the exit code of a process that signal `number` ended.
+  """Returns 128 + number, the exit code of a process that signal `number` ended.
 
-  Args:
-    number: int or `signal.Signals`, 1 to 64.
-
-  Returns:
-    int, 128 + number.
-
-  Raises:
-    ValueError: if there is no such signal number.
+  Raises ValueError if there is no such signal, from 1 to 64.
   """
   number = int(number)
   if not 1 <= number <= 64:

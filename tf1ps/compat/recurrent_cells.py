@@ -34,12 +34,7 @@ class _Cell:
   """
 
   def __init__(self, units: int, name: str):
-    """Describes the cell; nothing is built yet.
-
-    Args:
-      units: of the output.
-      name: of the variable scope of its variables.
-    """
+    """Describes a cell with `units` outputs and the scope `name`; nothing is built yet."""
     if units < 1:
       raise ValueError("a cell needs at least one unit, got %r" % (units,))
     self.units = units

@@ -36,14 +36,7 @@ def retry_refused_run(
 ):
   """Calls a function that makes a run; calls it again where the run is refused by mistake.
 
-  Args:
-    function: makes the run.
-    args: its arguments.
-    on_refusal: called before each further try.
-    kwargs: its arguments.
-
-  Returns:
-    The function's result.
+  `on_refusal` is called before each further try. Returns the function's result.
   """
   for _ in range(_TRIES - 1):
     try:
@@ -64,16 +57,10 @@ class PreparedRuns:
 
   def find(self, session: tf.Session, make_callable: Callable,
            fetches) -> Optional[Callable[[], Any]]:
-    """Returns a callable with the result of `run(fetches)`.
+    """Returns a callable with the result of `run(fetches)` in the one session of this object.
 
-    Args:
-      session: the session to run in; always the same one.
-      make_callable: TensorFlow's own `make_callable` of the session.
-      fetches: as for `tf.Session.run`.
-
-    Returns:
-      The callable; None where there is nothing to fetch, or anything but tensors and operations in
-      lists, tuples and dicts.
+    `make_callable` is TensorFlow's own method of the session. Returns None where there is nothing
+    to fetch, or anything but tensors and operations in lists, tuples and dicts.
     """
     parts: List = []
     if not _describe(fetches, parts) or not any(isinstance(part, int) for part in parts):

@@ -61,14 +61,10 @@ def predecessors_in_order(op: tf.Operation) -> List[tf.Operation]:
 
 
 def depths(ops: Iterable[tf.Operation]) -> Dict[str, Depth]:
-  """Finds the branches and loops around operations.
+  """Returns the branches and loops around operations, by their names.
 
-  Args:
-    ops: operations in the order of `in_order`. An operation that they need and that is not among
-      them counts as outside of all branches and loops.
-
-  Returns:
-    The depth of each operation by its name.
+  `ops` are in the order of `in_order`. An operation that they need and that is not among them
+  counts as outside of all branches and loops.
   """
   found: Dict[str, Depth] = {}
   for op in ops:

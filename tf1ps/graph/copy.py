@@ -94,15 +94,10 @@ class Subgraph:
   """
 
   def __init__(self, fetches: Any, without: Iterable[tf.Operation] = ()):
-    """Finds the subgraph that computes some fetches.
+    """Finds the subgraph that computes some fetches; raises ValueError if there are none.
 
-    Args:
-      fetches: tensors, operations, sparse gradients, or a structure of them.
-      without: operations that do not belong to the subgraph, nor do the operations that only they
-        need. A copy uses the originals or replacements.
-
-    Raises:
-      ValueError: if `fetches` is empty.
+    Operations `without` do not belong to it, nor do the operations that only they need. A copy uses
+    the originals or replacements.
     """
     wanted = ops_of(fetches)
     if not wanted:
@@ -113,11 +108,9 @@ class Subgraph:
 
   @classmethod
   def of_ops(cls, ops: Sequence[tf.Operation], with_control_inputs: bool = True) -> "Subgraph":
-    """Returns the subgraph of exactly these operations, one or more.
+    """Returns the subgraph of exactly these operations, also of constants and other shared ones.
 
-    Args:
-      ops: the operations; also constants and other operations that copies usually share.
-      with_control_inputs: whether the copies wait for the operations that the originals wait for.
+    With control inputs, the copies wait for the operations that the originals wait for.
     """
     subgraph = cls.__new__(cls)
     subgraph._set_ops(list(ops), ops[0].graph, with_control_inputs)

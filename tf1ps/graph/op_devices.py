@@ -44,11 +44,7 @@ class OpDevices:
   """The devices of operations, as far as the graph tells them."""
 
   def __init__(self, default: str):
-    """Creates the table.
-
-    Args:
-      default: the device of operations without one: "/job:worker/task:0", or `LOCAL_CPU`.
-    """
+    """Creates the table; `default` is the device of operations without one."""
     self._default = tf.DeviceSpec.from_string(LOCAL_CPU).make_merged_spec(
       tf.DeviceSpec.from_string(default))
     self._complete: Dict[str, str] = {}  # by the device that an operation names

@@ -27,14 +27,13 @@ class TaskLoad(NamedTuple):
 
 
 def make_load_table(variables=None, graph=None):
-  """Returns the variables and bytes of each task that holds a variable.
+  """Returns the variables and bytes of each task that holds a variable, ordered by job and index.
+
+  Variables without a job come first.
 
   Args:
     variables: list of variables, ref or resource; None: the global variables of `graph`.
     graph: `tf.Graph`; None: the default graph. Ignored if `variables` is given.
-
-  Returns:
-    List of `TaskLoad`, ordered by job and index; variables without a job come first.
 
   Raises:
     TypeError: one of `variables` has no op; a partitioned variable, for example.
@@ -56,14 +55,10 @@ def make_load_table(variables=None, graph=None):
 
 
 def format_load_table(rows):
-  """Returns the load table as aligned text.
+  """Returns the load table, rows of `TaskLoad`, as aligned text.
 
-  Args:
-    rows: list of `TaskLoad`.
-
-  Returns:
-    A line of headings and one line per task: task, number of variables, number of shards if there
-    are any, bytes, and the task's percentage of all bytes. The last line has no line break.
+  A line of headings and one line per task: task, number of variables, number of shards if there are
+  any, bytes, and the task's percentage of all bytes. The last line has no line break.
   """
   total = sum(row.bytes for row in rows)
   lines = [_HEADER]

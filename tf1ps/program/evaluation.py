@@ -74,8 +74,7 @@ def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
 def format_evaluation(evaluation: Evaluation) -> str:
   """Formats an evaluation as one line, with the loss last.
 
-  Returns:
-    The line, such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)".
+  Such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)".
   """
   names = sorted(evaluation.metrics, key=lambda name: name == contract.LOSS_METRIC)
   values = ", ".join(f"test {name} {evaluation.metrics[name]:.4f}" for name in names)

@@ -54,14 +54,9 @@ _MAKERS = {
 
 
 def learning_rate_of(name: str, learning_rate: Optional[float] = None) -> float:
-  """Returns the learning rate of an optimizer.
+  """Returns the learning rate of an optimizer of this name: the given one, or else its default.
 
-  Args:
-    name: one of `OPTIMIZERS`.
-    learning_rate: a learning rate, or None for the default of the optimizer.
-
-  Raises:
-    ValueError: there is no such optimizer.
+  Raises ValueError if there is no such optimizer.
   """
   _check_name(name)
   return choices.LEARNING_RATES[name] if learning_rate is None else learning_rate

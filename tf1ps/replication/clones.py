@@ -1,12 +1,11 @@
 """Clones: the devices of one worker compute one gradient together.
 
-A worker with several devices is one replica, not several. Each device gets a clone of the model and
-a part of the worker's batch. The worker reduces their gradients, and one gradient travels to the
-ps, asynchronously or synchronously, like that of a worker with one device. In order:
+A worker with several devices is one replica. Each device gets a clone of the model and a part of
+the worker's batch:
 
-1. A clone on each local device reads the variables, from the ps or their other place.
-2. Its gradients are computed on its device.
-3. Mean or sum are taken on the worker, outside of any clone's device.
+1. The clone reads the variables and computes its gradients on its device.
+2. The worker takes the mean or sum of the gradients, outside any clone's device.
+3. One gradient travels to the ps, asynchronously or synchronously.
 """
 
 from __future__ import annotations
@@ -63,15 +62,12 @@ def build_clones(tower_fn: Callable[[int], tf.Tensor], devices: Sequence[str],
 
 
 def split_batch(tensors, count: int) -> list:
-  """Splits a batch into equal parts, one per clone.
+  """Splits a batch into `count` equal parts, one per clone.
 
   Args:
     tensors: a tensor [batch, ...], or a structure of such tensors.
     count: the number of parts. The batch must be a multiple of it, as with `drop_remainder=True` of
       a dataset's `batch`; otherwise the step fails, as the mean would not be that of the batch.
-
-  Returns:
-    A list of `count` structures like `tensors`, each of batch / count examples.
   """
   if count < 1:
     raise ValueError(f"count must be at least 1, got {count}")
@@ -136,8 +132,7 @@ def local_devices(count: int, device_type: str = "CPU") -> List[str]:
 def devices_here(count: int) -> List[str]:
   """Returns device strings for the clones of this process: its GPUs, or else CPU devices.
 
-  Raises:
-    ValueError: there are GPUs, but fewer than `count`.
+  Raises ValueError if there are GPUs, but fewer than `count`.
   """
   gpus = len(tf.config.experimental.list_physical_devices("GPU"))
   if 0 < gpus < count:

@@ -1,11 +1,10 @@
 """In-graph replication: one client builds one graph with a tower on each worker task, and runs it.
 
-The workers are servers that wait for work; variables live on the ps, and the client with the
-session trains. Synchronous, for each step:
+The workers are servers that wait for work, and the variables live on the ps. Synchronous:
 
 1. Every tower computes the gradients of its part of the batch, on its worker.
-2. Each variable's gradients travel to the variable's device, and their mean is taken there.
-3. One optimizer applies the means, after which the global step is raised: one step, n batches.
+2. Each variable's gradients travel to the variable's device, which takes their mean.
+3. One optimizer applies the means and raises the global step: one step, n batches.
 
 Asynchronous, for each replica alone, in a thread of the client (replica_threads.py):
 
@@ -83,7 +82,7 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
                        clip_norm: Optional[float] = None,
                        variables_device: towers.Device = None, pack_bytes: int = 0,
                        wire_dtype: str = "float32") -> List[AsyncReplica]:
-  """Builds replicas, each with its own update of the shared variables.
+  """Builds replicas, each with its own update of the shared variables, in the order of the devices.
 
   Each optimizer object has its own slots. If `make_optimizer` makes an object per call, each
   replica has a momentum of its own. If it returns one object, all replicas share one momentum, as
@@ -91,22 +90,11 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
   Simultaneous updates of one variable may overwrite each other, unless the optimizer has
   `use_locking=True`.
 
+  The other arguments and the errors are those of `build_in_graph_synchronous`, for one replica
+  each.
+
   Args:
-    tower_fn: called with the replica's index; returns the mean loss over its batch, [].
-    devices: device strings of the replicas, such as "/job:worker/task:1".
     make_optimizer: called for each replica.
-    global_step: the step; None: the graph's, which is made if there is none.
-    clip_norm: where given, each replica's gradients are clipped to this global norm.
-    variables_device: the place of the variables: a device string or a device function; None: the
-      scope around the call decides.
-    pack_bytes: gradients of variables below so many bytes travel together; 0: each alone.
-    wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
-
-  Returns:
-    The replicas, in the order of the devices.
-
-  Raises:
-    ValueError: as `towers.build_towers`; or `clip_norm` is not above 0.
   """
   global_step = _step(global_step, variables_device)
   optimizers = [make_optimizer() for _ in towers.check_devices(devices)]

@@ -2,14 +2,14 @@
 
 Each process describes the same `QueueEnsemble` and builds its part of it:
 
-1. A `Feeder` gives a request a number, puts the number into the queue of requests, and puts the
-   inputs into the input queue of each network, all in one run, with the time by the ps's clock.
-2. A `Network` takes the contents of its input queue, up to a batch, calls the network, and puts the
-   predictions into its prediction queue, each with the number and the age of its request.
-3. An `Aggregator` takes a request and waits for the predictions of its number, from every network
-   that is not left out, until all have arrived or the time is over.
-4. It leaves out each network that has not answered by then, from now on, and reports that: a dead
-   network delays one answer, and no more.
+1. A `Feeder` numbers a request, puts the number into the queue of requests, and puts the inputs
+   into the input queue of each network, all in one run, with the time by the ps's clock.
+2. A `Network` takes a batch from its input queue, calls the network, and puts the predictions into
+   its prediction queue, each with the number and the age of its request.
+3. An `Aggregator` takes a request and waits for its predictions, from every network that is not
+   left out, until all have arrived or the time is over.
+4. From then on it leaves out each network that has not answered, and reports that: a dead network
+   delays only one answer.
 5. It combines the predictions that have arrived, also of networks that are left out, if they are
    the quorum at least.
 
@@ -26,17 +26,17 @@ Each process describes the same `QueueEnsemble` and builds its part of it:
     for answer in aggregator.answers(session):
       print(answer.number, answer.combined, answer.timed_out)
 
-The session only moves elements; the callable computes the network by its own means, such as a
-`tf.Session` of this process with its own graph. Several processes may serve one network: they
-share its queue. Several feeders may send requests: each has a number of its own.
+The session only moves elements; the callable computes the network by its own means, such as another
+`tf.Session` of this process. Several processes may serve one network: they share its queue. Several
+feeders may send requests, each with its own numbers.
 
-A prediction that arrives after its answer is not used, but it shows that its network is alive. If
-it was made within the limit, by the ps's clock and counted from the feed of its request, the
-aggregator waits for its network again, from the next request on. So no request waits for a network
-that first works off its full queue, or is always slower than the limit.
+A prediction that arrives after its answer shows that its network is alive. If it was made within
+the limit, by the ps's clock and counted from the feed of its request, the aggregator waits for its
+network again, from the next request on. So no request waits for a network that first works off its
+full queue, or is always slower than the limit.
 
-If a network does not take its inputs, its queue becomes full; it then misses requests, and no
-process waits for room. If an aggregator does not keep up, `feed` waits for it.
+A network with a full input queue misses requests, and no process waits for room. If an aggregator
+does not keep up, `feed` waits for it.
 """
 
 from __future__ import annotations
@@ -82,11 +82,9 @@ class QueueEnsemble:
     Args:
       name: its queues have the names "<name>/requests", "<name>/inputs/0", "<name>/predictions/0"
         and so on.
-      networks: the number of networks.
-      input_shape: of one request.
-      prediction_shape: of one prediction.
-      input_dtype: of requests.
-      prediction_dtype: of predictions.
+      networks: the number of networks, at least 1.
+      input_shape, input_dtype: those of one request.
+      prediction_shape, prediction_dtype: those of one prediction.
       capacity: the number of requests that may wait for the aggregator.
       device: the task that the queues live on, such as "/job:ps/task:0"; see `FIFOQueue`.
       container: their container; see `FIFOQueue`.
@@ -164,15 +162,12 @@ class Feeder:
       self.close = tf.group(*[queue.close() for queue in [self._requests] + inputs])
 
   def feed(self, session, inputs, timeout: Optional[float] = None) -> int:
-    """Sends one request to all networks.
+    """Sends one request to all networks; returns its number among those of this feeder, from 0 on.
 
     Args:
       session: a session of the graph.
-      inputs: of one request.
+      inputs: the inputs of one request.
       timeout: seconds to wait while the queue of requests is full; None: without a limit.
-
-    Returns:
-      The number of the request among those of this feeder, from 0 on.
 
     Raises:
       QueueFull: the time was over; no request was sent.
@@ -214,15 +209,12 @@ class Network:
         [tf.stack([self._heads[:, 0], self._heads[:, 1], age], 1), self._values])
 
   def serve(self, session, predict: Callable, batch: int = 32) -> int:
-    """Answers requests until a feeder closes the ensemble.
+    """Answers requests until a feeder closes the ensemble; returns the number of its answers.
 
     Args:
       session: a session of the graph.
       predict: a callable: predictions `[n] + prediction_shape` from inputs `[n] + input_shape`.
       batch: the highest number of requests in one call.
-
-    Returns:
-      The number of requests that it answered.
 
     Raises:
       ValueError: predictions of another shape.
@@ -237,10 +229,7 @@ class Network:
 
   def answer(self, session, predict: Callable, batch: int = 32,
              timeout: Optional[float] = None) -> int:
-    """Answers the waiting requests once; `serve` repeats this call.
-
-    Returns:
-      The number of requests that it answered.
+    """Answers the waiting requests once; `serve` repeats this call. Returns their number.
 
     Raises:
       QueueEmpty: no request arrived within `timeout` seconds.
@@ -331,9 +320,9 @@ class Aggregator:
     return self._names(self._left_out)
 
   def answers(self, session) -> Iterator[Answer]:
-    """Yields an answer for each request, until a feeder closes the ensemble.
+    """Yields an answer for each request, until a feeder closes the ensemble or for a `QuorumError`.
 
-    A `QuorumError` ends the iteration as any error does; another one goes on with the next request.
+    After the error, another iteration begins with the next request.
     """
     while True:
       try:

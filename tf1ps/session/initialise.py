@@ -1,7 +1,6 @@
-"""Gives a session's variables their values, from a checkpoint or from initialisers.
+"""Gives variables their values, from a checkpoint or from initialisers.
 
-The state that is local to a task comes last: local variables and tables, then the iterators
-of its input.
+The local state of a task comes last: local variables and tables, then the input's iterators.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def initialise_locally(session, scaffold: tf.train.Scaffold,
 
 
 def has_partial_update(session) -> bool:
-  """Whether a synchronous update was interrupted, so that the values are unusable.
+  """Returns whether an interrupted synchronous update has left unusable values.
 
   The check waits for the end of current updates.
   """

@@ -55,14 +55,11 @@ class SessionLifecycle:
     """Prepares; `enter` begins to watch signals.
 
     Args:
-      membership: this task's membership of the run, or None.
-      tracker: the tracker of the global step.
-      end_timeout: as for `ending.wait_for_workers`.
+      membership, tracker, end_timeout, ends_by_vote: see the attributes.
       saver: the chief's hook that saves checkpoints, or None.
       summary_dir: the directory of the event files, or None.
       releases: whether the end of the session is the end of the job, and releases the ps.
       count_examples: returns the examples that this worker has trained on.
-      ends_by_vote: whether another hook ends the loop after a signal.
     """
     self.membership, self.tracker, self.end_timeout = membership, tracker, end_timeout
     self.problems: List[str] = []

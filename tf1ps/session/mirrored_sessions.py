@@ -5,10 +5,10 @@ They differ from sessions on the variables of a ps:
 1. Each worker initialises its own variables, and only the chief restores. Then all run the
    operations of `all_reduce_starts` together: they compare their graphs, and take the chief's
    values.
-2. Each step needs every worker. A lost worker ends the runs of all others, with an error that names
+2. Each step needs every worker. A lost worker ends the runs of all others by an error that names
    it.
 3. The servers remember the processes of a group, so a new session cannot recover. All workers must
-   be started again, and go on from the last checkpoint.
+   be started again, and continue from the last checkpoint.
 """
 
 from __future__ import annotations

@@ -152,9 +152,6 @@ def open_session(
     count_examples: returns the examples that this worker has trained on.
     ends_by_vote: whether a hook ends the loop after a signal, for all workers together.
     shared_options: texts of flags that all workers must agree on.
-
-  Returns:
-    The session.
   """
   scaffold = scaffold or tf.train.Scaffold()
   lifecycle_hooks = [hook for hook in hooks if isinstance(hook, LifecycleHook)]

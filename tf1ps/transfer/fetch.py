@@ -60,7 +60,7 @@ class Arrival(NamedTuple):
 def fetch_variables(
     pack_bytes: int = DEFAULT_PACK_BYTES, wire_dtype: str = "float32", worker: str = "",
     hold: Optional[Callable[[List[tf.Tensor]], List[tf.Tensor]]] = None) -> List[Arrival]:
-  """Has small variables of the default graph travel together.
+  """Makes small variables of the default graph travel together; returns the new arrivals.
 
   Args:
     pack_bytes: variables of this number of bytes or more travel alone; 0: all do.
@@ -69,9 +69,6 @@ def fetch_variables(
     worker: the task of operations without a device; "": such operations are left alone.
     hold: called with the tensors that arrive on a task; returns the tensors that replace them. With
       it, variables that travel alone and unchanged pass through it too.
-
-  Returns:
-    The arrivals that this call has created.
 
   Raises:
     ValueError: if an argument is out of its range.

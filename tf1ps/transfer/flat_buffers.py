@@ -30,18 +30,10 @@ class Group(NamedTuple):
 
 
 def make_groups(shapes: Sequence[Sequence[int]], itemsize: int, pack_bytes: int) -> List[Group]:
-  """Groups tensors of one dtype that go from one task to one other task.
+  """Groups tensors of one dtype, of these fully known shapes, between two tasks.
 
-  Args:
-    shapes: the fully known shapes of the tensors.
-    itemsize: bytes per element.
-    pack_bytes: tensors of this number of bytes or more travel alone.
-
-  Returns:
-    The groups of two tensors or more. The other tensors travel alone.
-
-  Raises:
-    ValueError: if `pack_bytes` is not a number of bytes.
+  Returns the groups of two tensors or more. Other tensors, and those of `pack_bytes` or more,
+  travel alone. Raises ValueError if `pack_bytes` is not a number of bytes.
   """
   check_pack_bytes(pack_bytes)
   sizes = [itemsize * _elements(shape) for shape in shapes]

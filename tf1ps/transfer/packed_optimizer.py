@@ -21,16 +21,7 @@ class WrappingOptimizer(tf.train.Optimizer):
   """Passes calls on to an inner optimizer, which computes gradients and has the slots."""
 
   def __init__(self, opt: tf.train.Optimizer, use_locking: bool, name: str):
-    """Creates the optimizer.
-
-    Args:
-      opt: the inner optimizer.
-      use_locking: passed to TensorFlow's base class.
-      name: the name of the optimizer.
-
-    Raises:
-      TypeError: if `opt` is not an optimizer.
-    """
+    """Creates an optimizer around `opt`; raises TypeError if that is not an optimizer."""
     if not hasattr(opt, "compute_gradients") or not hasattr(opt, "apply_gradients"):
       raise TypeError("opt must be a tf.train.Optimizer, got %r" % (opt,))
     super().__init__(use_locking, name)

@@ -113,13 +113,9 @@ def read_trace(metadata: tf.RunMetadata) -> Trace:
 def sent_messages(trace: Trace, steps: int = 1) -> traffic.StepTraffic:
   """Returns the messages of a traced run, with the actual sizes of the tensors.
 
-  Args:
-    trace: the trace of the run. It may lack tensors that arrived on a ps in its first moments.
-    steps: the training steps of the run.
-
-  Returns:
-    The messages. A message of 0 bytes is a signal, an empty tensor, or a tensor of a branch that
-    was not taken. Tensors that were fetched from a ps are not among them.
+  A message of 0 bytes is a signal, an empty tensor, or a tensor of a branch that was not taken. The
+  trace may lack tensors that arrived on a ps in its first moments, and it lacks tensors that were
+  fetched from a ps.
   """
   return traffic.StepTraffic([
     traffic.Message(one.name if one.bytes else "^" + one.name, one.source, one.destination,
@@ -127,15 +123,10 @@ def sent_messages(trace: Trace, steps: int = 1) -> traffic.StepTraffic:
 
 
 def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
-  """Divides the time of a traced run.
+  """Divides the time of a traced run; raises ValueError if the trace is empty.
 
-  Args:
-    trace: the trace of the run.
-    seconds: the time of a run without a trace, if known: time without traced operations and
-      transfers is waiting. None: the time from the first operation to the last.
-
-  Raises:
-    ValueError: if the trace is empty.
+  `seconds` is the time of a run without a trace, if known: time without traced operations and
+  transfers is waiting. None: the time from the first operation to the last.
   """
   if not trace.ops:
     raise ValueError("no operation was traced. Run with trace_level=tf.RunOptions.FULL_TRACE")

@@ -289,18 +289,12 @@ class Unrolled:
   def feed(self, slot: int = 0) -> Dict[tf.Tensor, Any]:
     """Returns the feeds of one run, which `done` needs to find the run's notes.
 
-    Args:
-      slot: the number of the thread that makes the run, if several make runs at the same time.
+    Each thread that makes runs at the same time has its own `slot`.
     """
     return {self._slot: slot, self._number: next(self._run_numbers)}
 
   def done(self, session: tf.Session, feed: Dict[tf.Tensor, Any]) -> Done:
-    """Returns the work of a run during which the data ended.
-
-    Args:
-      session: the session of the run.
-      feed: the feeds of the run.
-    """
+    """Returns the work of a run, with these feeds, during which the data ended."""
     number, steps, examples, late = session.run(self._read, {self._slot: feed[self._slot]})
     if number != feed[self._number]:
       return Done(0, 0, 0)
@@ -309,12 +303,8 @@ class Unrolled:
   def run(self, session: tf.Session, fetches: Any = None) -> Any:
     """Makes the steps in one run, for a hand-written loop; returns the values of the fetches.
 
-    Args:
-      session: the session.
-      fetches: fetches such as `losses`; None: nothing.
-
-    Raises:
-      EndOfDataError: if the data end. Its attribute `done` has the steps that the run has made.
+    Without fetches it returns None. Raises EndOfDataError if the data end; its attribute `done` has
+    the steps that the run has made.
     """
     feed = self.feed()
     try:
