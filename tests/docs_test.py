@@ -273,15 +273,13 @@ def test_queues_two_programs(start, tmp_path):
 @pytest.mark.parametrize("last, said", [
   ("4,4", "the data has ended"),
   ("4,x", "data.csv:4: Field 1 in record 0 is not a valid float: x")])
-def test_pipelines_loop(tmp_path, last, said):
+def test_pipelines_loop(start, tmp_path, last, said):
   (tmp_path / "loop.py").write_text(block_with("docs/pipelines.md", "# loop.py"))
   (tmp_path / "data.csv").write_text("1,1\n2,2\n3,3\n%s\n" % last)
-  done = subprocess.run(
-    [sys.executable, "loop.py", "data.csv"], cwd=str(tmp_path), stdout=subprocess.PIPE,
-    env=dict(os.environ, PYTHONPATH=str(ROOT)), stderr=subprocess.STDOUT, universal_newlines=True,
-    timeout=100)
-  assert done.returncode == (last != "4,4") and said in done.stdout, done.stdout
-  assert done.stdout.count("[array([") == (1 if done.returncode else 2)
+  task = start("loop", program_tasks.run_file, "loop.py", ["data.csv"], tmp_path)
+  code = task.wait()
+  assert code == (last != "4,4") and said in task.output, task.output
+  assert task.output.count("[array([") == (1 if code else 2)
 
 
 @pytest.mark.slow

@@ -1,5 +1,10 @@
-"""An in-graph job of the classic kind: one worker is the client, the others only serve."""
+"""Processes of tests that serve: an in-graph job of the classic kind, and a client of SavedModels.
+
+In the job one worker is the client, the others only serve.
+"""
 from __future__ import annotations
+
+import json
 
 import tensorflow.compat.v1 as tf
 
@@ -36,3 +41,14 @@ def train_on_both(cluster, steps):
       value, _ = session.run([added, train_op])
   print("total %.1f" % value)
   return 0
+
+
+def ask_saved_models(models):
+  """Asks models, each (name of the input, path), for x = 0 to 9, as a TensorFlow 2 program does."""
+  import tensorflow  # as 2.x itself, not as compat.v1
+
+  assert tf.executing_eagerly()
+  for name, path in models:
+    serve = tensorflow.saved_model.load(path).signatures["serving_default"]
+    outputs = serve(**{name: tf.range(10.)})
+    print(json.dumps({key: value.numpy().tolist() for key, value in outputs.items()}))

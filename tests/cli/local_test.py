@@ -112,6 +112,7 @@ def test_gpus_are_for_workers_and_tf_config_for_nobody(start):
     "evaluator 0": {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": "-1"}}
 
 
+@pytest.mark.slow
 def test_a_real_job_divides_the_gpus(tmp_path):
   """What its tasks see, from a file of flags, where TF_CONFIG speaks of another job."""
   program = commands.write(tmp_path, "sees.py", (

@@ -139,6 +139,7 @@ def test_a_cluster_is_needed(start, argv, text):
   assert (code, len(lines)) == (1, 1) and lines[0].startswith("tf1ps-reset: " + text), lines
 
 
+@pytest.mark.slow
 def test_it_is_quiet(files, jobs):
   process = files.start("tf1ps-reset", "jobs/a", *hosts(jobs))
   output, errors = process.communicate(timeout=harness.LIMIT)

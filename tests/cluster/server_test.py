@@ -193,6 +193,7 @@ def test_stocks_join_hears_no_interrupt(start, function):
   assert task.wait() == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_a_program_that_joins_leaves_the_interpreter():
   program = ("import json, sys; from tests import server_tasks; "
              "server_tasks.join(json.loads(sys.argv[1]), 'ps', 0, {})")

@@ -86,6 +86,7 @@ def leaving_interpreter(kind, start, output):
     process.wait()
 
 
+@pytest.mark.slow
 def test_an_interpreter_with_abandoned_sessions_exits(start, tmp_path):
   with leaving_interpreter("stock", start, tmp_path / "stock") as stock, \
       leaving_interpreter("ours", start, tmp_path / "ours") as ours:

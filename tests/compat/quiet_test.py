@@ -115,9 +115,11 @@ def test_no_descriptor_is_left_open():
   assert len(os.listdir("/proc/self/fd")) < before + 10  # other threads may open some
 
 
+@pytest.mark.slow
 def test_a_program_says_nothing_of_its_own():
   assert run_program("warning") == ""
 
 
+@pytest.mark.slow
 def test_a_program_says_everything_when_asked():
   assert "grpc_server_lib.cc" in run_program("info")  # the line that names the server's address

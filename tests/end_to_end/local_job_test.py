@@ -71,6 +71,7 @@ def gone(pids):
   return True
 
 
+@pytest.mark.slow
 def test_the_quick_start_trains_and_ends(tmp_path):
   code, output = run_interpreter(
     tmp_path, LOCAL, "--program=" + str(ROOT / "examples" / "digits.py"), "--num_ps=2",
@@ -128,6 +129,7 @@ def test_ctrl_c_saves_and_ends_all(launch, tmp_path):
   assert (directory / ("model.ckpt-%d.index" % steps[-1])).exists()
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_costs_a_try_and_not_the_job(tmp_path):
   import socket
 

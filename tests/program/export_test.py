@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tests import serving_tasks
 from tests.training import line_program
 from tf1ps.checkpoint import checkpoints
 from tf1ps.program import export, prediction
@@ -17,17 +16,6 @@ from tf1ps.program.contract import Program
 
 LINE = Program("line", line_program, line_program.input_fn, line_program.model_fn)
 IS_TF2 = tf.__version__.startswith("2.")
-
-# Asks each exported model for x = 0 to 9, as a TensorFlow 2 program does. Arguments: NAME=PATH.
-TF2_CLIENT = """
-import json, sys
-import tensorflow as tf
-assert tf.executing_eagerly()
-for name, path in (argument.split("=") for argument in sys.argv[1:]):
-  serve = tf.saved_model.load(path).signatures["serving_default"]
-  outputs = serve(**{name: tf.range(10.)})
-  print(json.dumps({key: value.numpy().tolist() for key, value in outputs.items()}))
-"""
 
 
 @pytest.fixture
@@ -52,12 +40,12 @@ def table_model_fn(features, labels, mode):
   return tf1ps.ModelSpec(predictions=table.lookup(tf.cast(features, tf.int64)))
 
 
-def serve(*models):
+def serve(start, *models):
   """What models, each (name of the input, path), answer to x = 0 to 9: a list of {name: list}."""
   if IS_TF2:
-    arguments = ["=".join(model) for model in models]
-    output = subprocess.check_output([sys.executable, "-c", TF2_CLIENT] + arguments)
-    return [json.loads(line) for line in output.decode().splitlines()]
+    client = start("client", serving_tasks.ask_saved_models, models)
+    assert client.wait() == 0, client.output
+    return [json.loads(line) for line in client.lines if line.startswith("{")]
   answers = []
   for name, path in models:
     with tf.Graph().as_default(), tf.Session() as session:
@@ -69,7 +57,7 @@ def serve(*models):
   return answers
 
 
-def test_exported_models_answer_with_the_numbers_of_predict(trained, tmp_path):
+def test_exported_models_answer_with_the_numbers_of_predict(start, trained, tmp_path):
   paths = {kind: str(tmp_path / kind) for kind in ("resource", "ref", "table")}
   for kind in ("resource", "ref"):
     done = export.export_saved_model(LINE, trained, paths[kind], kind)
@@ -83,8 +71,9 @@ def test_exported_models_answer_with_the_numbers_of_predict(trained, tmp_path):
   prediction.predict(LINE, trained, str(tmp_path / "p.npz"), 4)
   with np.load(str(tmp_path / "p.npz")) as arrays:
     expected = {name: arrays[name].tolist() for name in arrays}
-  assert serve(("x", paths["resource"]), ("x", paths["ref"]), ("features", paths["table"])) == [
-      expected, expected, {"prediction": [-1., -1., 20.] + [-1.] * 7}]
+  answers = serve(
+    start, ("x", paths["resource"]), ("x", paths["ref"]), ("features", paths["table"]))
+  assert answers == [expected, expected, {"prediction": [-1., -1., 20.] + [-1.] * 7}]
   assert sorted(os.listdir(str(tmp_path))) == ["p.npz", "ref", "resource", "run", "table"]
 
 

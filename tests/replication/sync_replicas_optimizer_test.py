@@ -46,8 +46,8 @@ def reference(name):
 
 
 @pytest.mark.parametrize("replicas, cases, control_flow_v2", [
-  (2, [(2, True, NAMES), (2, False, NAMES[1:2])], False),
-  pytest.param(3, [(1, True, NAMES[1:3]), (3, True, NAMES[:3] + ("rmsprop",))], False,
+  (2, [(2, True, NAMES[2:]), (2, False, NAMES[1:2])], False),
+  pytest.param(3, [(1, True, NAMES[:3]), (3, True, NAMES[:3] + ("rmsprop",))], False,
                marks=pytest.mark.slow),
   pytest.param(2, [(2, True, NAMES[1:2])], True, marks=pytest.mark.skipif(
     not MODERN, reason="TensorFlow 1 has one control flow unless told")),

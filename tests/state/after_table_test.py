@@ -35,7 +35,10 @@ def ps(forks):
   process.kill()
 
 
-@pytest.fixture(params=after_table.KINDS)
+# The first kind, and the one that differs in the table; the slow tests try the others.
+@pytest.fixture(params=[
+  kind if kind in ("FIFOQueue", "PriorityQueue") else pytest.param(kind, marks=pytest.mark.slow)
+  for kind in after_table.KINDS])
 def kind(request):
   return request.param
 
