@@ -356,6 +356,28 @@ def test_it_is_used_like_tensorflows():
       coordinator.join(runners)
 
 
+def test_two_of_one_replica_have_names_of_their_own():
+  """Of one name they would share a round, and each would wait for the other's gradient."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    step = tf.train.get_or_create_global_step()
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+
+    def minimize(loss, **kwargs):
+      optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+        tf.train.GradientDescentOptimizer(1.0), 1, replica_index=0, **kwargs)
+      return optimizer, optimizer.minimize(loss, step)
+
+    first, train_first = minimize(-w)
+    with pytest.raises(ValueError, match="replica 0 has .* 'sync_replicas' .* another name="):
+      minimize(-10.0 * w)
+    second, train_second = minimize(-10.0 * w, name="second")
+    session.run(tf.global_variables_initializer())
+    session.run([first.chief_init_op, second.chief_init_op])
+    for _ in range(2):
+      session.run([train_first, train_second], options=tf.RunOptions(timeout_in_ms=60000))
+    assert session.run([w, step]) == [22.0, 4]
+
+
 def test_a_join_runs_nothing_that_a_step_waits_for():
   with tf.Graph().as_default(), tf.Session() as session:
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)

@@ -59,6 +59,7 @@ from tf1ps.state import QUEUE_KIND, Guard, Guarded, shared_placement
 Update = Callable[[tf.Tensor], tf.Tensor]
 
 _TOKEN = [4]  # a token: round, global step, ended, the bits of the mean loss as float64
+_IDENTITY = ("container", "shared_name")  # attributes of a queue that say which one it is
 _NO_UPDATE = -1  # in place of a token's round: the gradient is in no known update
 
 # The defaults of a column, which give its shape: a value per replica, or one value.
@@ -400,11 +401,25 @@ class _SharedState(Guarded):
         self._handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=self._shape, shared_name=name)
         self._queues = [tf.raw_ops.FIFOQueueV2(
           component_types=[tf.int64], shapes=[_TOKEN], shared_name=one) for one in names]
+      self._check_first(shared_name)
       self._guard = Guard(self._handle.op, "rounds", name, dict(rules._asdict()))
       # A reset then closes them, and frees a waiting replica, before it removes them.
       self.announced = [
         Guard(queue.op, QUEUE_KIND, one, dict(kind="FIFOQueue")).announce()
         for queue, one in zip(self._queues, names)]
+
+  def _check_first(self, shared_name) -> None:
+    """Refuses a second optimizer that would take part in the same rounds as the same replica."""
+    queue = self._queues[self._index].op
+    identity = [queue.get_attr(key) for key in _IDENTITY]
+    for op in queue.graph.get_operations():
+      # A graph has the queues of all replicas, and looks into that of its own.
+      if op.type == queue.type and op is not queue and [
+          op.get_attr(key) for key in _IDENTITY] == identity and any(
+            one.type == "QueueSizeV2" for one in op.outputs[0].consumers()):
+        raise ValueError(
+          "replica %d has a SyncReplicasOptimizer %r of the same variables already. Give the "
+          "second one another name=" % (self._index, shared_name.rpartition(":")[0]))
 
   def read_vector(self) -> tf.Tensor:
     """The packed state; takes no lock."""

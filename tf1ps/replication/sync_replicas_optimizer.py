@@ -71,7 +71,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       variable_averages: a `tf.train.ExponentialMovingAverage` of the variables, or None.
       variables_to_average: the variables that it averages.
       use_locking: as in TensorFlow's base class; one replica makes an update under a lock anyway.
-      name: of the optimizer; all replicas use the same.
+      name: of the optimizer; all replicas use the same. Two optimizers of the same variables have
+        two names.
       replica_index: this replica's, from 0; None: that of this process's `tf1ps.Server`.
       on_uneven: what the end of one replica's data means. "stop_all": training ends for all.
         "repeat": the replica begins again with its data until all have gone through theirs; then
@@ -149,7 +150,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       The operation. After it this replica's gradient is in the update, or was too late.
 
     Raises:
-      ValueError: no global step, no gradients, a loss that is no float tensor, or a second call.
+      ValueError: no global step, no gradients, a loss that is no float tensor, a second call, or
+        another optimizer of the same name and variables.
     """
     if global_step is None:
       raise ValueError("SyncReplicasOptimizer needs a global_step to count updates by")
