@@ -108,13 +108,9 @@ def verify_checkpoint(prefix: str) -> None:
 
 
 def global_step_of_checkpoint(prefix: str) -> Optional[int]:
-  """Returns the global step of a checkpoint.
+  """Returns the global step of a checkpoint: its tensor, else the number in its name, else None.
 
-  Returns:
-    The tensor "global_step", or else the number in the checkpoint's name, or else None.
-
-  Raises:
-    CheckpointError: the checkpoint cannot be read.
+  Raises CheckpointError if the checkpoint cannot be read.
   """
   reader = open_checkpoint(prefix)
   try:
@@ -126,11 +122,7 @@ def global_step_of_checkpoint(prefix: str) -> Optional[int]:
 
 
 def open_checkpoint(prefix: str):
-  """Opens a checkpoint for reading; returns a reader, see `tf.train.NewCheckpointReader`.
-
-  Raises:
-    CheckpointError: the checkpoint cannot be read.
-  """
+  """Returns a reader of a checkpoint (`tf.train.NewCheckpointReader`); raises CheckpointError."""
   try:
     return tf.train.NewCheckpointReader(prefix)
   except Exception as error:

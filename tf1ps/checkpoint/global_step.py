@@ -62,11 +62,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     return self._count_run()
 
   def add_listener(self, listener: Callable[[int, int], None]) -> None:
-    """Adds a callable.
-
-    Args:
-      listener: is called with the global step and this task's steps after each fetch.
-    """
+    """Adds a callable for the global step and this task's steps, after each fetch."""
     self._listeners.append(listener)
 
   def begin(self):
@@ -116,11 +112,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     return value
 
   def ask_within(self, steps: int) -> None:
-    """Makes the next fetch happen soon.
-
-    Args:
-      steps: steps of this task since the last fetch until the next one, at most.
-    """
+    """Makes the next fetch follow at most so many steps of this task after the last one."""
     steps = max(1, int(steps))
     self._within = steps if self._within is None else min(self._within, steps)
 

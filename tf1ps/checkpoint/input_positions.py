@@ -1,4 +1,4 @@
-"""Keeps the position of a worker's input, so that a restarted worker goes on where it was.
+"""Keeps the position of a worker's input, so that a restarted worker continues there.
 
 Each worker of a between-graph job has a variable beside the global step: a string with the position
 of its iterators. The variables outlive a worker, and the chief's checkpoints contain them.
@@ -6,13 +6,12 @@ of its iterators. The variables outlive a worker, and the chief's checkpoints co
 1. The worker stores its position between two steps: every `Timing.position_interval` seconds, but
    in at most a hundredth of its time; before each checkpoint if it is the chief; at its end. So a
    position is never ahead of the training, and the batches after it are trained on once more.
-2. A new session goes on from the stored position if the pipeline, the worker, the number of workers
+2. A new session continues at the stored position if the pipeline, the worker, the number of workers
    and the batch size are the same. Otherwise it logs the difference and starts from the beginning.
 3. At the end of the data the position is deleted, so that a restarted worker starts from the
    beginning. Data that begin again (`--on_uneven=repeat`) have a position in their next pass.
 
-Pipelines that call Python, and pipelines that TensorFlow cannot save, always start from the
-beginning.
+Pipelines that call Python, and pipelines that TensorFlow cannot save, start from the beginning.
 """
 
 from __future__ import annotations
@@ -77,11 +76,10 @@ class InputPositions(LifecycleHook):
 
   def follow(self, batches_of_run: Callable[[], int],
              quiet: Optional[Callable[[], ContextManager[bool]]] = None) -> None:
-    """Has the hook know how batches are drawn, where a run draws several or threads draw too.
+    """Tells the hook how batches are drawn, if a run draws several or threads draw too.
 
-    Args:
-      batches_of_run: returns how many batches the run draws that begins now.
-      quiet: makes a context in which no thread draws a batch; its value is whether that is so.
+    `batches_of_run` returns the number of batches that the beginning run draws. `quiet` makes a
+    context in which no thread draws a batch; its value is whether that is so.
     """
     self._batches_of_run = batches_of_run
     if quiet is not None:

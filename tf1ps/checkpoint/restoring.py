@@ -47,21 +47,15 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
     optional: variables that a checkpoint may lack, such as those that older versions did not have.
       A restore initialises the ones that the checkpoint lacks or has with another type or shape.
     max_to_keep: the number of checkpoints that are kept; None or 0 keeps all.
-
-  Returns:
-    A `tf.train.Saver`.
   """
   return _Saver(optional, max_to_keep=max_to_keep, save_relative_paths=True, allow_empty=True)
 
 
 def make_saver_for(checkpoint: str) -> tf.train.Saver:
-  """Makes a saver that restores the default graph from one checkpoint; returns a `tf.train.Saver`.
+  """Makes a saver that restores the default graph from one checkpoint, also without a global step.
 
-  Args:
-    checkpoint: the checkpoint's path without the endings of its files. It may lack the global step.
-
-  Raises:
-    CheckpointError: the checkpoint cannot be read.
+  Raises CheckpointError if the checkpoint cannot be read. `checkpoint` is its path without the
+  endings of its files.
   """
   step = tf.train.get_global_step()
   is_there = step is None or checkpoints.open_checkpoint(checkpoint).has_tensor(step.op.name)
@@ -127,7 +121,7 @@ class _Saver(tf.train.Saver):
 
 
 def _restored_by(graph: tf.Graph, saver: tf.train.Saver) -> Dict[str, _Restored]:
-  """The tensors that a saver restores, by their names in the checkpoint."""
+  """Returns the tensors that a saver restores, by their names in the checkpoint."""
   if not saver.saver_def:
     return {}  # it saves nothing
   found, shapes = {}, {}
@@ -149,7 +143,7 @@ def _names_and_parts(op: tf.Operation):
 
 
 def _shape_of_assigned(op: tf.Operation) -> Dict[str, Optional[List[int]]]:
-  """The shape of a variable that is assigned, by the name in the checkpoint."""
+  """Returns the shape of a variable that is assigned, by the name in the checkpoint."""
   target, source = op.inputs[0], op.inputs[1]
   while source.op.type == "Identity":
     source = source.op.inputs[0]

@@ -2,7 +2,7 @@
 
 Some calls of TensorFlow wait without a limit: a server whose ps has no address, the first run of a
 session, the close of a session whose ps died. No other thread can end such a call. So the call runs
-in a daemon thread of its own, and the caller goes on after the limit.
+in a daemon thread of its own, and the caller continues after the limit.
 """
 
 from __future__ import annotations
@@ -17,17 +17,13 @@ class LimitExceeded(Error, RuntimeError):
 
 
 def call_within(limit: float, what: str, function, *args, **kwargs):
-  """Calls a function in a thread of its own and waits at most `limit` seconds for it.
+  """Calls a function in a thread of its own; returns its result within `limit` seconds.
 
   Args:
     limit: seconds.
     what: the name of the call, for the error: "creating the session on grpc://...".
     function: the function to call.
-    args: its arguments.
-    kwargs: its keyword arguments.
-
-  Returns:
-    The function's result.
+    args, kwargs: its arguments.
 
   Raises:
     LimitExceeded: the function has not returned. Its thread, a daemon, stays behind.

@@ -24,11 +24,9 @@ _RESERVED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, str]] = None) -> None:
-  """Excepts the hosts of a cluster from the proxy in the environment, if there is one.
+  """Excepts the hosts of a cluster's tasks from the proxy in the environment, if there is one.
 
-  Args:
-    tasks: the tasks of the cluster.
-    environ: the environment to change before a server starts; None: this process's.
+  It changes `environ`, or this process's environment, so call it before a server starts.
   """
   environ = os.environ if environ is None else environ
   if not any(environ.get(name) for name in _PROXIES):
@@ -44,11 +42,7 @@ def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, st
 def exposure_warning(cluster: Cluster) -> Optional[str]:
   """Returns a warning that this task's server can be reached from outside this machine, or None.
 
-  Args:
-    cluster: the cluster; its `task` is this task.
-
-  Returns:
-    None if this machine has no route to another one, and for an evaluator, which has no server.
+  None if this machine has no route to another one, and for an evaluator, which has no server.
   """
   task = cluster.task
   if task.job not in cluster.jobs:

@@ -78,9 +78,8 @@ def job_container() -> str:
 def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) -> None:
   """Registers the function with which `join` waits.
 
-  Args:
-    waiter: gets the server's record and an event that is set to end the wait early; returns a
-      sentence that says how the job ended, or raises `JobLostError`.
+  It gets the server's record and an event that is set to end the wait early; it returns a sentence
+  that says how the job ended, or raises `JobLostError`.
   """
   global _end_waiter
   _end_waiter = waiter

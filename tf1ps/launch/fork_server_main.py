@@ -1,10 +1,7 @@
 """The process that imports TensorFlow once and forks a task for each request.
 
-What happens, in order:
-
 1. The launcher starts it (`fork_server.ForkServer`) in a session of its own: a terminal's Ctrl-C
-   reaches neither it nor the tasks. It imports the modules of the launcher's list and sends
-   "ready".
+   reaches neither it nor the tasks. It imports the launcher's modules and sends "ready".
 2. For each "start" it forks a task (`task_main`), whose output goes into the pipe that came with
    the request.
 3. When a task has ended, it kills the remainder of the task's process group and sends the exit

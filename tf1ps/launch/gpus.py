@@ -28,15 +28,11 @@ class Division(NamedTuple):
 
 
 def visible_gpus(environ=None):
-  """Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them.
+  """Returns the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: ["0", "1"].
 
-  Args:
-    environ: the environment to look at; None is `os.environ`. If it has CUDA_VISIBLE_DEVICES,
-      that list counts, up to its first empty or negative entry, as for CUDA itself.
-      Otherwise `nvidia-smi -L` lists them.
-
-  Returns:
-    list of str, such as ["0", "1"]. Empty where there is none, or no `nvidia-smi`.
+  If the environment (None: `os.environ`) has CUDA_VISIBLE_DEVICES, that list counts, up to its
+  first empty or negative entry, as for CUDA itself. Otherwise `nvidia-smi -L` lists them, if it
+  exists.
   """
   environ = os.environ if environ is None else environ
   named = environ.get("CUDA_VISIBLE_DEVICES")
@@ -51,18 +47,10 @@ def visible_gpus(environ=None):
 
 
 def divide_gpus(gpus, num_workers):
-  """Divides GPUs among workers.
+  """Divides GPUs, as of `visible_gpus`, among workers; raises ValueError if there is no worker.
 
-  Args:
-    gpus: list of str, as of `visible_gpus`.
-    num_workers: int, 1 or more.
-
-  Returns:
-    A `Division`. Each worker has a contiguous share; with a remainder the first ones have one more.
-    Fewer GPUs than workers: one each, round robin, with a note. No GPU: `NO_GPU` for all.
-
-  Raises:
-    ValueError: if there is no worker.
+  Each worker has a contiguous share; with a remainder the first ones have one more. Fewer GPUs than
+  workers: one each, round robin, with a note. No GPU: `NO_GPU` for all.
   """
   if num_workers < 1:
     raise ValueError("GPUs are divided among 1 or more workers, not %r." % (num_workers,))

@@ -31,15 +31,12 @@ _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def find_free_ports(n, candidates=None):
-  """Returns `n` distinct TCP ports that no process on this machine has bound.
+  """Returns `n` distinct TCP ports that no process on this machine had bound during the call.
 
   Args:
     n: int, 0 or more.
     candidates: iterable of ports to try, in this order; None draws them at random outside of
       the ephemeral range.
-
-  Returns:
-    list of `n` ints. They are not bound any more when this returns.
 
   Raises:
     ValueError: if `n` is not an int of 0 or more.

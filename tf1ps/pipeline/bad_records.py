@@ -43,11 +43,7 @@ class BadRecords:
   """
 
   def __init__(self, policy: str = FAIL_ON_BAD_RECORD, max_ratio: float = DEFAULT_MAX_BAD_RATIO):
-    """Creates the policy; the arguments are the attributes of that name.
-
-    Raises:
-      ValueError: the policy is unknown, or the ratio is outside of 0 to 1.
-    """
+    """Creates the policy; ValueError if it is unknown, or the ratio is outside of 0 to 1."""
     if policy not in POLICIES:
       raise ValueError("on_bad_record must be one of %s, got %r" % (", ".join(POLICIES), policy))
     if not 0.0 <= max_ratio <= 1.0:
@@ -62,15 +58,12 @@ class BadRecords:
     return BadRecords(self.policy, self.max_ratio)
 
   def skip(self, key: str, reason: str, read: int) -> None:
-    """Counts a bad record.
+    """Counts a bad record; raises TooManyBadRecordsError if there are too many now.
 
     Args:
-      key: where it is, such as "data/a.csv:17".
+      key: its position, such as "data/a.csv:17".
       reason: the decoder's error, such as "Field 3 in record 0 is not a valid float: x".
-      read: how many records were read so far, good and bad, with this one.
-
-    Raises:
-      TooManyBadRecordsError: with this one there are too many.
+      read: the number of records that were read so far, good and bad, with this one.
     """
     with self._lock:
       self.skipped += 1

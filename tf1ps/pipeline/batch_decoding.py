@@ -332,15 +332,10 @@ def _after(op):
 
 
 def explain_input_error(error: BaseException, graph: tf.Graph) -> BaseException:
-  """Finds the error of Python code, or the damaged file, that caused the error of a run.
+  """Returns the error of Python code, or of a damaged file, that caused the error of a run.
 
-  Args:
-    error: the run's error.
-    graph: of the run.
-
-  Returns:
-    For a bad record, the error that Python had; for a damaged file, a DataLossError with the file's
-    name; else the same error.
+  For a bad record, this is the error that Python had; for a damaged file, a DataLossError with the
+  file's name; else the same error.
   """
   if isinstance(error, tf.errors.InvalidArgumentError):
     found = re.search(_ERROR_TEXT + r"(\d+): ", error.message)

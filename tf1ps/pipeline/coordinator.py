@@ -26,12 +26,10 @@ class Coordinator(queue_runners.RunnerCoordinator):
   """A coordinator of threads, with the differences that the module's docstring lists."""
 
   def __init__(self, clean_stop_exception_types=None, *, check_queue_runners: bool = True):
-    """Creates the coordinator.
+    """Creates the coordinator, like TensorFlow's.
 
-    Args:
-      clean_stop_exception_types: as for `tf.train.Coordinator`.
-      check_queue_runners: whether `should_stop`, in the thread that creates the coordinator, raises
-        where the queue runners of the present default graph were never started.
+    With `check_queue_runners`, `should_stop` raises in the thread that creates the coordinator, if
+    the queue runners of the present default graph were never started.
     """
     super().__init__(clean_stop_exception_types)
     self._failures = []
@@ -44,11 +42,7 @@ class Coordinator(queue_runners.RunnerCoordinator):
       queue_runners.adopt_queue_runners(self._graph, track=False)
 
   def add_failures(self, failures) -> None:
-    """Called when queue runners start: `join` raises the error that ends them.
-
-    Args:
-      failures: a `queue_runners.Failures`.
-    """
+    """Called when queue runners start: `join` raises the error that ends them."""
     self._graph = None
     self._failures.append(failures)
 
@@ -61,11 +55,7 @@ class Coordinator(queue_runners.RunnerCoordinator):
       super().register_thread(thread)
 
   def should_stop(self):
-    """Like `tf.train.Coordinator.should_stop`.
-
-    Raises:
-      RuntimeError: the graph has queue runners, and none was started.
-    """
+    """Like TensorFlow's; RuntimeError if the graph has queue runners and none was started."""
     if self._graph is not None and threading.current_thread() is self._maker:
       self._check()
     return super().should_stop()

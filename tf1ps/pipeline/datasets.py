@@ -46,14 +46,14 @@ def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
                       shuffle: Optional[int] = None, header_lines: int = 0,
                       compression: Optional[str] = None, drop_remainder: bool = False,
                       prefetch: int = 2, num_parallel_decodes: int = 1) -> Any:
-  """Reads lines of text, such as CSV, without their line ends.
+  """Reads lines of text, such as CSV, without their line ends, in the structure of decode's result.
 
   A byte order mark before a file's first line is dropped, and so is every carriage return. Every
   line feed ends a line, also inside quotes.
 
   Args:
     shard: this worker's share.
-    pattern: of the files, as for `shard.files`.
+    pattern: the pattern of the files, as for `shard.files`.
     decode: takes a string vector [n] of records; returns tensors, dense or sparse, in any
       structure, whose first dimension is n. For example `tf.io.decode_csv`, `tf.io.parse_example`.
     shuffle: size in records of the buffer that shuffles, in training; None: in order.
@@ -63,9 +63,6 @@ def text_line_dataset(shard: shard_lib.Shard, pattern, decode: Callable[[tf.Tens
       the end is dropped, and a skipped record is replaced by another record of its batch.
     prefetch: batches that are made ahead of the training step.
     num_parallel_decodes: batches that are decoded at the same time.
-
-  Returns:
-    The tensors of one batch, in the structure of decode's result.
 
   Raises:
     ShardError: no file matches, or the files cannot be divided.
@@ -100,18 +97,13 @@ def fixed_length_record_dataset(shard: shard_lib.Shard, pattern, decode: Callabl
                                 num_parallel_decodes: int = 1) -> Any:
   """Reads records of a fixed number of bytes.
 
+  The other arguments, the result and the errors are those of `text_line_dataset`.
+
   Args:
-    shard: this worker's share.
-    pattern: of the files, as for `shard.files`.
-    decode: as for `text_line_dataset`. For example
-      `lambda records: tf.io.decode_raw(records, tf.uint8)`.
+    decode: for example `lambda records: tf.io.decode_raw(records, tf.uint8)`.
     record_bytes: bytes per record.
     header_bytes: bytes at the beginning of each file that are no record.
     footer_bytes: bytes at the end of each file that are no record.
-    shuffle, compression, drop_remainder, prefetch, num_parallel_decodes: as for
-      `text_line_dataset`.
-
-  Returns, raises: as `text_line_dataset`.
   """
   shard_lib.check_at_least("record_bytes", record_bytes, 1)
   shard_lib.check_at_least("header_bytes", header_bytes, 0)

@@ -67,23 +67,15 @@ def input_of(graph: Optional[tf.Graph] = None) -> GraphInput:
 
 
 def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
-  """Sets a graph's policy for bad records. Call it before the graph decodes records.
-
-  Args:
-    policy: the policy; the default is `BadRecords()`, under which a bad record fails.
-    graph: by default the default graph.
-  """
-  input_of(graph).bad_records = policy
+  """Sets a graph's policy for bad records, by default the default graph's, before it decodes
+  any.""" input_of(graph).bad_records = policy
 
 
 def add_record_source(keys: tf.Tensor, values: tf.Tensor) -> None:
   """Marks two tensors as records and their keys, so that a queue runner can name a bad record.
 
   The results of TensorFlow's Readers need no mark. Call this where records pass through a queue
-  before they are decoded.
-
-  Args:
-    keys: string, scalar or [n]: where each record is, such as "a.csv:17".
-    values: string, of the same shape: the records.
+  before they are decoded. `keys`, of the same shape as `values`, a scalar or [n], says where each
+  record is: "a.csv:17".
   """
   input_of(keys.graph).record_sources.append(RecordSource(keys, values))

@@ -55,8 +55,7 @@ def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = Non
       because that task initialises them. None: all iterators.
 
   Returns:
-    One operation for each iterator, the first one that was made, in the order in which they were
-    made.
+    The first operation that was made for each iterator, in order.
   """
   done = set(needed_ops([already] if already is not None else []))
   first = {}  # {iterator: the initialiser that has run, or the one that was made first}

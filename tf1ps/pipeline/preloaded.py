@@ -27,16 +27,14 @@ from tf1ps.pipeline import shard as shard_lib
 def preloaded_variables(
   arrays: Any, name: str = "preloaded", worker_device: Optional[str] = None
 ) -> Any:
-  """Loads arrays into variables of the worker.
+  """Loads arrays into variables of the worker; returns the same structure of their values.
+
+  Gather from them, or give them to `slice_input_producer`.
 
   Args:
     arrays: a numpy array, or any structure of them, of numbers or strings.
-    name: of the variables.
+    name: the name of the variables.
     worker_device: as for `on_worker.scope`.
-
-  Returns:
-    The same structure of tensors: the values of the variables. Gather from them, or give them to
-    `slice_input_producer`.
 
   Raises:
     TypeError: an element is no numpy array.
@@ -50,7 +48,7 @@ def preloaded_variables(
 def preloaded_batches(shard: shard_lib.Shard, arrays: Any, shuffle: bool = True,
                       drop_remainder: bool = False, *, seed: Optional[int] = None,
                       worker_device: Optional[str] = None) -> Any:
-  """Makes batches of this worker's rows of preloaded arrays.
+  """Makes batches of this worker's rows of preloaded arrays, in the same structure.
 
   In training each epoch has all rows, in another order, and a batch may have rows of two epochs. In
   evaluation and prediction the rows come once and in order. After the last row a run raises
@@ -63,11 +61,8 @@ def preloaded_batches(shard: shard_lib.Shard, arrays: Any, shuffle: bool = True,
       on all workers.
     shuffle: whether the rows are shuffled in training.
     drop_remainder: whether a last batch of fewer rows is dropped.
-    seed: of the shuffling.
+    seed: the seed of the shuffling.
     worker_device: as for `on_worker.scope`.
-
-  Returns:
-    The same structure of tensors, with up to `shard.batch_size` rows each.
 
   Raises:
     TypeError: an element is no numpy array.

@@ -62,14 +62,12 @@ def follow_checkpoints(
   Args:
     program: the program.
     checkpoint_dir: the run's checkpoint directory; it need not exist yet.
-    heartbeat_timeout: seconds without a change of the status file after which the run counts as
-      lost.
+    heartbeat_timeout: seconds without a change of the status file after which the run is lost.
     start_timeout: seconds within which a run must appear.
     batch_size: examples in a batch.
     variables: the kind of the variables, "resource" or "ref".
     config: the config of the sessions.
-    interrupted: a callable; the evaluator ends when it returns True. It is called several times per
-      second.
+    interrupted: called several times per second; the evaluator ends when it returns True.
     look_every: seconds between two looks at the directory.
     bad: the policy for bad records. By default a bad record is an error.
 

@@ -80,11 +80,7 @@ def build(program: contract.Program, mode: str, batch_size: int, variables: str,
 
 
 def newest(checkpoint_dir: str, checkpoint: Optional[str] = None) -> str:
-  """Returns the given checkpoint, or else the directory's latest one.
-
-  Raises:
-    CheckpointError: there is no such checkpoint.
-  """
+  """Returns the given checkpoint, or else the directory's latest; CheckpointError without one."""
   if checkpoint is None:
     checkpoint = latest_checkpoint(checkpoint_dir)
     if checkpoint is None:

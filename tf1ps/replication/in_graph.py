@@ -84,17 +84,12 @@ def build_in_graph_asynchronous(tower_fn: Callable[[int], tf.Tensor], devices: S
                        wire_dtype: str = "float32") -> List[AsyncReplica]:
   """Builds replicas, each with its own update of the shared variables, in the order of the devices.
 
-  Each optimizer object has its own slots. If `make_optimizer` makes an object per call, each
-  replica has a momentum of its own. If it returns one object, all replicas share one momentum, as
-  in between-graph replication, and the checkpoint has one set of slots for any number of replicas.
-  Simultaneous updates of one variable may overwrite each other, unless the optimizer has
-  `use_locking=True`.
-
-  The other arguments and the errors are those of `build_in_graph_synchronous`, for one replica
-  each.
-
-  Args:
-    make_optimizer: called for each replica.
+  Each optimizer object has its own slots. If `make_optimizer`, called for each replica, makes an
+  object per call, each replica has a momentum of its own. If it returns one object, all replicas
+  share one momentum, as in between-graph replication, and the checkpoint has one set of slots for
+  any number of replicas. Simultaneous updates of one variable may overwrite each other, unless the
+  optimizer has `use_locking=True`. The other arguments and the errors are those of
+  `build_in_graph_synchronous`, for one replica each.
   """
   global_step = _step(global_step, variables_device)
   optimizers = [make_optimizer() for _ in towers.check_devices(devices)]

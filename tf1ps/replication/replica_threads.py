@@ -94,8 +94,7 @@ class ReplicaThreads:
   def start(self, *args) -> None:
     """Starts a thread for each replica whose data have not ended; ends earlier threads first.
 
-    Args:
-      *args: the arguments of each step, such as the session.
+    The arguments are those of each step, such as the session.
     """
     self.end()
     stopped = threading.Event()
@@ -132,16 +131,8 @@ class ReplicaThreads:
     return self._stopped.is_set()
 
   def wait(self, timeout: float) -> bool:
-    """Waits until all threads have ended, or one replica has failed.
-
-    Args:
-      timeout: seconds.
-
-    Returns:
-      Whether they have; False after the timeout.
-    """
-    until = time.monotonic() + timeout
-    for thread in self._threads.values():
+    """Waits until all threads have ended or one replica has failed; False after `timeout`
+    seconds.""" until = time.monotonic() + timeout for thread in self._threads.values():
       while thread.is_alive() and not self._stopped.is_set():
         left = until - time.monotonic()
         if left <= 0:
@@ -156,8 +147,7 @@ class ReplicaThreads:
   def end(self) -> List[str]:
     """Stops all replicas, and waits for their threads within the limit.
 
-    Returns:
-      The names of the replicas whose threads are still in a step, and stay behind.
+    Returns the names of the replicas whose threads are still in a step, and stay behind.
     """
     self.stop()
     until = time.monotonic() + self._limit

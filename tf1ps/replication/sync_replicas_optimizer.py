@@ -9,9 +9,8 @@ training step
 2. arrives at the round, under a lock. If this replica is the last one, it makes the update;
 3. waits for its token.
 
-Unlike TensorFlow's class, this one has no queue runner, so there is none to wait for at the end. A
-replica needs an index, and joins before its first step; its hook does that. A replica that leaves
-informs the others. Gradients that arrive too late are counted, by replica.
+Unlike TensorFlow's class it has no queue runner. A replica needs an index, and joins before its
+first step by its hook. A replica that leaves informs the others. Late gradients are counted.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     return super().compute_gradients(loss, *args, **kwargs)
 
   def apply_gradients(self, grads_and_vars, global_step=None, name=None, *, loss=None):
-    """Builds the training step.
+    """Builds the training step. After it this replica's gradient is in the update, or was late.
 
     Args:
       grads_and_vars: as `compute_gradients` returns them.
@@ -145,9 +144,6 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       name: of the operation.
       loss: a float tensor, that of the gradients: `round_result.loss` is its mean over the
         replicas. None: the argument of `compute_gradients`, where that was called once.
-
-    Returns:
-      The operation. After it this replica's gradient is in the update, or was too late.
 
     Raises:
       ValueError: no global step, no gradients, a loss that is no float tensor, a second call, or
@@ -196,10 +192,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
   def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=60.0):
     """Returns the hook that joins, watches the other replicas, and leaves at the end.
 
-    Args:
-      is_chief: whether this replica is the chief.
-      num_tokens: ignored: there are no tokens in advance.
-      start_timeout: seconds that the other replicas may take to join.
+    The other replicas may take `start_timeout` seconds to join. `num_tokens` is ignored: there are
+    no tokens in advance.
     """
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
 

@@ -90,17 +90,12 @@ def container_scope(name: str, graph=None):
 
 
 def container_of_job(job_workers: Optional[Sequence[int]]) -> str:
-  """The container of a job for which the user gave no name.
+  """Returns the container of a job for which the user gave no name.
 
-  It depends only on what tells the jobs on a ps apart, so that all tasks of a job find the same
-  name: a directory or a program may have another path on another host.
-
-  Args:
-    job_workers: the indices of the job's workers if several jobs share the ps, or None.
-
-  Returns:
-    "job", or "job-2-3" for the workers 2 and 3. From eight workers on: the first index, the last,
-    and eight digits of the SHA-256 of all.
+  It depends only on the indices of the job's workers, which distinguish jobs on one ps: paths of
+  directories and programs may differ between hosts. Without indices "job"; for the workers 2 and 3
+  "job-2-3"; from eight workers on the first index, the last, and eight digits of the SHA-256 of
+  all.
   """
   if job_workers is None:
     return _JOB

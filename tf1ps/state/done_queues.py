@@ -101,11 +101,9 @@ class DoneQueues:
           self._sizes.append(tf.stack(sizes))
 
   def report(self, session, index: int) -> None:
-    """Reports at every place that a worker is done. A second report changes nothing.
+    """Reports at every place that worker `index` is done. A second report changes nothing.
 
-    Args:
-      session: a session of the graph that reaches all places; its hooks do not run.
-      index: of the worker.
+    The session is one of the graph that reaches all places; its hooks do not run.
     """
     if not 0 <= index < len(self.names):
       raise ValueError("index must be from 0 to %d, got %r" % (len(self.names) - 1, index))
@@ -120,7 +118,7 @@ class DoneQueues:
 
   def wait(self, session, timeout: float = 300.0, place: Optional[int] = None,
            linger: Optional[float] = None) -> DoneStatus:
-    """Waits until all workers are done.
+    """Waits until all workers are done; str() of the result is "2 of 2 workers done".
 
     Args:
       session: a session of the graph that reaches the place; its hooks do not run.
@@ -130,11 +128,8 @@ class DoneQueues:
         then, and TensorFlow's close, which has no limit, needs its servers. None: 1.5 on a ps,
         which usually leaves when this returns; elsewhere 0.
 
-    Returns:
-      The `DoneStatus`: str() of it is "2 of 2 workers done".
-
     Raises:
-      DoneTimeout: naming who is missing.
+      DoneTimeout: naming the missing workers.
     """
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))

@@ -36,13 +36,8 @@ _warned = set()
 def shared_placement(name: str, device: Optional[str] = None, container: Optional[str] = None):
   """Sets the device and the container for the operation that makes a named thing.
 
-  Args:
-    name: the shared name; "" for a thing that is private to its session, which is not pinned.
-    device: such as "/job:ps/task:1"; None: see above.
-    container: its container; None: see above.
-
-  Raises:
-    ValueError: an illegal container.
+  A thing without a shared name is private to its session and not pinned. For `device` and
+  `container` None see above. Raises ValueError for an illegal container.
   """
   if container is not None:
     containers.check_container_name(container)

@@ -59,12 +59,9 @@ def _name(container: str) -> str:
 
 def find_run(records: Dict[str, control.ControlRecord], container: Optional[str],
              max_age: float = math.inf) -> Optional[RunRecord]:
-  """Returns the run in a container, or None.
+  """Returns the run in a container, or None; for container None the newest of all containers.
 
-  Args:
-    records: the control records of one task.
-    container: the job's container; None: the newest record of all containers.
-    max_age: seconds; older records are ignored.
+  Records older than `max_age` seconds are ignored.
   """
   if container is None:
     runs = [record for name, record in records.items() if name.startswith(_PREFIX)]
