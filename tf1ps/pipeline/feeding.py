@@ -36,7 +36,7 @@ def feed(generator_fn: Callable[..., Iterable], dtypes: Any, shapes: Any = None,
          batch_size: Optional[int] = None, capacity: int = 4,
          shard: Optional[shard_lib.Shard] = None, drop_remainder: bool = False, *,
          name: str = "feed", worker_device: Optional[str] = None) -> Any:
-  """Makes batches of the elements that a Python generator yields.
+  """Makes batches of the elements that a Python generator yields, in the structure of `dtypes`.
 
   Args:
     generator_fn: returns an iterable, such as a generator function. If it takes two parameters, it
@@ -49,11 +49,8 @@ def feed(generator_fn: Callable[..., Iterable], dtypes: Any, shapes: Any = None,
     shard: this worker's share. In training the generator runs once per epoch, and if it takes no
       parameters only every count-th element is used. None: all elements, once.
     drop_remainder: whether a last batch of fewer elements is dropped.
-    name: of the operations.
+    name: the name of the operations.
     worker_device: as for `on_worker.scope`.
-
-  Returns:
-    The structure of `dtypes`, of the tensors of a batch.
 
   Raises:
     TypeError, ValueError: an argument has a wrong value.

@@ -67,8 +67,8 @@ def input_of(graph: Optional[tf.Graph] = None) -> GraphInput:
 
 
 def use_bad_records(policy: BadRecords, graph: Optional[tf.Graph] = None) -> None:
-  """Sets a graph's policy for bad records, by default the default graph's, before it decodes
-  any.""" input_of(graph).bad_records = policy
+  """Sets the policy for bad records of a graph, or the default one, before it decodes records."""
+  input_of(graph).bad_records = policy
 
 
 def add_record_source(keys: tf.Tensor, values: tf.Tensor) -> None:

@@ -131,8 +131,9 @@ class ReplicaThreads:
     return self._stopped.is_set()
 
   def wait(self, timeout: float) -> bool:
-    """Waits until all threads have ended or one replica has failed; False after `timeout`
-    seconds.""" until = time.monotonic() + timeout for thread in self._threads.values():
+    """Waits until all threads have ended, or one has failed; False after `timeout` seconds."""
+    until = time.monotonic() + timeout
+    for thread in self._threads.values():
       while thread.is_alive() and not self._stopped.is_set():
         left = until - time.monotonic()
         if left <= 0:

@@ -77,15 +77,14 @@ class ControlTable:
     return _decode(*self._run(self._ops.insert_then_export, records))
 
   def change(self, name: str, function: Callable[[Optional[dict]], Optional[dict]]) -> dict:
-    """Changes one record atomically. All clients must change this record by this method.
+    """Changes one record atomically; returns its new value, {} if there is none.
+
+    All clients must change this record by this method.
 
     Args:
-      name: of the record.
+      name: the record's name.
       function: takes the record's value, or None if there is none; returns the new value, or None
         to keep it. If another client was faster, it is called again.
-
-    Returns:
-      The record's new value; {} if there is none.
 
     Raises:
       ControlError: no answer; the change may or may not have been made.

@@ -56,12 +56,7 @@ class Member(NamedTuple):
 
 
 def members_of(records: Dict[str, control.ControlRecord], container: Optional[str]) -> List[Member]:
-  """Returns the members of the job in a container, sorted by job and index.
-
-  Args:
-    records: the control records of the keeper.
-    container: the job's container; None: the members of all jobs.
-  """
+  """Returns the members of the job in a container (None: of all jobs), sorted by job and index."""
   prefix = _PREFIX if container is None else _prefix(container)
   found = []
   for name, record in records.items():
@@ -169,10 +164,8 @@ class Heartbeat:
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
     """Reports this task's end; tries again until the limit. Returns whether it succeeded.
 
-    Args:
-      state: MEMBER_DONE or MEMBER_FAILED.
-      reason: why the task ended.
-      limit: seconds; half a second at most if the keeper has never answered.
+    `state` is MEMBER_DONE or MEMBER_FAILED. The limit is half a second at most if the keeper has
+    never answered.
     """
     self.set(state=state, reason=reason)
     if self.silence is None:

@@ -109,12 +109,8 @@ class Accumulated:
   def remainder(self, train_op: tf.Operation, fetches: Any = None) -> AccumulatedRemainder:
     """Builds the step that pushes the sums of fewer batches. Call it when the step is finished.
 
-    Args:
-      train_op: the update that was built of `grads_and_vars`.
-      fetches: further fetches of the step.
-
-    Raises:
-      ValueError: if an operation after the sums needs a tensor of the first batch.
+    `train_op` is the update that was built of `grads_and_vars`. Raises ValueError if an operation
+    after the sums needs a tensor of the first batch.
     """
     wanted = dict(op=train_op, loss=self.loss, size=self.batch_size, fetches=fetches)
     with train_op.graph.as_default(), tf.control_dependencies(None), tf.device(None):

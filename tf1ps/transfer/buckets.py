@@ -108,7 +108,7 @@ class Bucket:
 
 def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BYTES,
                  wire_dtype: str = "float32", from_anywhere: bool = False) -> List[Bucket]:
-  """Divides gradients into buckets.
+  """Divides gradients into buckets; each gradient is in one of them.
 
   Args:
     grads_and_vars: pairs of a gradient and its variable; pairs without a gradient are skipped.
@@ -116,9 +116,6 @@ def make_buckets(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_BY
     wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
     from_anywhere: whether the buckets do not depend on the tasks of the gradients, also where a
       gradient is on its variable's task. Replicas that wait for each other need the same buckets.
-
-  Returns:
-    The buckets; each gradient is in one of them.
 
   Raises:
     ValueError: if an argument is out of its range.
@@ -148,13 +145,8 @@ def pack_gradients(grads_and_vars: GradsAndVars, pack_bytes: int = DEFAULT_PACK_
                    wire_dtype: str = "float32") -> GradsAndVars:
   """Sends gradients to the ps. `apply_gradients` of the result updates the variables there.
 
-  Args:
-    grads_and_vars: as for `make_buckets`, and so are the other arguments and the errors.
-    pack_bytes: gradients of variables of this number of bytes or more travel alone; 0: all do.
-    wire_dtype: the type that float32 gradients are sent as, one of `WIRE_DTYPES`.
-
-  Returns:
-    The same pairs in the same order; pairs without a gradient are unchanged.
+  The arguments and errors are those of `make_buckets`. Returns the same pairs in the same order;
+  pairs without a gradient are unchanged.
   """
   grads_and_vars = list(grads_and_vars)  # it may be a zip
   buckets = make_buckets(grads_and_vars, pack_bytes, wire_dtype)

@@ -60,8 +60,7 @@ def embedding_lookup(params, ids, unique: bool = False, name: Optional[str] = No
       If few are, finding them costs more than it saves.
     name: the name scope of the operations.
     wire_dtype: the type that the rows of a float32 table and their gradients travel as, one of
-      `WIRE_DTYPES` but "int8". None: the value of --wire_dtype, or "float32"; that of int8 is
-      "float32".
+      `WIRE_DTYPES` but "int8". None: the value of --wire_dtype, with "float32" for int8.
 
   Returns:
     A tensor [shape of ids] + [width].
@@ -97,10 +96,7 @@ def embedding_lookup_sparse(params, sp_ids, sp_weights=None, *, combiner: str = 
     combiner: "sum": the sum of the rows times weights; "mean": the sum divided by the sum of the
       weights; "sqrtn": the sum divided by the square root of the sum of the squared weights.
     padding_id: the id in a dense `sp_ids` that marks an empty place.
-    wire_dtype: the type that the bags of a float32 table and their gradients travel as, one of
-      `WIRE_DTYPES` but "int8". None: the value of --wire_dtype, or "float32"; that of int8 is
-      "float32".
-    name: the name scope of the operations.
+    wire_dtype, name: as for `embedding_lookup`.
 
   Returns:
     A tensor [batch, width], also if the last bags are empty. An empty bag is 0.

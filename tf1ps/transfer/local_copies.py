@@ -23,16 +23,13 @@ _SMALL = 64  # elements
 
 
 def keep_constants_local() -> int:
-  """Copies small constants of the default graph to the tasks that take them.
+  """Copies small constants of the default graph to the tasks that take them; returns their number.
 
   A constant may wait for operations, and in a branch or a loop it always does. Its consumers wait
   only through it. So a copy waits for the same operations, if they are on its own task. Else it
   waits for one of the constants that wait for them: that is one message for all such copies.
 
   Call it before a session runs the graph.
-
-  Returns:
-    The number of copies.
   """
   found = {}
   for op in tf.get_default_graph().get_operations():

@@ -39,13 +39,9 @@ class Prefetch:
     self._clears: List[tf.Operation] = []
 
   def hold(self, tensors: List[tf.Tensor]) -> List[tf.Tensor]:
-    """Stages tensors on the device of the first one.
+    """Stages tensors of known shapes on the device of the first one.
 
-    Args:
-      tensors: tensors of known shapes, such as `fetch_variables` passes to its `hold`.
-
-    Returns:
-      The tensors of the step before, as many, of the same types and shapes.
+    Returns the tensors of the step before, as many, of the same types and shapes.
     """
     device = tensors[0].op.device
     names = dict(container="", shared_name="%s_%d" % (self._name, len(self._puts)))
