@@ -70,7 +70,7 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
 
 def test_two_jobs_of_one_program_without_directories_are_told_apart(start):
   jobs = TwoJobs(start)
-  one = jobs.start_workers(0, None, "--steps=100000")
+  one = jobs.start_workers(0, None, "--steps=100000", "--step_seconds=0.02")
   one[0].wait_for("progress: step ")
   other = jobs.start_workers(2, None, "--steps=10")
   assert job_lib.codes(*other) == [0, 0]
@@ -80,7 +80,7 @@ def test_two_jobs_of_one_program_without_directories_are_told_apart(start):
 
 def test_a_second_job_in_a_container_that_is_in_use_is_refused(start):
   jobs = TwoJobs(start)
-  one = jobs.start_workers(0, None, "--steps=100000", "--container=shapes")
+  one = jobs.start_workers(0, None, "--steps=100000", "--step_seconds=0.02", "--container=shapes")
   one[0].wait_for("progress: step ")
   other = jobs.start_workers(2, None, "--steps=10", "--container=shapes")
   assert other[0].wait() == 1
@@ -95,7 +95,7 @@ def test_a_second_job_in_a_container_that_is_in_use_is_refused(start):
 def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start, flags, where):
   job = job_lib.Job(start)
   job.ps()
-  chief = job.worker(0, "--steps=100000", "--container=theirs")
+  chief = job.worker(0, "--steps=100000", "--step_seconds=0.02", "--container=theirs")
   chief.wait_for("progress: step ")
   other = job.worker(1, "--steps=100000", *flags)
   assert other.wait() == 1

@@ -34,7 +34,7 @@ def losses(*tasks):
 
 
 def test_four_processes_end_by_themselves(start):
-  tasks = start_all(start, FILE, num_ps=2, num_workers=2, steps=800)
+  tasks = start_all(start, FILE, num_ps=2, num_workers=2, steps=400)
   for task in tasks.values():
     assert task.wait() == 0, task.output
   found = losses(tasks["worker 0"], tasks["worker 1"])

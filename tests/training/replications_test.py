@@ -192,7 +192,7 @@ SYNC_GIVEN = [SYNC, "--pack_bytes=65536", "--wire_dtype=float32"]
 
 
 def test_a_worker_with_another_scheme_than_the_chief_is_refused(start):
-  job = Job(start, num_workers=2, flags=["--steps=1000000"])
+  job = Job(start, num_workers=2, flags=["--steps=1000000", "--step_seconds=0.02"])
   ps, chief, worker = job.ps(), job.worker(0, IN_GRAPH, SYNC), job.worker(1, SYNC)
   assert worker.wait() == 1
   assert "started with %s, and /job:worker/task:0, the chief, with --rep" % " ".join(
@@ -292,7 +292,8 @@ def test_all_reduce_an_error_of_one_worker_is_the_others_reason(start):
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_all_reduce_workers_that_are_told_to_stop_save_and_leave(start, tmp_path, first):
-  job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000", "--checkpoint_dir=%s" % tmp_path])
+  job = Job(start, 0, 2, flags=[
+    ALL_REDUCE, "--steps=1000000", "--step_seconds=0.02", "--checkpoint_dir=%s" % tmp_path])
   _, workers = job.all()
   workers[0].wait_for("progress: ")
   workers[first].signal()

@@ -13,7 +13,7 @@ def reset_container(job, *names):
 
 def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_path):
   # So many steps that the job is not over when the reset has come to the workers.
-  job = Job(start, num_ps=2, steps=800, step_seconds=0.01, checkpoint_dir=str(tmp_path),
+  job = Job(start, num_ps=2, steps=300, step_seconds=0.03, checkpoint_dir=str(tmp_path),
             save_steps=20)
   ps = [job.trainer_ps(0), job.trainer_ps(1)]
   workers = [job.trainer(0), job.trainer(1)]
@@ -27,7 +27,7 @@ def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_p
   assert restored >= 20
   assert codes(*workers, *ps) == [0, 0, 0, 0]
   assert [worker.output.count("this session ends") for worker in workers] == [1, 1]
-  assert 800 <= max(steps(workers[0]) + steps(workers[1])).number < 803
+  assert 300 <= max(steps(workers[0]) + steps(workers[1])).number < 303
 
 
 def test_a_reset_of_another_container_disturbs_nobody(start, tmp_path):

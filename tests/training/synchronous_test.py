@@ -129,7 +129,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
 
 
 def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
-  job = Job(start, flags=["--sync_replicas", "--steps=1000000"])
+  job = Job(start, flags=["--sync_replicas", "--steps=1000000", "--step_seconds=0.02"])
   ps, chief = job.ps(), job.worker(0)
   worker = job.worker(1, "--slow_index=1", "--block_at=10")
   worker.wait_for("holds step 10")

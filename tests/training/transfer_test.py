@@ -80,8 +80,8 @@ def test_prefetched_values_are_one_update_old(start):
 
 def test_synchronous_workers_pack_alike(start):
   job = Job(start, flags=["--sync_replicas", "--start_timeout=20"])
-  ps, chief = job.ps(), job.worker(0, "--steps=100000")
-  worker = job.worker(1, "--steps=100000", "--pack_bytes=0")
+  ps, chief = job.ps(), job.worker(0, "--steps=100000", "--step_seconds=0.02")
+  worker = job.worker(1, "--steps=100000", "--step_seconds=0.02", "--pack_bytes=0")
   assert worker.wait() == 1
   assert "--pack_bytes=0" in worker.lines[-1] and "--pack_bytes=65536" in worker.lines[-1]
   for task in (chief, ps):
