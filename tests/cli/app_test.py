@@ -59,7 +59,7 @@ def test_an_old_flag_is_refused_with_advice(start, name, argv, text):
 @pytest.mark.parametrize("argv", [["3", LINE], [LINE, "3", "--steps=2"], ["--steps", "2", "3"]])
 def test_a_stray_argument_is_refused(start, argv):
   assert run(start, "tf1ps-worker", *argv) == refused(
-    "tf1ps-worker", "'3' is no flag: every argument begins with --")
+    "tf1ps-worker", "'3' is not a flag: each argument begins with --")
 
 
 def test_a_value_that_is_missing(start):

@@ -99,8 +99,8 @@ def test_the_unexpected_shows_its_place(users):
 def test_an_error_as_a_line():
   assert errors.line(ValueError("one\ntwo")) == "ValueError: one"
   assert errors.line(KeyError("key")) == "KeyError: 'key'"
-  assert errors.line(SystemExit("no data")) == "the program ended Python with 'no data'"
-  assert errors.line(SystemExit(None)) == "the program ended Python with None"
+  assert errors.line(SystemExit("no data")) == "the program called sys.exit('no data')"
+  assert errors.line(SystemExit(None)) == "the program called sys.exit(None)"
 
 
 def test_which_exits_are_signals():

@@ -56,14 +56,14 @@ def test_how_flags_are_shown(start):
     "  --heartbeat_timeout=X       How long a task may be silent before it counts as lost.",
     "                              [30.0]"]
   position = lines.index("  --shard=files|records|dynamic|none")
-  assert lines[position + 1].startswith(" " * 30 + "What is divided among the workers")
+  assert lines[position + 1].startswith(" " * 30 + "How data are divided among the workers")
   assert any(line.startswith("  --[no]prefetch              Compute each") for line in lines)
   position = lines.index("  --gpu_memory=none|grow|all|X")
   assert lines[position + 1].startswith(" " * 30 + "The memory that a task takes of each GPU")
-  assert "  --checkpoint_dir=DIR        The directory of the job's checkpoints: the chief saves" \
-      in lines
+  first = "  --checkpoint_dir=DIR        The directory of the job's checkpoints. The chief restores"
+  assert first in lines
   position = lines.index("  --on_uneven=stop_all|pad|shrink|repeat")
-  assert lines[position + 1].startswith(" " * 30 + "What the end of one worker's data")
+  assert lines[position + 1].startswith(" " * 30 + "What happens when the data of one worker")
   groups = [line for line in lines[1:] if re.match(r"\w.*:$", line)]
   assert groups == ["The program:", "The cluster (or TF_CONFIG in the environment):", "The job:",
                     "Replication:", "Training:", "Checkpoints:", "Transfer:",

@@ -30,13 +30,12 @@ def refused(start, *argv, **env):
     (["--steps=1", "--replication=all_reduce", "--num_ps=1"],
      "--num_ps=1: --replication=all_reduce has no ps"),
     (["--steps=1", "--replication=all_reduce", "--on_uneven=pad"],
-     "--on_uneven=pad is about workers that train each for itself: it needs "
-     "--replication=between_graph, the default, and --sync_replicas"),
-    (["--steps=1", "--num_workers=0"], "--num_workers=0: there must be at least one worker"),
+     "--on_uneven=pad needs --replication=between_graph, the default, and --sync_replicas"),
+    (["--steps=1", "--num_workers=0"], "--num_workers=0: a job needs at least one worker"),
     (["--steps=1", "--evaluator"],
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),
     (["--num_workers=1"],
-     "nothing says when the job ends: give --steps, --epochs or --examples"),
+     "the job has no end: give --steps, --epochs or --examples"),
     (["--steps=1", "--container=my_problem_1"],
      "container 'my_problem_1' has '_' at position 2: a container begins with a letter, a digit or "
      "a dot, and goes on with these, '-' and '/'; 'my-problem-1' would do"),

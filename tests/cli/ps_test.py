@@ -63,18 +63,18 @@ def test_a_ps_to_which_nobody_comes(start):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_a_ps_that_is_told_to_stop(start, number, persistent):
+def test_a_signal_ends_a_ps(start, number, persistent):
   argv = hosts(harness.addresses(1)[0]) + ["--persistent"] * persistent
   task = start("ps", program_tasks.run_program, "tf1ps-ps", argv, "/")
   task.wait_for("ps 0: serving at ")
   task.signal(number)
   code = 0 if persistent else 128 + number
   assert task.wait() == code
-  reason = "told to stop" if persistent else "ended by signal %d" % number
-  assert re.match(r"ps 0: %s, \d+\.\d s, exit code %d$" % (reason, code), task.lines[-1])
+  assert re.match(r"ps 0: ended by signal %d, \d+\.\d s, exit code %d$" % (number, code),
+                  task.lines[-1])
 
 
-def test_a_standing_ps_waits_for_nobody(start):
+def test_a_persistent_ps_waits_for_nobody(start):
   # The second one has the same limit, later, and leaves: the first one would have, too.
   tasks = []
   for argv in ["--persistent"], []:

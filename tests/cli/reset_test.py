@@ -117,7 +117,7 @@ def test_a_ps_that_tells_its_cluster_and_a_task_that_is_not_there(start):
 
 
 @pytest.mark.parametrize("argv, text", [
-  ([], 'no container is named: give the names of those to clear, or "default"'),
+  ([], 'the names of the containers are missing: give them, or "default"'),
   ([""], 'TensorFlow clears nothing for the container "": '),
   (["jobs/a", "localhost"], 'TensorFlow clears nothing for the container "localhost": '),
   (["jobs/a", "my_problem_1"], "container 'my_problem_1' has '_' at position 2: "),
@@ -130,7 +130,7 @@ def test_names_that_cannot_be_meant_are_refused(start, jobs, state, argv, text):
 
 @pytest.mark.parametrize("argv, text", [
   ([], "no cluster is described: give --ps_hosts and --worker_hosts, set TF_CONFIG in the "
-   "environment, or give the --target of a ps of tf1ps"),
+   "environment, or give --target for a ps of tf1ps"),
   (["--target=a:1"], "target must be a cluster or begin with grpc://, got 'a:1'"),
   (["--ps_hosts=a:1", "--worker_hosts=a:1"], "--worker_hosts: a:1 of /job:worker/task:0 is already "
    "the address of /job:ps/task:0")])

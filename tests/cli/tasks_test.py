@@ -44,8 +44,8 @@ def test_all_reduce_has_no_ps(start):
   assert commands.run(
     start, "tf1ps-worker", LINE, "--steps=1", "--replication=all_reduce", "--ps_hosts=a:1",
     "--worker_hosts=b:2", "--task_index=0") == (1, [
-      "tf1ps-worker: --replication=all_reduce has no ps, and the cluster has 1: leave the job ps "
-      "away"])
+      "tf1ps-worker: --replication=all_reduce has no ps, but the cluster has 1: leave out the job "
+      "ps"])
 
 
 @pytest.mark.parametrize("name, job, program", [

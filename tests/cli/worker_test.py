@@ -27,8 +27,8 @@ FAILURES = {
   "KeyError": ('{}["w"]', "KeyError: 'w'"),
   "of TensorFlow": ("tf.ones([2, 3]) + tf.ones([2, 4])", None),
   "of tf1ps": ('tf1ps.ModelSpec(loss=1.0, accuracy=2.0)', None),
-  "sys.exit": ('sys.exit("nothing to do")', "the program ended Python with 'nothing to do'"),
-  "sys.exit(0)": ("sys.exit(0)", "the program ended Python with 0"),
+  "sys.exit": ('sys.exit("nothing to do")', "the program called sys.exit('nothing to do')"),
+  "sys.exit(0)": ("sys.exit(0)", "the program called sys.exit(0)"),
 }
 
 
@@ -79,7 +79,7 @@ def test_an_error_of_ours_is_a_line(start):
 def test_it_needs_to_know_when_the_job_ends(start):
   code, lines = commands.run(start, "tf1ps-worker", LINE, *hosts())
   assert code == 1
-  assert lines[-1] == ("tf1ps-worker: nothing says when the job ends: give --steps, --epochs or "
+  assert lines[-1] == ("tf1ps-worker: the job has no end: give --steps, --epochs or "
                        "--examples")
   assert lines[-2].startswith("this task: ") or "anyone who can connect" in lines[-2]
 

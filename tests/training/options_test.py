@@ -10,8 +10,8 @@ from tf1ps.training.options import (
   PROGRAMS,
   TABLE,
   Options,
-  batch_size_of,
   check_options,
+  shard_of,
   shared_by_workers,
 )
 
@@ -60,7 +60,7 @@ def test_options_that_work_together(kwargs):
 
 
 def test_something_must_say_when_the_job_ends():
-  with pytest.raises(ValueError, match="give --steps, --epochs or --examples"):
+  with pytest.raises(ValueError, match="the job has no end: give --steps, --epochs or --examples"):
     check_options(Options())
 
 
@@ -83,7 +83,7 @@ def test_another_word_is_refused():
 @pytest.mark.parametrize("name, value", [
   ("replicas_to_aggregate", 2), ("on_uneven", "pad"), ("scale_learning_rate", True)])
 def test_what_only_synchronous_updates_know_is_refused_without_them(name, value):
-  with pytest.raises(ValueError, match="--%s.* is about .*: give --sync_replicas too" % name):
+  with pytest.raises(ValueError, match="--%s.* applies to .*: give --sync_replicas too" % name):
     check_options(Options(steps=1, **{name: value}))
   check_options(Options(steps=1, sync_replicas=True, **{name: value}))
 
@@ -98,13 +98,13 @@ def test_what_only_workers_with_graphs_of_their_own_know_is_refused(replication,
 @pytest.mark.parametrize("kwargs, text", [
   (dict(replication="in_graph"), "needs --replication=between_graph, the default"),
   (dict(replication="all_reduce"), "needs --replication=between_graph, the default"),
-  (dict(sync_replicas=True), "give --on_uneven=shrink, or pad")])
+  (dict(sync_replicas=True), "give --on_uneven=shrink or pad")])
 def test_unequal_shares_are_refused_where_workers_need_equal_ones(kwargs, text):
   with pytest.raises(ValueError, match=text):
     check_options(Options(steps=1, shard="dynamic", **kwargs))
   check_options(Options(steps=1, shard="dynamic"))
   check_options(Options(steps=1, shard="dynamic", sync_replicas=True, on_uneven="pad"))
-  with pytest.raises(ValueError, match="--on_uneven=repeat begins again .* under --shard=dynamic"):
+  with pytest.raises(ValueError, match="--on_uneven=repeat needs .* with --shard=dynamic no"):
     check_options(Options(steps=1, shard="dynamic", sync_replicas=True, on_uneven="repeat"))
 
 
@@ -125,9 +125,8 @@ def test_replications_and_clones():
 def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value):
   for kwargs in (dict(sync_replicas=True), dict(replication="all_reduce"),
                  dict(replication="in_graph")):
-    with pytest.raises(ValueError, match="--%s.* is about workers that update each for itself: it "
-                                         "needs --replication=between_graph, the default, and "
-                                         "no" % name):
+    with pytest.raises(ValueError, match="--%s.* applies to asynchronous updates: it needs "
+                                         "--replication=between_graph, the default, and no" % name):
       check_options(Options(steps=1, **{name: value}, **kwargs))
 
 
@@ -150,10 +149,12 @@ def test_numbers_that_make_no_sense_are_refused(kwargs, text):
 
 
 def test_each_worker_has_its_batch_size():
-  assert [batch_size_of(Options(batch_size=8), i, 2) for i in range(2)] == [8, 8]
-  assert [batch_size_of(Options(batch_size=[8, 4]), i, 2) for i in range(2)] == [8, 4]
-  with pytest.raises(ValueError, match="--batch_size=8,4 has 2 numbers, and there are 3 workers"):
-    batch_size_of(Options(batch_size=[8, 4]), 0, 3)
+  for given, sizes in (8, [8, 8]), ([8, 4], [8, 4]):
+    shards = [shard_of(Options(batch_size=given), i, 2) for i in range(2)]
+    assert [shard.batch_size for shard in shards] == sizes
+    assert len({shard.block_size for shard in shards}) == 1
+  with pytest.raises(ValueError, match="--batch_size=8,4 has 2 numbers, but the job has 3 workers"):
+    shard_of(Options(batch_size=[8, 4]), 0, 3)
 
 
 @pytest.mark.parametrize("name", ["steps_per_execution", "steps_in_flight",

@@ -147,10 +147,9 @@ def test_all_policies_work_together(start):
 
 
 @pytest.mark.parametrize("flags, text", [
-  (["--batch_size=8,4,2"], "--batch_size=8,4,2 has 3 numbers, and there are 2 workers"),
-  (["--staleness_policy=max_lead:2", "--sync_replicas"], "--staleness_policy=max_lead:2 is about "
-                                                         "workers that update each for "
-                                        "itself")])
+  (["--batch_size=8,4,2"], "--batch_size=8,4,2 has 3 numbers, but the job has 2 workers"),
+  (["--staleness_policy=max_lead:2", "--sync_replicas"], "--staleness_policy=max_lead:2 applies "
+                                                         "to asynchronous updates")])
 def test_what_cannot_be_meant_is_refused_before_any_work(start, flags, text):
   worker = Job(start, flags=["--steps=5", *flags]).worker(0)
   assert worker.wait() == 1

@@ -89,7 +89,7 @@ def test_synchronous_workers_pack_alike(start):
 
 
 def test_prefetch_is_refused_with_what_it_cannot_be(start):
-  for flags, text in ((["--sync_replicas"], "makes gradients stale"),
+  for flags, text in ((["--sync_replicas"], "applies to asynchronous updates"),
                       (["--steps_per_execution=2"], "cannot go with --prefetch"),
                       (["--steps_in_flight=2"], "cannot go with --prefetch"),
                       (["--shard=dynamic"], "cannot go with --shard=dynamic")):

@@ -1,13 +1,13 @@
-"""What the programs share: from the command line to the exit code.
+"""Runs a program of tf1ps, from the command line to the exit code.
 
-The order matters, since TensorFlow reads its environment while it is imported, and the user's
-program may define flags:
+TensorFlow reads its environment while it is imported, and the user's program may define flags. So
+the order matters:
 
-1. Our flags are parsed, whatever else there is; one with a bad value is refused.
-2. The environment is made quiet, GPUs are hidden where a task shall see none.
-3. The user's program is imported: its flags stand beside ours. `--help` is answered.
-4. All of the command line is parsed; an unknown flag is refused.
-5. The program's main runs. An error becomes one line (see errors.py), and exit code 1.
+1. `run` parses our flags and refuses bad values. It ignores flags that it does not know yet.
+2. It sets the environment: quiet, and without GPUs for a task that shall see none.
+3. It imports the user's program, which defines its own flags. It answers `--help`.
+4. It parses the whole command line and refuses unknown flags.
+5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ UsageError = errors.UsageError
 
 def run(program_name: str, summary: str, argv: List[str], main: Callable[[object], int],
         needs_program: bool = True, lazy: bool = False, takes_names: bool = False) -> int:
-  """Runs a program's main.
+  """Runs a program.
 
   Args:
-    program_name: one of `options.PROGRAMS`, such as "worker".
-    summary: what it does, for --help.
+    program_name: one of `PROGRAMS`, such as "worker".
+    summary: its task, for --help.
     argv: the arguments after the name.
-    main: gets the user's program (a module's Program, or None) or, with `takes_names`, the names;
-      returns the exit code.
+    main: gets the user's `Program`, or None; with `takes_names` it gets the names. It returns the
+      exit code.
     needs_program: whether --program must be given.
-    lazy: whether the user's program is imported only for flags that are not ours.
-    takes_names: whether arguments that are no flags are names, before or after the flags; such a
-      program has no --program.
+    lazy: whether the user's program is imported only if there are flags that are not ours.
+    takes_names: whether the arguments that are not flags are names. Such a program has no
+      --program.
 
   Returns:
     The exit code.
@@ -91,12 +91,12 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
 
 
 def is_verbose() -> bool:
-  """Whether everything there is to say shall be said."""
+  """Whether --verbosity asks for details."""
   return FLAGS.is_parsed() and FLAGS.verbosity in ("debug", "info")
 
 
 def prepare_tensorflow():
-  """Imports TensorFlow, quiet and in graph mode; returns it."""
+  """Imports TensorFlow without its messages, in graph mode; returns it."""
   with held_back(FLAGS.verbosity):
     import tensorflow.compat.v1 as tf
 
@@ -106,7 +106,7 @@ def prepare_tensorflow():
 
 
 def open_devices(config=None) -> None:
-  """Has TensorFlow look for GPUs now, in silence; a task with a server has done so already."""
+  """Has TensorFlow look for GPUs without messages. The start of a server does this as well."""
   import tensorflow.compat.v1 as tf
 
   with held_back(FLAGS.verbosity):
@@ -114,7 +114,7 @@ def open_devices(config=None) -> None:
 
 
 def leave(code: int) -> None:
-  """Ends the process at once: neither a server's threads nor an open session hold it up."""
+  """Ends the process at once, without waiting for a server's threads or an open session."""
   sys.stdout.flush()
   sys.stderr.flush()
   logging.shutdown()
@@ -127,7 +127,7 @@ def last_line(text: str, code: int) -> None:
 
 
 def _fail(name: str, error: BaseException, program) -> int:
-  """Says why a program ends; returns the exit code."""
+  """Prints why a program fails; returns the exit code."""
   signum = errors.signal_of(error)
   if signum is not None:
     text, code = "ended by signal %d" % signum, signal_exit_code(signum)
@@ -140,7 +140,7 @@ def _fail(name: str, error: BaseException, program) -> int:
 
 def _load(path: str, verbosity: str):
   with held_back(verbosity):
-    import tensorflow.compat.v1 as unused_tf  # noqa: F401  the program's import is a silent one
+    import tensorflow.compat.v1 as unused_tf  # noqa: F401  before the program does, without messages
   from tf1ps.program import load_program
 
   return load_program(path)
@@ -154,7 +154,7 @@ def _is_there(path: str) -> bool:
 
 
 def _parse_ours(name: str, argv: List[str], wants_help: bool) -> List[str]:
-  """Gives our flags their values; returns what only the user's program can know."""
+  """Parses our flags; returns the other arguments, which the user's program may know."""
   try:
     return FLAGS([name] + argv, known_only=True)[1:]
   except flags.Error as error:
@@ -177,7 +177,7 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
   except flags.Error as error:
     raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
   if len(rest) > 1 and not takes_names:
-    raise UsageError("%r is no flag: every argument begins with -- (see %s --help)" % (
+    raise UsageError("%r is not a flag: each argument begins with -- (see %s --help)" % (
       rest[1], name))
   return rest[1:]
 

@@ -1,7 +1,7 @@
-"""What a program says of the error that ends it.
+"""Reports the error that ends a program.
 
-An error that tf1ps raises itself names the value that was wrong: a line says it all. One that came
-out of the user's code, or that nobody expected, needs its place as well: the traceback is shown.
+An error that tf1ps raises names the wrong value, so one line is enough. An error from the user's
+code, or one that nobody expected, needs its traceback as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Optional
 
 from tf1ps.compat import Error, error_line
 
-# Raised by tf1ps, or by what it calls with the user's values: their text says what was wrong.
+# The types that tf1ps and its libraries raise for wrong values; their text names the value.
 _EXPECTED = (ValueError, RuntimeError, OSError)
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSTALLED = tuple(
@@ -27,12 +27,12 @@ class UsageError(Error):
 
 
 def show_traceback(error: BaseException, program, always: bool = False) -> bool:
-  """Prints the traceback of an error where a line is not enough.
+  """Prints the traceback of an error, unless one line is enough.
 
   Args:
-    error: what was caught.
-    program: the user's `Program`, or None where none was imported.
-    always: print it whatever it is, but for a `UsageError`.
+    error: the caught error.
+    program: the user's `Program`, or None if none was imported.
+    always: whether every error but a `UsageError` gets its traceback.
 
   Returns:
     Whether it was printed.
@@ -47,11 +47,11 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
 
 
 def came_through(error: BaseException, program) -> bool:
-  """Whether an error came out of the user's code: of the program, or of what that called.
+  """Whether an error came from the user's code: the program, or other code that it called.
 
   Args:
-    error: what was caught.
-    program: the user's `Program`, or None where none was imported.
+    error: the caught error.
+    program: the user's `Program`, or None if none was imported.
   """
   if program is None:
     return False
@@ -65,14 +65,14 @@ def came_through(error: BaseException, program) -> bool:
 
 
 def line(error: BaseException) -> str:
-  """An error as a line: its type, and what it says."""
+  """An error as one line: its type and its text."""
   if isinstance(error, SystemExit):
-    return "the program ended Python with %r" % (error.code,)
+    return "the program called sys.exit(%r)" % (error.code,)
   return "%s: %s" % (type(error).__name__, error_line(error))
 
 
 def signal_of(error: BaseException) -> Optional[int]:
-  """The signal that a SystemExit with 128 + n, or Ctrl-C, stands for; None for other errors."""
+  """The signal n of a SystemExit(128 + n) or of Ctrl-C; None for other errors."""
   if isinstance(error, KeyboardInterrupt):
     return int(signal.SIGINT)
   code = error.code if isinstance(error, SystemExit) else None

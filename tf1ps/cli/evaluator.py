@@ -1,4 +1,4 @@
-"""tf1ps-evaluator: follows a job's checkpoints, and never connects to its cluster."""
+"""tf1ps-evaluator: evaluates a job's checkpoints, and never connects to its cluster."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def _follow(program) -> int:
     outcome = follow_checkpoints(
       program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
       start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
-      variables=FLAGS.variables,
-      config=config, interrupted=lambda: watch.signum is not None,
+      variables=FLAGS.variables, config=config, interrupted=lambda: watch.signum is not None,
       bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)))
     signum = watch.signum
   code, reason = outcome.code, outcome.reason

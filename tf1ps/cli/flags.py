@@ -1,7 +1,7 @@
-"""The flags of each program, made of the descriptions in tf1ps/training/options.py.
+"""Makes the flags of each program from the table in tf1ps/training/options.py.
 
-They are absl flags, so a user's program can define its own flags beside them. `--verbosity` takes
-the place of absl's flag of that name and accepts its numbers as well.
+They are absl flags, so the user's program can define flags of its own. `--verbosity` replaces
+absl's flag of that name and accepts its numbers as well.
 
 `python -m tf1ps.cli.flags > docs/flags.md` writes the page of all flags.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Callable
 
 from absl import flags
-from absl import logging as unused_absl_logging  # noqa: F401  defines the flag that ours replaces
+from absl import logging as unused_absl_logging  # noqa: F401  defines --verbosity
 
 from tf1ps.training import PROGRAMS, TABLE, Option, of_program
 
 
 class _Parser(flags.ArgumentParser):
-  """Parses the text of a flag as its description says."""
+  """Parses a flag by the function of its option."""
 
   def __init__(self, parse: Callable[[str], object], placeholder: str):
     self._parse = parse
@@ -34,14 +34,14 @@ def define(program: str) -> None:
   """Defines the flags of a program.
 
   Args:
-    program: one of `options.PROGRAMS`, such as "worker".
+    program: one of `PROGRAMS`, such as "worker".
   """
   for option in of_program(program):
     _define(option, option.default_of(program))
 
 
 def _define(option: Option, default) -> None:
-  # absl's log_dir and verbosity give way to ours.
+  # absl defines --log_dir and --verbosity, too.
   overrides = {"allow_override": True} if option.name in ("log_dir", "verbosity") else {}
   if option.values:
     flags.DEFINE_enum(option.name, default, list(option.values), option.help)
@@ -74,7 +74,7 @@ class _Serializer(flags.ArgumentSerializer):
 
 
 def placeholder_of(option: Option) -> str:
-  """What --help shows for the value of a flag: "DIR", for example."""
+  """The text of --help for the value of a flag, such as "DIR"."""
   choices = "|".join(option.values)
   if choices and len(choices) < 44:
     return choices
@@ -83,16 +83,21 @@ def placeholder_of(option: Option) -> str:
   return {int: "N", float: "X"}.get(option.parse, option.name.split("_")[-1].upper())
 
 
+def meaning_of(option: Option) -> str:
+  """The meaning of a flag, with its allowed values where the placeholder does not list them."""
+  if option.values and "|".join(option.values) != placeholder_of(option):
+    return option.help + " One of %s." % ", ".join(option.values)
+  return option.help
+
+
 def as_page() -> str:
   """The page of all flags, docs/flags.md."""
   lines = [
     "# Flags", "",
-    "Each program is listed with the flags that it has. `--help` shows the same for one program. "
-    "This page is made by `python -m tf1ps.cli.flags > docs/flags.md`."]
+    "The last column lists the programs that have a flag. `--help` shows the flags of one program. "
+    "`python -m tf1ps.cli.flags > docs/flags.md` makes this page."]
   group = None
   for option in TABLE:
-    if not option.programs:
-      continue
     if option.group != group:
       group = option.group
       lines += ["", "## " + group, "", "| flag | default | what it does | programs |",
@@ -113,7 +118,7 @@ def _flag_cell(option) -> str:
 def _default_cell(option) -> str:
   cells = [_value(option.default)] + [
     "%s in tf1ps-%s" % (_value(value), program) for program, value in option.defaults.items()]
-  return ", ".join(cells) if any(cells) else ""
+  return ", ".join(cell for cell in cells if cell)
 
 
 def _value(value) -> str:
@@ -123,20 +128,12 @@ def _value(value) -> str:
 
 
 def _help_cell(option) -> str:
-  text = option.help
-  if option.values and "|".join(option.values) != placeholder_of(option):
-    text += " One of %s." % ", ".join(option.values)
-  limits = " and ".join(
-    "%s %g" % (word, limit) for word, limit in (
-      ("above", option.above), ("at least", option.at_least), ("at most", option.at_most))
-    if limit is not None)
-  return text + (" The value must be %s." % limits if limits and limits != "above 0" else "")
+  limit = "" if option.at_least is None else " The value must be at least %g." % option.at_least
+  return meaning_of(option) + limit
 
 
 def _programs_cell(option) -> str:
-  if option.programs == PROGRAMS:
-    return "all"
-  return ", ".join(option.programs)
+  return "all" if option.programs == PROGRAMS else ", ".join(option.programs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The text of --help: what a program does, its flags by group, the user's own flags."""
+"""Makes the text of --help: the program's task, its flags by group, and the user's own flags."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
   """Returns the text of --help.
 
   Args:
-    program: one of `options.PROGRAMS`, such as "worker".
-    summary: what the program does, in a sentence or two.
-    user_module: the module of the user's program, whose flags are listed as well, or None.
+    program: one of `PROGRAMS`, such as "worker".
+    summary: the program's task, in a sentence or two.
+    user_module: the name of the user's module, whose flags are listed as well, or None.
   """
   lines = textwrap.wrap("tf1ps-%s: %s" % (program, summary), _WIDTH)
   ours = of_program(program)
@@ -44,16 +44,14 @@ def _of_option(option: Option, program: str) -> List[str]:
   placeholder, default = flags_lib.placeholder_of(option), option.default_of(program)
   if isinstance(default, bool):
     default = str(default).lower()
-  meaning = option.help
-  if option.values and "|".join(option.values) != placeholder:
-    meaning += " One of %s." % ", ".join(option.values)
-  return _entry(option.name, None if option.parse is bool else placeholder, meaning, default)
+  return _entry(option.name, None if option.parse is bool else placeholder,
+                flags_lib.meaning_of(option), default)
 
 
 def _of_flag(flag) -> List[str]:
-  """The lines of a flag that a user's program defines."""
+  """The lines of a flag of the user's program."""
   choices = getattr(flag.parser, "enum_values", None) or []
-  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # absl puts the choices there
+  meaning = re.sub(r"^<[^>]*>: ", "", flag.help)  # absl's list of choices
   placeholder = {"int": "N", "float": "X"}.get(flag.flag_type(), flag.name.split("_")[-1].upper())
   if choices:
     placeholder = "|".join(choices)
@@ -62,7 +60,7 @@ def _of_flag(flag) -> List[str]:
 
 
 def _entry(name: str, placeholder: Optional[str], meaning: str, default) -> List[str]:
-  """The lines of a flag; `placeholder` is None for a flag that is switched on or off."""
+  """The lines of a flag; `placeholder` is None for a boolean flag."""
   head = "  --[no]%s" % name if placeholder is None else "  --%s=%s" % (name, placeholder)
   shown = "" if default in (None, "") else " [%s]" % default
   wrapped = textwrap.wrap(meaning + shown, _WIDTH - 30)

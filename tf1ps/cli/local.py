@@ -1,7 +1,7 @@
-"""tf1ps-local: a whole job on this machine, as real processes on 127.0.0.1.
+"""tf1ps-local: runs a whole job on this machine, as processes on 127.0.0.1.
 
-Each task gets the command line that one would type for it by hand: the flags of the job, and its
-own place in the cluster.
+Each task gets the same command line as one that is started by hand: the flags of the job, and its
+place in the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUMMARY = "trains a program on a cluster of processes on this machine."
 
 def run(argv) -> int:
   """Runs a job on this machine; returns the exit code."""
-  # What stands in a --flagfile is for the tasks as well.
+  # The tasks need the flags of a --flagfile as well.
   return app.run("local", _SUMMARY, list(argv),
                  lambda program: _run(FLAGS.read_flags_from_files(list(argv))), lazy=True)
 
@@ -33,7 +33,7 @@ def _run(argv) -> int:
 
   num_ps = _num_ps()
   if FLAGS.num_workers < 1:
-    raise app.UsageError("--num_workers=%d: there must be at least one worker" % FLAGS.num_workers)
+    raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
   worker.make_options()
@@ -45,9 +45,9 @@ def _run(argv) -> int:
     print("tf1ps-local: " + line)
   outside = outside_address()
   if outside:
-    print("tf1ps-local: the servers listen on every interface, %s too, as all TensorFlow servers "
-          "do: anyone who can connect can run anything here. See \"Who can connect\" in README.md."
-          % outside)
+    print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
+          "servers: anyone who can connect can run anything here. See \"Who can connect\" in "
+          "README.md." % outside)
   return run_local(
     lambda addresses: _make_tasks(addresses, argv, shares), num_ps, FLAGS.num_workers,
     FLAGS.evaluator, log_dir,
@@ -56,7 +56,7 @@ def _run(argv) -> int:
 
 
 def _num_ps() -> int:
-  """The number of ps to start; refuses one that the replication cannot use."""
+  """The number of ps to start; raises UsageError if the replication cannot use it."""
   if FLAGS.replication == "all_reduce":
     if FLAGS.num_ps:
       raise app.UsageError("--num_ps=%d: --replication=all_reduce has no ps" % FLAGS.num_ps)
@@ -80,7 +80,7 @@ def _make_tasks(addresses, argv, shares):
     given = flags_for(argv, job, keeps_others=job != "ps")
     for index in range(count):
       place = ["--job_name=" + job, "--task_index=%d" % index] if cluster else []
-      # What TF_CONFIG says in the environment is about another job.
+      # TF_CONFIG in the environment describes another job.
       env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
       made.append(LocalTask(
         "%s %d" % (job, index), module.run, (given + cluster + place, True), env))
@@ -88,12 +88,12 @@ def _make_tasks(addresses, argv, shares):
 
 
 def flags_for(argv, program: str, keeps_others: bool):
-  """The arguments of the launcher that a task gets.
+  """The arguments of the launcher that it passes to a task.
 
   Args:
     argv: the launcher's arguments.
-    program: the task's, such as "worker".
-    keeps_others: whether it also gets flags that are not ours: the user's program's, absl's.
+    program: the task's program, such as "worker".
+    keeps_others: whether the task also gets --program, and flags of the user's program and absl.
 
   Returns:
     A list of arguments.
@@ -111,7 +111,7 @@ def flags_for(argv, program: str, keeps_others: bool):
 
 
 def _argument(text):
-  """The flag of an argument, and whether its value is the next argument (then 2, else 1)."""
+  """The flag of an argument, and the number of arguments that it takes: 2 if a value follows."""
   name, has_value, _ = text.lstrip("-").partition("=")
   if name not in FLAGS and name.startswith("no") and name[2:] in FLAGS:
     name = name[2:]

@@ -1,4 +1,4 @@
-"""tf1ps-predict: uses what was trained; needs no cluster."""
+"""tf1ps-predict: predicts with a trained program, or exports it; needs no cluster."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def _predict(program) -> int:
   if FLAGS.output:
     bad = BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record))
     outcome = predict(program, FLAGS.checkpoint_dir, FLAGS.output,
-                      first_batch_size(FLAGS.batch_size),
-                                 FLAGS.variables, bad=bad)
+                      first_batch_size(FLAGS.batch_size), FLAGS.variables, bad=bad)
     print("%d predictions in %s" % (outcome.examples, FLAGS.output))
   if FLAGS.export_dir:
     export_saved_model(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables)

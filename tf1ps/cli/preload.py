@@ -1,4 +1,4 @@
-"""Imports every module that a task may need; the launcher does it once for all of its tasks."""
+"""Imports all modules that a task may need. The launcher does it once for all tasks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pkgutil
 
 import tf1ps
 
-# What only a program's main process runs, or only as a script.
+# The modules of the fork server itself, and this one.
 _NOT_IN_TASKS = ("tf1ps.launch.fork_server_main", "tf1ps.launch.task_main", __name__)
 
 
 def import_all() -> None:
-  """Imports the modules of all rooms."""
+  """Imports the modules of all rooms but `_NOT_IN_TASKS`."""
   for module in pkgutil.walk_packages(tf1ps.__path__, "tf1ps."):
     if module.name not in _NOT_IN_TASKS:
       importlib.import_module(module.name)

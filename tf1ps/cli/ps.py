@@ -1,7 +1,7 @@
-"""tf1ps-ps: a parameter server that ends with its job.
+"""tf1ps-ps: runs a parameter server that ends with its job.
 
-It starts a server, waits until the chief releases it, and leaves with 0; it leaves with 1 when its
-job's workers are lost. With --persistent it serves any number of jobs until it is told to stop.
+It starts a server, waits until the chief releases it, and exits with 0. It exits with 1 if the
+workers of its job are lost. With --persistent it serves any number of jobs until a signal ends it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(argv, launched: bool = False) -> int:
 
 
 def _serve(launched: bool) -> int:
-  with SignalQueue(raise_exit):  # `join` has a watch of its own
+  with SignalQueue(raise_exit):  # `join` handles signals itself
     return _serve_job(launched)
 
 
@@ -57,9 +57,8 @@ def _serve_job(launched: bool) -> int:
     reason, code = str(error), EXIT_FAILED
     was_released = isinstance(error, ReleasedError)
   except SystemExit as error:
-    reason, code = "ended by signal %d" % errors.signal_of(error), error.code
-    if FLAGS.persistent:  # this is how one is told
-      reason, code = "told to stop", 0
+    reason = "ended by signal %d" % errors.signal_of(error)
+    code = 0 if FLAGS.persistent else error.code  # only a signal ends a persistent ps
   app.last_line("%s: %s, %.1f s" % (name, reason, time.monotonic() - began), code)
   return EXIT_RELEASED if was_released and launched else code
 

@@ -1,7 +1,7 @@
-"""tf1ps-reset: clears containers on the servers of a cluster, task by task; ends no session.
+"""tf1ps-reset: clears containers on each task of a cluster, and ends no session.
 
-It is no task of the cluster. The names are checked before anything is done; then a line a task says
-what was cleared there and which queues were closed first, or why it was not.
+It is not a task of the cluster. It checks all names first. Then it prints one line per task: the
+containers that it cleared and the queues that it closed first, or the reason why it cleared none.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tf1ps.cli import app
 
 FLAGS = flags.FLAGS
 _SUMMARY = (
-  "clears containers on every task of a cluster, and ends no session. Usage: tf1ps-reset NAME... "
-  'and flags, where a NAME is a job\'s --container, or "default" for the default container. What '
-  "is blocked on queues of tf1ps in them ends first. Exit code 1: a task was not cleared.")
+  "clears containers on each task of a cluster, and ends no session. Usage: tf1ps-reset NAME... "
+  'and flags, where NAME is a job\'s --container, or "default" for the default container. Calls '
+  "that wait at queues of tf1ps in them end first. Exit code 1: a task was not cleared.")
 
 
 def run(argv) -> int:
@@ -28,7 +28,7 @@ def run(argv) -> int:
 
 def _reset(names) -> int:
   if not names:
-    raise app.UsageError('no container is named: give the names of those to clear, or "default"')
+    raise app.UsageError('the names of the containers are missing: give them, or "default"')
   app.prepare_tensorflow()
   from tf1ps.state import ResetError, reset_containers
 
@@ -54,7 +54,7 @@ def _say(result) -> str:
 
 
 def _target():
-  """The cluster of the flags or of TF_CONFIG, or the target that tells one."""
+  """The cluster of the flags or of TF_CONFIG, or --target."""
   from tf1ps.cluster import from_cluster_spec, resolve_cluster, split_hosts
 
   hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
@@ -67,16 +67,15 @@ def _target():
   tf_config = os.environ.get("TF_CONFIG", "").strip()
   if not hosts and not tf_config:
     raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
-                         "TF_CONFIG in the environment, or give the --target of a ps of tf1ps")
+                         "TF_CONFIG in the environment, or give --target for a ps of tf1ps")
   if tf_config:
     return resolve_cluster(
       hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), tf_config=tf_config)
-  # It is none of the tasks; a view has to be somebody's.
-  somebody = next(iter(hosts))
-  if list(hosts) == ["ps"]:  # no cluster to train in, but one to clear
-    return from_cluster_spec(hosts, somebody, 0)
+  job_name = next(iter(hosts))  # a `Cluster` belongs to a task, and any will do
+  if job_name == "ps" and len(hosts) == 1:  # ps alone make no job, but can be cleared
+    return from_cluster_spec(hosts, job_name, 0)
   return resolve_cluster(
-    hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), job_name=somebody, task_index=0)
+    hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), job_name=job_name, task_index=0)
 
 
 def main() -> None:

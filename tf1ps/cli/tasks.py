@@ -1,4 +1,4 @@
-"""From the parsed flags of a task to its cluster and its started server."""
+"""Makes the cluster, the config and the server of a task from its parsed flags."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ _log = logging.getLogger("tf1ps")
 
 
 def task_cluster(implied_job: str, launched: bool = False):
-  """The normalised cluster of this task; prints it.
+  """Makes the cluster of this task, and prints it.
 
   Args:
     implied_job: the job that the program runs.
-    launched: whether a launcher has warned already of who can connect.
+    launched: whether a launcher has already printed the warning that anyone can connect.
+
+  Returns:
+    The `Cluster`.
   """
   replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
   cluster = resolve_cluster(
@@ -38,8 +41,8 @@ def task_cluster(implied_job: str, launched: bool = False):
     needs_ps=replication not in (None, ALL_REDUCE) and (
       replication.replace("_", "-") + " replication"))
   if replication == ALL_REDUCE and cluster.ps:
-    raise errors.UsageError("--replication=all_reduce has no ps, and the cluster has %d: leave the "
-                            "job ps away" % len(cluster.ps))
+    raise errors.UsageError("--replication=all_reduce has no ps, but the cluster has %d: leave "
+                            "out the job ps" % len(cluster.ps))
   container = job_container(cluster)
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   warning = None if launched else exposure_warning(cluster)
@@ -49,10 +52,10 @@ def task_cluster(implied_job: str, launched: bool = False):
 
 
 def job_container(cluster):
-  """The container of this task's job: --container, or the one that all tasks derive alike.
+  """The container of this task's job: --container, or one that all tasks derive alike.
 
   Returns:
-    None for a ps without --container: it serves the container of the job that comes.
+    Its name; None for a ps without --container, which takes the container of its first job.
   """
   if FLAGS.container is not None:
     return check_container_name(FLAGS.container)
@@ -60,10 +63,10 @@ def job_container(cluster):
 
 
 def make_config(cluster=None):
-  """The one config of this task's server and sessions.
+  """Makes the config of this task's server and sessions.
 
   Args:
-    cluster: the job's, for a worker, whose devices and groups depend on the replication.
+    cluster: of a worker, whose devices and groups depend on the replication; None for other tasks.
   """
   config = make_session_config(
     inter_op_parallelism_threads=FLAGS.inter_op_parallelism_threads,
@@ -85,7 +88,7 @@ def start_server(cluster, config, **kwargs):
   os.environ.update(keepalive_environment())
   import tf1ps
 
-  with held_back(FLAGS.verbosity):  # a server looks for GPUs, and says that there are none
+  with held_back(FLAGS.verbosity):  # the server logs its search for GPUs
     return tf1ps.Server(
       cluster, config=config, container=job_container(cluster),
       heartbeat_timeout=FLAGS.heartbeat_timeout, **kwargs)

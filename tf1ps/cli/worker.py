@@ -1,4 +1,4 @@
-"""tf1ps-worker: a worker of a job, the chief among them."""
+"""tf1ps-worker: runs a worker of a job; one of them is the chief."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(argv, launched: bool = False) -> int:
 
 
 def make_options(config=None):
-  """The training options that the parsed flags say."""
+  """Makes and checks the `Options` of the parsed flags."""
   from tf1ps.training import Options, check_options
 
   names = [name for name in Options._fields if name != "config"]
@@ -66,18 +66,18 @@ def _train(program, launched: bool) -> int:
       reason, code = errors.line(error), EXIT_FAILED
   if outcome is not None:
     _print_summary(outcome, cluster)
-    late = ", %d more examples came too late" % outcome.late if outcome.late else ""
-    bad = ", %d bad records skipped" % outcome.skipped if outcome.skipped else ""
-    stale = ", " + outcome.staleness if outcome.staleness else ""
-    sent = ", " + outcome.traffic if outcome.traffic else ""
-    reason = "%d steps, %d examples%s%s%s%s, %.1f s, %s" % (
-      outcome.steps, outcome.examples, bad, late, stale, sent, outcome.seconds, reason)
+    parts = [
+      "%d steps" % outcome.steps, "%d examples" % outcome.examples,
+      outcome.skipped and "%d bad records skipped" % outcome.skipped,
+      outcome.late and "%d more examples came too late" % outcome.late,
+      outcome.staleness, outcome.traffic, "%.1f s" % outcome.seconds, reason]
+    reason = ", ".join(part for part in parts if part)
   app.last_line("%s: %s" % (name, reason), code)
   return EXIT_RELEASED if was_released and launched else code
 
 
 def _print_summary(outcome, cluster) -> None:
-  """The chief's lines about the whole job."""
+  """Prints the chief's lines about the whole job."""
   if outcome.evaluation is None:
     return
   from tf1ps.program import format_evaluation
@@ -87,9 +87,7 @@ def _print_summary(outcome, cluster) -> None:
   shares = ["%s %d: %d" % (m.job, m.index, m.examples) for m in outcome.members
             if m.role != "ps" and m.state != MEMBER_SERVING and (m.job, m.index) != own]
   shares.insert(0, "%s %d: %d" % (cluster.job_name, cluster.task_index, outcome.examples))
-  again = ""
-  if outcome.again is not None:
-    again = "; trained on more than once: %d" % outcome.again
+  again = "" if outcome.again is None else "; trained on more than once: %d" % outcome.again
   print("global step %d in %.1f s; examples by worker: %s%s" % (
     outcome.global_step, outcome.seconds, ", ".join(shares), again))
   print(format_evaluation(outcome.evaluation))

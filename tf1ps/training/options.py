@@ -1,15 +1,15 @@
-"""The options of all programs: one description of each, from which everything else comes.
+"""The options of all programs.
 
-`TABLE` describes every option once. From it come
+`TABLE` describes each option once. Everything else comes from it:
 
   the flags and --help of each program   tf1ps/cli/flags.py
-  `Options`                              the values that the workers of a job train by
-  `check_options`                        ranges, allowed values, and what cannot go together
-  `shared_by_workers`                    what the signature of a worker's graph contains
   docs/flags.md                          `python -m tf1ps.cli.flags > docs/flags.md`
+  `Options`                              the values that the workers of a job train by
+  `check_options`                        checks values, and refuses options that exclude each other
+  `shared_by_workers`                    the options that a worker's signature contains
 
-To add an option: add it to the table and, if workers train by it, to `Options`. The programs define
-their flags before TensorFlow is imported, so this module does not import TensorFlow.
+To add an option, add it to the table and, if workers train by it, to `Options`. This module does
+not import TensorFlow, because the programs define their flags before that import.
 """
 
 from __future__ import annotations
@@ -41,72 +41,69 @@ GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
 class Rule(NamedTuple):
   """A combination of options that is refused."""
 
-  is_broken: Callable[["Options"], bool]  # asked only if the option has another value than usual
-  text: str  # what the user reads after "--name=value "
+  is_broken: Callable[["Options"], bool]  # called only if the option does not have its default
+  text: str  # the rest of a message that begins with "--name=value "
 
 
 class Option(NamedTuple):
   """The description of one option."""
 
   name: str  # the flag, and the field of `Options` where there is one
-  help: str  # what --help says
+  help: str  # the text of --help
   group: str  # the heading under which --help shows it
-  programs: Tuple[str, ...]  # the programs that have the flag; none: only a field of `Options`
+  programs: Tuple[str, ...]  # the programs that have the flag
   parse: Callable[[str], object] = str  # from the text of the flag; raises ValueError
   default: object = None
-  defaults: Dict[str, object] = {}  # of the programs that have another default
-  above: Optional[float] = None  # the value must be above this number
-  at_least: Optional[float] = None
-  at_most: Optional[float] = None
+  defaults: Dict[str, object] = {}  # {program: its default}, where it differs from `default`
+  above: Optional[float] = None  # a number must be above this one
+  at_least: Optional[float] = None  # a number must not be below this one
   values: Tuple[str, ...] = ()  # the allowed values; () allows any
-  rules: Tuple[Rule, ...] = ()  # what it cannot go with
-  # Whether all workers must have the same value, given the options; None: they need not.
+  rules: Tuple[Rule, ...] = ()  # the combinations that are refused
+  # Whether all workers must have the same value, given the options. None: they never need it.
   is_shared: Optional[Callable[["Options"], bool]] = None
-  placeholder: str = ""  # what --help shows for the value
-  check: Optional[Callable[[object], str]] = None  # what is wrong with a value; "" if nothing is
+  placeholder: str = ""  # the value in --help, such as "NAME,NAME"
+  check: Optional[Callable[[object], str]] = None  # returns what is wrong with a value, or ""
 
   def default_of(self, program: str) -> object:
     """The default in a program."""
     return self.defaults.get(program, self.default)
 
   def problem_of(self, value) -> str:
-    """What is wrong with a value by itself: "must be above 0", for example; "" if nothing is."""
+    """What is wrong with a value by itself, such as "must be above 0"; "" if nothing is."""
     if value is None:
       return ""
     if self.check is not None:
       return self.check(value)
     if self.values and value not in self.values:
       return "must be one of %s" % ", ".join(self.values)
-    for limit, text, is_kept in (
-        (self.above, "above", lambda number, limit: number > limit),
-        (self.at_least, "at least", lambda number, limit: number >= limit),
-        (self.at_most, "at most", lambda number, limit: number <= limit)):
-      if limit is not None and not is_kept(value, limit):
-        return "must be %s %g" % (text, limit)
+    if self.above is not None and not value > self.above:
+      return "must be above %g" % self.above
+    if self.at_least is not None and not value >= self.at_least:
+      return "must be at least %g" % self.at_least
     return ""
 
 
 def parse_batch_size(text: str) -> Union[int, List[int]]:
-  """Parses a batch size, or one for each worker with commas between them."""
+  """Parses --batch_size: one number, or one for each worker with commas between them."""
   try:
     sizes = [int(number) for number in text.split(",")]
   except ValueError:
-    raise ValueError("must be a number, or one for each worker, as in 64,32,32") from None
+    raise ValueError("must be a number, or one for each worker such as 64,32,32") from None
   return sizes[0] if len(sizes) == 1 else sizes
 
 
 def first_batch_size(value: Union[int, List[int]]) -> int:
-  """The batch size of worker 0, which evaluation and prediction use as well."""
+  """The batch size of worker 0. Evaluation and prediction use it as well."""
   return value[0] if isinstance(value, list) else value
 
 
 class StalenessPolicy(NamedTuple):
-  """What an asynchronous worker does about staleness; None and False: nothing."""
+  """The measures of an asynchronous worker against staleness; None and False: not taken."""
 
-  max_lead: Optional[int] = None  # the most steps that a worker makes more than the slowest
-  drop: Optional[int] = None  # gradients of more than this age, in global steps, are dropped
+  max_lead: Optional[int] = None  # steps that a worker may be ahead of the slowest
+  drop: Optional[int] = None  # the highest age of a gradient that is applied, in global steps
   damp: bool = False  # whether the learning rate is divided by the gradient's age
-  warm_up: Optional[int] = None  # one more worker begins each time after this many global steps
+  warm_up: Optional[int] = None  # global steps between the starts of two workers
 
 
 def parse_staleness_policy(text: str) -> StalenessPolicy:
@@ -125,7 +122,7 @@ def parse_staleness_policy(text: str) -> StalenessPolicy:
 
 
 def parse_bad_record_policy(text: str) -> Tuple[str, float]:
-  """Parses --on_bad_record: the policy, and the ratio of records that may be skipped."""
+  """Parses --on_bad_record to the policy and the ratio of records that may be skipped."""
   name, has_ratio, ratio = text.partition(":")
   if name not in ON_BAD_RECORD or has_ratio and name == FAIL_ON_BAD_RECORD:
     raise ValueError("must be fail, skip, or skip:R")
@@ -154,7 +151,7 @@ def parse_gpu_memory(text: str) -> Dict[str, object]:
 
 
 def _problem_of_parsing(parse: Callable[[str], object]) -> Callable[[object], str]:
-  """Makes the check of an option whose text has a form of its own."""
+  """Returns the `Option.check` that tries a parser."""
   def check(value) -> str:
     try:
       parse(value)
@@ -176,7 +173,7 @@ def parse_names(text: str) -> List[str]:
 
 
 def parse_verbosity(text: str) -> str:
-  """Parses a verbosity: a name, or a number of absl's."""
+  """Parses --verbosity: a name, or one of absl's numbers."""
   absl_levels = {"1": "debug", "0": "info", "-1": "warning", "-2": "error", "-3": "fatal"}
   value = absl_levels.get(str(text), str(text).lower())
   if value not in VERBOSITIES:
@@ -188,53 +185,50 @@ def _is_own_graph(options: "Options") -> bool:
   return options.replication == BETWEEN_GRAPH
 
 
-def _is_alone(options: "Options") -> bool:
-  """Whether each worker updates the variables on the ps by itself."""
+def _is_asynchronous(options: "Options") -> bool:
+  """Whether each worker updates the variables on the ps without the others."""
   return _is_own_graph(options) and not options.is_synchronous
 
 
 _NEEDS_SYNC = Rule(lambda options: not options.is_synchronous,
-                   "is about synchronous updates: give --sync_replicas too")
-# In-graph and all-reduce compute the gradients of all workers or of none: no worker is spare, and
-# the first end of data ends all.
-_NEEDS_OWN_SYNC = Rule(
-  lambda options: not _is_own_graph(options),
-  "is about workers that train each for itself: it needs --replication=between_graph, the default, "
-  "and --sync_replicas")
+                   "applies to synchronous updates: give --sync_replicas too")
+_NEEDS_OWN_GRAPH = Rule(lambda options: not _is_own_graph(options),
+                        "needs --replication=between_graph, the default")
+# In-graph and all-reduce replicas make each update from the gradients of all workers, and the first
+# end of data ends all.
+_NEEDS_OWN_SYNC = Rule(lambda options: not _is_own_graph(options),
+                       "needs --replication=between_graph, the default, and --sync_replicas")
 _NEEDS_PS = Rule(lambda options: options.replication == ALL_REDUCE,
-                 "is about variables on ps, and --replication=all_reduce has none")
-_NEEDS_OWN_UPDATE = Rule(
-  lambda options: not _is_alone(options),
-  "is about workers that update each for itself: it needs --replication=between_graph, the "
-  "default, and no --sync_replicas")
+                 "applies to variables on ps, and --replication=all_reduce has none")
+_NEEDS_ASYNC = Rule(
+  lambda options: not _is_asynchronous(options),
+  "applies to asynchronous updates: it needs --replication=between_graph, the default, and no "
+  "--sync_replicas")
 _SEVERAL_STEPS = (
-  Rule(lambda options: not _is_own_graph(options),
-       "is about workers that train each for itself: it needs --replication=between_graph, the "
-       "default"),
+  _NEEDS_OWN_GRAPH,
   Rule(lambda options: options.is_synchronous,
-       "is about asynchronous updates: the next synchronous step begins when all workers have made "
-       "this one. It cannot go with --sync_replicas"),
+       "cannot go with --sync_replicas: a synchronous step begins when all workers have made the "
+       "one before"),
   Rule(lambda options: options.staleness.max_lead is not None,
-       "cannot go with --staleness_policy=max_lead, which makes a worker wait before a step"),
+       "cannot go with --staleness_policy=max_lead: a worker waits before each step"),
   Rule(lambda options: options.prefetch,
-       "cannot go with --prefetch, which fetches the values of one step ahead"))
+       "cannot go with --prefetch: it fetches the values of one step ahead"))
 _CLUSTER = "The cluster (or TF_CONFIG in the environment)"
 
 TABLE: Tuple[Option, ...] = (
-  Option("program", "The program to train: a module's name or the path of a .py file, with the "
-         "functions input_fn(mode, shard) and model_fn(features, labels, mode). A ps only reads "
-         "the flags that it defines.", "The program", _OF_JOB + ("predict",)),
-  Option("batch_size", "Examples in a batch of one worker; or of each worker, as in 64,32,32.",
-         "The program", _WITH_PROGRAM, parse_batch_size, 32, placeholder="N",
-         check=_problem_of_batch_size, rules=(
-           Rule(lambda options: isinstance(options.batch_size, list) and not _is_alone(options),
-                "is about workers that update each for itself: it needs "
-                "--replication=between_graph, the default, and no --sync_replicas"),)),
-  Option("variables", "The kind of TensorFlow's variables; the same in all tasks.", "The program",
+  Option("program", "The program to train: a module's name, or the path of a .py file, with the "
+         "functions input_fn(mode, shard) and model_fn(features, labels, mode). A ps only needs it "
+         "for the flags that it defines.", "The program", _OF_JOB + ("predict",)),
+  Option("batch_size", "Examples in a batch of a worker: one number for all workers, or one for "
+         "each, such as 64,32,32.", "The program", _WITH_PROGRAM, parse_batch_size, 32,
+         placeholder="N", check=_problem_of_batch_size, rules=(_NEEDS_ASYNC._replace(
+           is_broken=lambda options: isinstance(options.batch_size, list)
+           and not _is_asynchronous(options)),)),
+  Option("variables", "The kind of TensorFlow's variables. All tasks need the same.", "The program",
          _WITH_PROGRAM, default="resource", values=VARIABLES),
-  Option("on_bad_record", "What happens to a record that cannot be decoded: it ends the task with "
-         "its file and line (fail), or it is counted and left out (skip). More than 1 % of bad "
-         "records end the task; skip:0.05 allows 5 %. For input by tf1ps.pipeline and by queue "
+  Option("on_bad_record", "What happens to a record that cannot be decoded. fail ends the task and "
+         "names the file and line; skip leaves the record out and counts it, until more than 1 % "
+         "are bad; skip:0.05 allows 5 %. It applies to input by tf1ps.pipeline and by queue "
          "runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
          placeholder="fail|skip[:R]", check=_problem_of_parsing(parse_bad_record_policy)),
 
@@ -242,137 +236,129 @@ TABLE: Tuple[Option, ...] = (
          "The local cluster", ("local",), int),
   Option("num_workers", "Workers to start; worker 0 is the chief.", "The local cluster", ("local",),
          int, 2),
-  Option("evaluator", "Start an evaluator beside them; needs --checkpoint_dir.",
+  Option("evaluator", "Start an evaluator, too. It needs --checkpoint_dir.",
          "The local cluster", ("local",), bool, False),
-  Option("log_dir", "The directory that gets a file with the output of each task; by default a new "
-         "one under the system's temporary directory.", "The local cluster", ("local",)),
+  Option("log_dir", "The directory for the output of the tasks, one file each; by default a new "
+         "directory under the system's temporary directory.", "The local cluster", ("local",)),
 
   Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
   Option("worker_hosts", "Addresses of the worker tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
-  Option("chief_hosts", "Addresses of the chief tasks: host:port,host:port.", _CLUSTER,
+  Option("chief_hosts", "The address of the chief, host:port, if it is not worker 0.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
-  Option("job_name", "This task's job; by default the job that the program runs.", _CLUSTER,
+  Option("job_name", "This task's job; by default the one that the program runs.", _CLUSTER,
          _ON_CLUSTER),
-  Option("task_index", "This task's index in its job; needed if the job has several tasks.",
+  Option("task_index", "This task's index in its job. A job of one task needs none.",
          _CLUSTER, _ON_CLUSTER, int),
 
-  Option("container", "The container of the job's state on the ps; the same in all tasks. "
-         "By default jobs on a ps are told apart by their --job_workers.",
-         "The job", _OF_JOB),
-  Option("job_workers", "The workers of this job where several jobs share the ps, as in 2-3; all "
+  Option("container", "The container of the job's state on the ps. All tasks need the same. "
+         "By default jobs on one ps differ by their --job_workers.", "The job", _OF_JOB),
+  Option("job_workers", "The workers of this job, if several jobs share the ps, such as 2-3; all "
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
   Option("persistent", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",),
          bool, False),
 
-  Option("replication", "Each worker runs its own graph on the variables of the ps; or the chief "
-         "runs one graph on all workers; or each worker keeps the variables, and there is no ps.",
-         "Replication", _TRAINING, default=BETWEEN_GRAPH, values=REPLICATIONS,
-         is_shared=lambda options: True),
-  Option("num_clones", "The devices of a worker that divide its batch: GPUs, or CPU devices if "
+  Option("replication", "between_graph: each worker runs a graph of its own on the variables of "
+         "the ps. in_graph: the chief runs one graph on all workers. all_reduce: each worker keeps "
+         "the variables, and there is no ps.", "Replication", _TRAINING, default=BETWEEN_GRAPH,
+         values=REPLICATIONS, is_shared=lambda options: True),
+  Option("num_clones", "The devices of a worker that divide its batch: its GPUs, or CPU devices if "
          "it has none.", "Replication", _TRAINING, int, 1, above=0,
          rules=(Rule(lambda options: options.replication == IN_GRAPH and not options.is_synchronous,
-                     "with --replication=in_graph needs --sync_replicas: asynchronous in-graph "
-                     "replicas update each for itself, and clones make one gradient together"),)),
+                     "with --replication=in_graph needs --sync_replicas: clones make one gradient "
+                     "together, and asynchronous in-graph replicas update one by one"),)),
 
   Option("steps", "The global step at which the job ends, whenever it was started.", "Training",
          _TRAINING, int, above=0),
-  Option("epochs", "How often all workers together go through the data.", "Training", _TRAINING,
+  Option("epochs", "How often the workers together go through the data.", "Training", _TRAINING,
          int, above=0),
-  Option("examples", "How many examples all workers together train on.", "Training", _TRAINING, int,
+  Option("examples", "The examples that the workers together train on.", "Training", _TRAINING, int,
          above=0),
   Option("optimizer", "The optimizer, if the program has none of its own.", "Training", _TRAINING,
          default="adam", values=OPTIMIZERS),
-  Option("learning_rate", "Its learning rate; by default the optimizer's usual one.", "Training",
-         _TRAINING, float, above=0),
-  Option("scale_learning_rate", "Multiply the learning rate by the number of gradients that make a "
+  Option("learning_rate", "The learning rate; by default the usual one of the optimizer.",
+         "Training", _TRAINING, float, above=0),
+  Option("scale_learning_rate", "Multiply the learning rate by the number of gradients in a "
          "synchronous update.", "Training", _TRAINING, bool, False, rules=(_NEEDS_SYNC,)),
-  Option("clip_norm", "The global norm that the gradient of an update is clipped to.", "Training",
-         _TRAINING, float, above=0),
+  Option("clip_norm", "The highest global norm of an update's gradient; a longer one is "
+         "clipped.", "Training", _TRAINING, float, above=0),
   Option("sync_replicas", "All workers make each update together, by the mean of their gradients. "
-         "Without it each worker updates by itself; all_reduce is always synchronous.", "Training",
+         "Without it each worker updates on its own; all_reduce is always synchronous.", "Training",
          _TRAINING, bool, False, is_shared=lambda options: True),
-  Option("replicas_to_aggregate", "The gradients that make a synchronous update, by default one of "
-         "each worker. With less, the slowest workers are not waited for.", "Training", _TRAINING,
-         int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
-  Option("on_uneven", "What the end of one worker's data means for synchronous updates: training "
-         "ends for all; or the worker counts as one without a gradient; or the others go on "
-         "without it; or it begins again with its data until all have gone through theirs.",
-         "Training", _TRAINING, default=STOP_ALL,
-         values=ON_UNEVEN, rules=(
+  Option("replicas_to_aggregate", "The gradients in a synchronous update; by default one of each "
+         "worker. With fewer, an update does not wait for the slowest workers.", "Training",
+         _TRAINING, int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
+  Option("on_uneven", "What happens when the data of one worker end and updates are synchronous. "
+         "stop_all: training ends for all. pad: the worker takes part without a gradient. shrink: "
+         "the others go on without it. repeat: its data begin again until all have gone through "
+         "theirs.", "Training", _TRAINING, default=STOP_ALL, values=ON_UNEVEN, rules=(
            _NEEDS_SYNC, _NEEDS_OWN_SYNC,
            Rule(lambda options: options.on_uneven == REPEAT and options.shard == SHARD_DYNAMIC,
-                "begins again with a worker's own data, and under --shard=dynamic no worker has "
-                "data of its own: give --on_uneven=shrink, or pad"))),
+                "needs a worker's own data, and with --shard=dynamic no worker has any: give "
+                "--on_uneven=shrink or pad"))),
   Option("staleness_policy", "What asynchronous workers do about stale gradients. max_lead:N makes "
          "a worker wait while it is N steps ahead of the slowest; drop:N drops a gradient that is "
          "more than N global steps old; damp divides the learning rate by the gradient's age; "
          "warm_up:N starts with worker 0 and adds a worker every N global steps. Put commas "
          "between several.", "Training", _TRAINING, default="none", placeholder="none|POLICIES",
-         check=_problem_of_parsing(parse_staleness_policy), rules=(_NEEDS_OWN_UPDATE,)),
-  Option("shard", "What is divided among the workers; by default what the program asks its shard "
-         "for.", "Training", _TRAINING, values=SHARDS,
+         check=_problem_of_parsing(parse_staleness_policy), rules=(_NEEDS_ASYNC,)),
+  Option("shard", "How data are divided among the workers; by default as the program asks its "
+         "shard.", "Training", _TRAINING, values=SHARDS,
          is_shared=lambda options: options.shard == SHARD_DYNAMIC, rules=(
-           Rule(lambda options: options.shard == SHARD_DYNAMIC
-                and not _is_own_graph(options),
-                "is about workers that read each for itself: it needs "
-                "--replication=between_graph, the default"),
+           _NEEDS_OWN_GRAPH._replace(
+             is_broken=lambda options: options.shard == SHARD_DYNAMIC
+             and not _is_own_graph(options)),
            Rule(lambda options: options.shard == SHARD_DYNAMIC
                 and options.is_synchronous and options.on_uneven == STOP_ALL,
-                "gives workers unequal shares, and with --sync_replicas the first end of one would "
-                "end all: give --on_uneven=shrink, or pad"))),
-  Option("partition_bytes", "Trainable variables of more bytes are divided by their rows into "
-         "shards of at most this size, on all ps. By default none is.", "Training", _TRAINING, int,
-         above=0, rules=(_NEEDS_PS,),
+                "gives workers unequal shares, and with --sync_replicas the first end of data ends "
+                "training: give --on_uneven=shrink or pad"))),
+  Option("partition_bytes", "Divide each trainable variable of more bytes by its rows into "
+         "shards of at most this size, on all ps; by default none is divided.", "Training",
+         _TRAINING, int, above=0, rules=(_NEEDS_PS,),
          is_shared=lambda options: options.partition_bytes is not None),
 
-  Option("checkpoint_dir", "The directory of the job's checkpoints: the chief saves there and "
-         "restores from it at the start, evaluator and tf1ps-predict read there. Without it "
-         "nothing is kept.", "Checkpoints", _WITH_PROGRAM),
+  Option("checkpoint_dir", "The directory of the job's checkpoints. The chief restores from it and "
+         "saves there; tf1ps-evaluator and tf1ps-predict read there. Without it nothing is "
+         "kept.", "Checkpoints", _WITH_PROGRAM),
   Option("save_checkpoints_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
          600.0, above=0),
   Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",
          "Checkpoints", _TRAINING, int, above=0),
-  Option("keep_checkpoint_max", "How many checkpoints are kept.", "Checkpoints", _TRAINING, int, 5,
-         above=0),
+  Option("keep_checkpoint_max", "The number of checkpoints to keep.", "Checkpoints", _TRAINING,
+         int, 5, above=0),
   Option("save_summary_steps", "The chief's steps between summaries.", "Checkpoints", _TRAINING,
          int, 100, above=0),
 
-  Option("pack_bytes", "Variables of less than this number of bytes travel together, in one "
-         "message for all of a ps, and so do their gradients; 0: each alone.", "Transfer",
+  Option("pack_bytes", "Variables of fewer bytes travel together, in one message per ps, and so do "
+         "their gradients. With 0 each travels alone.", "Transfer",
          _TRAINING, int, DEFAULT_PACK_BYTES, at_least=0, rules=(_NEEDS_PS,),
          is_shared=lambda options: options.sync_replicas),
-  Option("wire_dtype", "What float32 values and gradients are sent as (int8: gradients alone); "
-         "variables stay float32.", "Transfer", _TRAINING, default="float32", values=WIRE_DTYPES,
-         rules=(_NEEDS_PS,),
-         # Gradients wait on the ps for one another in one form.
+  Option("wire_dtype", "The type in which float32 values and gradients travel. int8 is for "
+         "gradients alone. Variables stay float32.", "Transfer", _TRAINING, default="float32",
+         values=WIRE_DTYPES, rules=(_NEEDS_PS,),
+         # The gradients of all workers are added up in one type.
          is_shared=lambda options: options.sync_replicas),
-  Option("prefetch", "Compute each step on values fetched during the step before: gradients are "
-         "one update older. Asynchronous updates only.", "Transfer", _TRAINING, bool, False, rules=(
-           Rule(lambda options: not _is_alone(options),
-                "makes gradients stale, on purpose: it needs --replication=between_graph, the "
-                "default, and no --sync_replicas"),
+  Option("prefetch", "Compute each step of an asynchronous worker on values fetched during the "
+         "step before. Gradients are one update older.", "Transfer", _TRAINING, bool, False, rules=(
+           _NEEDS_ASYNC,
            Rule(lambda options: options.shard == SHARD_DYNAMIC,
-                "cannot go with --shard=dynamic, whose passes end in the middle of a step"))),
+                "cannot go with --shard=dynamic: its passes end in the middle of a step"))),
   Option("steps_per_execution", "The steps of an asynchronous worker in one run of its session, "
-         "each on its own batch: fewer trips to the ps. Hooks, stops and checkpoints act between "
-         "runs.",
-         "Transfer", _TRAINING, int, 1, above=0, rules=_SEVERAL_STEPS),
-  Option("steps_in_flight", "The steps of an asynchronous worker that run at the same time: one "
-         "travels while another computes, on older values.", "Transfer", _TRAINING, int, 1, above=0,
+         "each on a batch of its own. They save trips to the ps. Hooks, stops and checkpoints act "
+         "between runs.", "Transfer", _TRAINING, int, 1, above=0, rules=_SEVERAL_STEPS),
+  Option("steps_in_flight", "The steps of an asynchronous worker that run at the same time. One "
+         "travels while another computes on older values.", "Transfer", _TRAINING, int, 1, above=0,
          rules=_SEVERAL_STEPS + (
            Rule(lambda options: options.shard == SHARD_DYNAMIC,
-                "cannot go with --shard=dynamic, which needs the order in which batches were "
-                "trained on"),)),
-  Option("gradient_accumulation_steps", "The batches of a worker that make one gradient, their "
-         "mean: a larger batch for one trip to the ps.", "Transfer", _TRAINING, int, 1, above=0,
-         rules=(
-           Rule(lambda options: not _is_own_graph(options),
-                "needs --replication=between_graph, the default"),
+                "cannot go with --shard=dynamic: it needs the order in which batches were trained "
+                "on"),)),
+  Option("gradient_accumulation_steps", "The batches of a worker whose gradients travel as one, "
+         "their mean.", "Transfer", _TRAINING, int, 1, above=0, rules=(
+           _NEEDS_OWN_GRAPH,
            Rule(lambda options: options.steps_in_flight > 1,
-                "cannot go with --steps_in_flight: the batches are added up in one place, for one "
-                "step after the other"))),
+                "cannot go with --steps_in_flight: the gradients of one step at a time are added "
+                "up"))),
 
   Option("start_timeout", "How long to wait for the other tasks at the start.",
          "Limits, in seconds", _OF_JOB, float, 60.0, {"ps": 600.0}, above=0),
@@ -382,11 +368,9 @@ TABLE: Tuple[Option, ...] = (
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
 
   Option("inter_op_parallelism_threads", "Threads between operations.", "Threads and GPUs", _OF_JOB,
-         int,
-         above=0),
+         int, above=0),
   Option("intra_op_parallelism_threads", "Threads within an operation.", "Threads and GPUs",
-         _OF_JOB, int,
-         above=0),
+         _OF_JOB, int, above=0),
   Option("gpu_memory", "The memory that a task takes of each GPU: all of it, as much as it needs "
          "(grow), or a part between 0 and 1. With none the task sees no GPU. tf1ps-local gives "
          "its GPUs to the workers alone.", "Threads and GPUs", _OF_JOB,
@@ -396,14 +380,15 @@ TABLE: Tuple[Option, ...] = (
   Option("output", "The file to write: .csv, .jsonl or .npz.", "What to write", ("predict",)),
   Option("export_dir", "The directory to write a SavedModel into.", "What to write", ("predict",)),
 
-  Option("target", "A ps that was started by tf1ps, instead of the addresses: grpc://host:port. It "
-         "knows its cluster.", "What to clear", ("reset",)),
-  Option("queues", "Shared names of queues in these containers that other programs made, to close "
-         "as well: a ps of TensorFlow 2 dies when a queue on which a task is blocked is cleared.",
-         "What to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
+  Option("target", "A ps of tf1ps, grpc://host:port. It knows its cluster, so it takes the place "
+         "of the addresses.", "What to clear", ("reset",)),
+  Option("queues", "Shared names of queues in these containers that other programs made. They are "
+         "closed first, because a ps of TensorFlow 2 dies if a queue on which a task is blocked "
+         "is cleared.", "What to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
 
-  Option("verbosity", "How much TensorFlow logs: warning hides its start-up messages, info shows "
-         "them.", "Output", PROGRAMS, parse_verbosity, "warning", placeholder="LEVEL"),
+  Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
+         "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
+         placeholder="LEVEL"),
 )
 BY_NAME = {option.name: option for option in TABLE}
 
@@ -440,7 +425,7 @@ OLD_FLAGS = {
 
 
 def of_program(program: str) -> List[Option]:
-  """The options that a program has as flags, in the order of --help."""
+  """The options of a program, in the order of --help."""
   return [option for option in TABLE if program in option.programs]
 
 
@@ -496,15 +481,15 @@ class Options(NamedTuple):
 
   @property
   def overlaps(self) -> bool:
-    """Whether gradients are stale even if there is only one worker."""
+    """Whether the gradients of a single worker are stale, too."""
     return self.prefetch or self.steps_in_flight > 1
 
 
 def check_options(options: Options) -> None:
-  """Checks each value by itself, then what cannot go together.
+  """Checks each value by itself, then the combinations.
 
   Raises:
-    ValueError: naming the first option that is wrong and what to give instead.
+    ValueError: an option is wrong; the message names the first one and what to give instead.
   """
   fields = [option for option in TABLE if option.name in Options._fields]
   for option in fields:
@@ -513,7 +498,7 @@ def check_options(options: Options) -> None:
     if problem:
       raise ValueError("--%s %s, got %r" % (option.name, problem, value))
   if not (options.steps or options.epochs or options.examples):
-    raise ValueError("nothing says when the job ends: give --steps, --epochs or --examples")
+    raise ValueError("the job has no end: give --steps, --epochs or --examples")
   for option in fields:
     value = getattr(options, option.name)
     for rule in option.rules:
@@ -528,7 +513,7 @@ def shared_by_workers(options: Options) -> List[str]:
 
 
 def _as_flag(name: str, value) -> str:
-  """An option as the user gives it: "--steps=5", "--prefetch" or "--noprefetch"."""
+  """An option as a flag: "--steps=5", "--prefetch" or "--noprefetch"."""
   if isinstance(value, bool):
     return "--%s%s" % ("" if value else "no", name)
   if isinstance(value, list):
@@ -537,11 +522,11 @@ def _as_flag(name: str, value) -> str:
 
 
 def share_of(options: Options, count: int) -> Optional[float]:
-  """How many times the examples that a worker counts all train on; None: by the steps of all.
+  """The examples of all workers per example that the chief counts; None: not fixed.
 
   Args:
     options: of the job.
-    count: how many workers there are.
+    count: the number of workers.
   """
   if options.replication == IN_GRAPH:
     return 1.0  # the chief counts for all
@@ -550,39 +535,31 @@ def share_of(options: Options, count: int) -> Optional[float]:
   return None
 
 
-def batch_size_of(options: Options, index: int, count: int) -> int:
-  """The batch size of a worker.
-
-  Args:
-    options: of the job.
-    index: of the worker, from 0.
-    count: how many workers there are.
-
-  Raises:
-    ValueError: another number of sizes than of workers.
-  """
-  sizes = options.batch_size
-  if not isinstance(sizes, list):
-    return sizes
-  if len(sizes) != count:
-    raise ValueError("%s has %d numbers, and there are %d workers" % (
-      _as_flag("batch_size", sizes), len(sizes), count))
-  return sizes[index]
-
-
 def bad_records_of(options: Options):
-  """The `BadRecords` that the options ask for."""
+  """Makes the `BadRecords` of --on_bad_record."""
   from tf1ps.pipeline import BadRecords  # imports TensorFlow
 
   return BadRecords(*parse_bad_record_policy(options.on_bad_record))
 
 
 def shard_of(options: Options, index: int, count: int):
-  """The `Shard` of a worker's data; arguments and errors are those of `batch_size_of`."""
-  from tf1ps.pipeline import BATCHES_PER_BLOCK, Shard  # import TensorFlow
+  """Makes the `Shard` of a worker's data.
 
-  sizes = options.batch_size
-  largest = max(sizes) if isinstance(sizes, list) else sizes
+  Args:
+    options: of the job.
+    index: of the worker, from 0.
+    count: the number of workers.
+
+  Raises:
+    ValueError: --batch_size has another number of sizes than there are workers.
+  """
+  from tf1ps.pipeline import BATCHES_PER_BLOCK, Shard  # imports TensorFlow
+
+  given = options.batch_size
+  sizes = given if isinstance(given, list) else [given] * count
+  if len(sizes) != count:
+    raise ValueError("%s has %d numbers, but the job has %d workers" % (
+      _as_flag("batch_size", given), len(sizes), count))
   return Shard(
-    mode="train", index=index, count=count, batch_size=batch_size_of(options, index, count),
-    epochs=options.epochs, policy=options.shard, block_size=BATCHES_PER_BLOCK * largest)
+    mode="train", index=index, count=count, batch_size=sizes[index], epochs=options.epochs,
+    policy=options.shard, block_size=BATCHES_PER_BLOCK * max(sizes))
