@@ -9,6 +9,7 @@ import pytest
 
 from tests import harness
 from tests.training import job as job_lib
+from tf1ps import state
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 
@@ -199,7 +200,9 @@ def test_a_finished_job_goes_on_with_more_steps(start, tmp_path):
 
 
 def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
-  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400"], heartbeat_timeout=3.0)
+  directory = str(tmp_path / "model")
+  job = job_lib.Job(start, flags=["--batch_size=20", "--steps=400",
+                                  "--checkpoint_dir=%s" % directory], heartbeat_timeout=3.0)
   ps, go_on = job.ps(), tmp_path / "go on"  # the chief's fifth step ends when the worker is dead
   chief = job.worker(0, "--block_at=5", "--block_until=%s" % go_on)
   worker = job.worker(1, "--step_seconds=0.01")
@@ -209,7 +212,9 @@ def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
   assert chief.wait() == 1
   assert "/job:worker/task:1 is lost" in chief.lines[-1]
   assert "test error" in chief.output
-  assert ps.wait() == 0
+  assert ps.wait() == 1
+  assert "the chief released this task: the job has failed" in ps.lines[-1]
+  assert state.RunFile(directory).read().state == state.RUN_FAILED
 
 
 @pytest.mark.parametrize("number, code", [

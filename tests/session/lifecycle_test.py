@@ -30,7 +30,7 @@ def test_blocked_workers_are_named_by_the_chief(start, tmp_path):
   assert end_by_itself(blocked[0]) == 130
   assert blocked[0].lines[-1] == "worker 1: ended by signal 2, exit code 130"
   go_on.write_text("")
-  assert codes(chief, ps) == [1, 0]
+  assert codes(chief, ps) == [1, 1]
   assert ("trained on its part of --examples=960, and the job failed: /job:worker/task:1 failed: "
           "ended by signal 2; /job:worker/task:2 has made no step for 2 s (--end_timeout)"
           ) in chief.lines[-1]

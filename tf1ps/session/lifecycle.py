@@ -193,8 +193,9 @@ class SessionLifecycle:
     elif not self.is_chief:
       membership.report(MEMBER_DONE, "")
     elif self._releases:
-      membership.release()
-      membership.report(MEMBER_DONE, "")
+      membership.release(failed=bool(self.problems))
+      membership.report(
+        MEMBER_FAILED if self.problems else MEMBER_DONE, "; ".join(self.problems))
     if self._releases:
       membership.stop()
 

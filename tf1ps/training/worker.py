@@ -238,8 +238,8 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
     run.release(failed=True)
     raise
   outcome = outcome._replace(evaluation=evaluation, global_step=evaluation.global_step)
-  run.release()
-  run.report(MEMBER_DONE, "")
+  run.release(failed=bool(problems))
+  run.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
   if problems:
     raise JobFailedError(problems, outcome)
   return outcome
