@@ -36,7 +36,7 @@ def test_blocked_workers_are_named_by_the_chief(start, tmp_path):
           ) in chief.lines[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=["SIGHUP", "SIGINT"])
 def test_a_drop_in_saves_its_last_step(start, tmp_path, number):
   job = Job(start, num_workers=1, checkpoint_dir=str(tmp_path), step_seconds=0.005)
   job.trainer_ps()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -125,3 +126,17 @@ def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start, num_worker
   for worker in workers:
     assert text in worker.lines[-1] and worker.lines[-1].endswith("exit code 1"), worker.output
   assert "no worker is left: /job:worker/task:0 failed" in ps.lines[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, number):
+  job = Job(start, num_workers=1, heartbeat_timeout=1.5, flags=[
+    "--steps=20", "--evaluate_until=%s" % (tmp_path / "never"),
+    "--checkpoint_dir=%s" % (tmp_path / "model")])
+  ps, chief = job.ps(), job.worker()
+  chief.wait_for("holds its evaluation")
+  chief.signal(number)
+  assert codes(chief, ps) == [128 + number, 1]
+  assert chief.lines[-1] == "worker 0 (chief): ended by signal %d, exit code %d" % (
+    number, 128 + number)
+  assert "failed (ended by signal %d)" % number in ps.lines[-1]

@@ -138,7 +138,7 @@ class SignalWatch(SignalQueue):
   """
 
   def __init__(self, on_signal: Callable[[int], None], limit: Optional[float] = None,
-               replaces_handlers: bool = False):
+               replaces_handlers: bool = False, handler: Optional[Callable] = None):
     """Creates the watch, not yet active.
 
     Args:
@@ -146,13 +146,14 @@ class SignalWatch(SignalQueue):
       limit: seconds after the first signal until the process ends by force; then a second signal
         ends it at once. None: it never ends by force.
       replaces_handlers: as for `SignalQueue`.
+      handler: as for `SignalQueue`.
 
     Raises:
       ValueError: the limit is not positive.
     """
     if limit is not None and limit <= 0:
       raise ValueError("limit must be a positive number of seconds, got %r" % (limit,))
-    super().__init__(replaces_handlers=replaces_handlers)
+    super().__init__(handler, replaces_handlers)
     self._on_signal, self._limit = on_signal, limit
     self._thread = None
     self._extension = 0.0

@@ -23,7 +23,7 @@ from tf1ps.checkpoint import (
   latest_checkpoint,
   make_saver,
 )
-from tf1ps.cluster import Server
+from tf1ps.cluster import Server, SignalWatch, raise_exit
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
@@ -229,14 +229,31 @@ def _open_session(training: _Training, run: Membership, options, directory):
 
 def _finish(program, run: Membership, options, directory, outcome: Outcome, problems,
             bad_records) -> Outcome:
-  """Evaluates the last checkpoint and releases the ps, on the chief."""
-  try:
-    evaluation = evaluate(
-      program, latest_checkpoint(directory), options_lib.first_batch_size(options.batch_size),
-      options.variables, bad=bad_records)
-  except BaseException:
-    run.release(failed=True)
-    raise
+  """Evaluates the last checkpoint and releases the ps, on the chief.
+
+  A signal ends this as it ends training: it is reported, and a restart finds the run as it is.
+  """
+  signals: List[int] = []
+
+  def leave(number, frame):
+    signals.append(number)
+    raise_exit(number, frame)
+
+  def report(number):
+    run.report(MEMBER_FAILED, "ended by signal %d" % number,
+               limit=TIMING.report_limit_after_signal)
+
+  with SignalWatch(report, TIMING.force_exit_limit, handler=leave):
+    try:
+      evaluation = evaluate(
+        program, latest_checkpoint(directory), options_lib.first_batch_size(options.batch_size),
+        options.variables, bad=bad_records)
+    except BaseException:
+      if signals:
+        report(signals[0])  # the watch may not have done so yet
+      else:
+        run.release(failed=True)
+      raise
   outcome = outcome._replace(evaluation=evaluation, global_step=evaluation.global_step)
   run.release(failed=bool(problems))
   run.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
