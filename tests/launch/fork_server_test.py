@@ -28,7 +28,7 @@ def test_preloads_once_and_quietly(tmp_path, capfd, monkeypatch):
     processes = [server.start_task(LocalTask("worker %d" % i, loud_module.leave)) for i in (0, 1)]
     assert [sample_tasks.wait_exit(server, process) for process in processes] == [6, 6]
     assert [sample_tasks.read_output(process) for process in processes] == [b"", b""]
-    assert server.ready and 0 <= server.import_seconds < 60
+    assert server.ready
     assert set(server.ended) == set(processes)
   assert (tmp_path / "notes").read_text() == "once "
   assert capfd.readouterr() == ("", "")

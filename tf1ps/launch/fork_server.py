@@ -85,8 +85,6 @@ class ForkServer(object):
     if isinstance(preload, str):
       raise TypeError("preload is a list of modules' names, not the string %r." % preload)
     self.ready = False
-    # How long the imports took, in seconds; None before they are done.
-    self.import_seconds: Optional[float] = None
     # The tasks that have ended, the first one first.
     self.ended: List[TaskProcess] = []
     self._processes = {}  # Number, in order of their start, to TaskProcess.
@@ -212,7 +210,6 @@ class ForkServer(object):
       self._lost()
     if message[0] == "ready":
       self.ready = True
-      self.import_seconds = message[1]
     elif message[0] == "refused":
       raise PreloadError(message[1])
     elif message[0] == "ended":

@@ -13,7 +13,7 @@ own. (multiprocessing's fork server would import the launcher's main module into
 more, and would not end the process groups of its children.)
 
 Messages to it: ("start", number, env, pickle of (function, args)), followed by a file descriptor;
-("signal", number, signal). From it: ("ready", seconds) or ("refused", text); then for each task
+("signal", number, signal). From it: ("ready",) or ("refused", text); then for each task
 ("started", number, process id) or ("not started", number, text); ("ended", number, exit code),
 negative if a signal ended it.
 """
@@ -72,7 +72,6 @@ def main(connection, launcher_pipe, launcher, modules, quiet, argv):
 
 def _import_modules(connection, modules, quiet):
   """Imports the modules and reports to the launcher; an import that fails ends the process."""
-  started = time.time()
   noise = tempfile.TemporaryFile()
   kept = [os.dup(1), os.dup(2)] if quiet else []
   try:
@@ -92,7 +91,7 @@ def _import_modules(connection, modules, quiet):
       os.dup2(descriptor, number)
       os.close(descriptor)
     noise.close()
-  connection.send(("ready", time.time() - started))
+  connection.send(("ready",))
 
 
 class _Server(object):

@@ -8,15 +8,14 @@ A device function sees an op before TensorFlow adds it to collections, so it can
 local variable. A variable creator receives the collections as an argument. So:
 
 1. A device setter calls `install` when it is made and for each graph in which it is used. `install`
-   enters a `tf.variable_creator_scope`, once per graph and thread (TensorFlow keeps these scopes
-   per thread).
+   enters a `tf.variable_creator_scope`, once per graph and thread, like TensorFlow's scopes.
 2. The creator notes whether a variable is local while the variable is made.
 3. The setter then sees the op of the variable and asks `being_made`. A local variable goes to the
    worker, as do ops that are not in `ps_ops`.
-4. A local variable outside of any setter, where no device names a job, goes to the worker device of
-   the graph's last setter. To learn whether a device names a job, the creator makes a no-op called
-   `local_variable_anchor` and reads its device. (TensorFlow 1.15 derives the seeds of random ops
-   from the number of ops before them, so the anchor changes these seeds there.)
+4. A local variable outside any setter, where no device names a job, goes to the worker device of
+   the graph's last setter. To read the device in force, the creator makes a no-op called
+   `local_variable_anchor`. (TensorFlow 1.15 derives the seeds of random ops from the number of ops
+   before them, so the anchor changes these seeds there.)
 
 The creator also puts global variables into the container of this process's `tf1ps.Server`, if that
 has one. So a legacy script names the container once, at its server.

@@ -1,6 +1,6 @@
 """The allowed values of this room's options. This module does not import TensorFlow."""
 
-RESOURCE, REF = VARIABLES = ("resource", "ref")
+RESOURCE, _ = VARIABLES = ("resource", "ref")
 
 # The default learning rate of each optimizer.
 LEARNING_RATES = {

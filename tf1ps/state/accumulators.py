@@ -98,7 +98,7 @@ class Accumulator(NamedAccumulator):
 
     Args:
       n: the number of gradients; an integer or an int32 scalar.
-      name: of the operation.
+      name: the name of the operation.
 
     Raises:
       tf.errors.InvalidArgumentError: when run, "container ... was reset".
@@ -125,15 +125,12 @@ class Accumulator(NamedAccumulator):
     return self._apply(session, [gradient], local_step, worker)
 
   def take(self, session, n: int, timeout: float = 300.0) -> np.ndarray:
-    """Waits for n gradients and takes the mean of the n oldest; the others stay.
+    """Waits for n gradients and returns the mean of the n oldest; the others stay.
 
     Args:
       session: a session of the accumulator's graph; its hooks do not run.
       n: the number of gradients.
       timeout: seconds; 0: it asks once.
-
-    Returns:
-      The mean, of the accumulator's shape.
 
     Raises:
       ValueError: n is above the capacity.
@@ -171,15 +168,9 @@ class SparseAccumulator(NamedAccumulator):
   def __init__(self, dtype, shape, shared_name: Optional[str] = None, capacity: int = -1,
                name: str = "sparse_accumulator", *, device: Optional[str] = None,
                container: Optional[str] = None):
-    """Builds the accumulator's operations in the default graph.
+    """Builds the operations in the default graph; arguments and errors are those of `Accumulator`.
 
-    Args:
-      dtype: of the gradients.
-      shape: of the variable, `[rows, ...]`; all but the number of rows must be known.
-      shared_name, capacity, name, device, container: see `Accumulator`.
-
-    Raises:
-      ValueError: a capacity of 0, an unknown shape, or an illegal container.
+    `shape` is that of the variable, `[rows, ...]`; all but the number of rows must be known.
     """
     shape = tf.TensorShape(shape)
     if shape.ndims is None or shape.ndims < 1 or not shape[1:].is_fully_defined():
@@ -192,11 +183,9 @@ class SparseAccumulator(NamedAccumulator):
                shared_name, capacity, device, container, name)
 
   def try_apply(self, gradient: tf.IndexedSlices, local_step=0, worker=-1, name=None) -> Applied:
-    """Builds an operation that applies a gradient, and never blocks; see `Accumulator.try_apply`.
+    """Builds an operation that applies a gradient; see `Accumulator.try_apply`.
 
-    Args:
-      gradient: rows of the variable; the rows of equal indices are added up.
-      local_step, worker, name: see there.
+    The gradient has rows of the variable; the rows of equal indices are added up.
     """
     with tf.name_scope(name, "%s_try_apply" % self._guard.name_in_graph):
       values = tf.convert_to_tensor(gradient.values, self.dtype)
@@ -205,13 +194,10 @@ class SparseAccumulator(NamedAccumulator):
       return self._try_apply(prepared, local_step, worker)
 
   def try_take(self, n, by_row=False, name=None) -> TakenRows:
-    """Builds an operation that averages n gradients if they are there, and never blocks.
+    """Builds an operation that averages n gradients; see `Accumulator.try_take`.
 
-    Args:
-      n: the number of gradients; an integer or an int32 scalar.
-      by_row: whether to divide each row by the number of gradients that have it, like TensorFlow,
-        instead of by n.
-      name: of the operation.
+    With `by_row`, it divides each row by the number of gradients that have it, like TensorFlow,
+    instead of by n.
     """
     with tf.name_scope(name, "%s_try_take" % self._guard.name_in_graph):
       indices, values, present, taken = self._rows_step(n, tf.constant(by_row))
@@ -221,13 +207,9 @@ class SparseAccumulator(NamedAccumulator):
 
   def apply(self, session, indices, values, local_step: int = 0,
             worker: Optional[int] = None) -> bool:
-    """Applies a gradient; see `Accumulator.apply`.
+    """Applies a gradient with the rows `values` `[k, ...]`, by their indices `[k]`.
 
-    Args:
-      session: a session of the accumulator's graph; its hooks do not run.
-      indices: of the rows, `[k]`; the rows of equal indices are added up.
-      values: the rows, `[k, ...]`.
-      local_step, worker: see there.
+    See `Accumulator.apply`. The rows of equal indices are added up.
     """
     indices, values = np.asarray(indices, np.int64), np.asarray(values)
     rows = self.shape.as_list()[0]
@@ -240,11 +222,9 @@ class SparseAccumulator(NamedAccumulator):
     return self._apply(session, [indices, values], local_step, worker)
 
   def take(self, session, n: int, timeout: float = 300.0, by_row: bool = False) -> Rows:
-    """Waits for n gradients and takes the mean of the n oldest; the others stay.
+    """Waits for n gradients and returns the mean of the n oldest; see `Accumulator.take`.
 
-    Args:
-      session, n, timeout: see `Accumulator.take`, as for the errors.
-      by_row: whether to divide each row by the number of gradients that have it, instead of by n.
+    With `by_row`, it divides each row by the number of gradients that have it, instead of by n.
     """
     return Rows(*self._take(session, n, timeout, {self._by_row: by_row}))
 

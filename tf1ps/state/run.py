@@ -96,10 +96,9 @@ class RunStatus(NamedTuple):
 
 
 class RunFile:
-  """The run's status file in the checkpoint directory.
+  """The run's status file in the checkpoint directory, which the chief rewrites every few seconds.
 
-  The chief rewrites it every few seconds. An evaluator never connects to the cluster; it reads here
-  whether the run is alive.
+  An evaluator never connects to the cluster; it reads here whether the run is alive.
   """
 
   NAME = "tf1ps-run.json"
