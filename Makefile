@@ -48,7 +48,7 @@ test-slow: $(VENV)/installed
 	$(VENV)/bin/python $(PYTEST) -m slow $(ARGS)
 
 test-slow-legacy: $(LEGACY_VENV)/installed
-	$(LEGACY_VENV)/bin/python $(PYTEST) -m slow $(ARGS)
+	$(LEGACY_VENV)/bin/python $(PYTEST) -m "slow and not any_tensorflow" $(ARGS)
 
 examples: $(VENV)/installed
 	$(VENV)/bin/python -m examples $(ARGS)

@@ -25,7 +25,8 @@ ANY_TENSORFLOW = frozenset(
   ["layers_test.py", "links_test.py", "readme_test.py", "surface_test.py",
    "examples/checking_test.py", "examples/contents_test.py"]
   + ["benchmarks/%s_test.py" % name for name in (
-    "charts", "interleaving", "jobs", "links", "main", "rows", "scaling_model", "systems")])
+    "charts", "input_csv", "interleaving", "jobs", "links", "main", "queue_timeout", "rows",
+    "scaling_model", "staleness", "systems")])
 MARK = "TF1PS_TEST_SESSION"
 GRACE = 20  # seconds that a process may still take to end after the last test
 

@@ -447,7 +447,7 @@ def test_a_reset_lets_a_step_in_progress_end_first(pair, is_held, container, nam
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
+def test_eight_resets_while_callers_wait_and_four_clients_go_on(clean, start):
   masters = [clean.ps[0], clean.ps[1]]
   incarnations = [probe.probe_task(task, 20.0).incarnation for task in clean.tasks()]
   clients = [start("client %d" % i, reset_tasks.use, target_of(masters[i % 2]), "jobs/a")
@@ -455,7 +455,7 @@ def test_twenty_resets_while_callers_wait_and_four_clients_go_on(clean, start):
   callers = [WaitingCaller(task) for task in masters]
   for client in clients:
     client.wait_for("works")
-  for _ in range(20):
+  for _ in range(8):
     for caller in callers:
       caller.begin()
     told = [client.output.count("reset:") for client in clients]

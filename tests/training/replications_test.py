@@ -43,8 +43,7 @@ def values_in(directory):
 @pytest.mark.parametrize("scheme, workers, optimizer, variables", [
   ("in_graph", 3, "momentum", "resource"), ("all_reduce", 3, "adam", "resource"),
   ("clones", 2, "adam", "resource"),
-  slow("between_graph", 3, "adam", "resource"), slow("in_graph", 2, "adam", "ref"),
-  slow("all_reduce", 2, "momentum", "ref"), slow("in_graph_clones", 2, "sgd", "resource"),
+  slow("between_graph", 3, "adam", "resource"), slow("in_graph_clones", 2, "sgd", "ref"),
   slow("all_reduce_clones", 2, "adam", "resource")])
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
     start, tmp_path, scheme, workers, optimizer, variables):
@@ -59,9 +58,7 @@ def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme, variables", [
-  ("between_graph", "resource"), ("between_graph", "ref"), ("in_graph", "ref"),
-  ("clones", "resource")])
+@pytest.mark.parametrize("scheme, variables", [("between_graph", "ref"), ("clones", "resource")])
 def test_partitioned_variables_are_trained_alike(start, tmp_path, scheme, variables):
   flags, num_ps = SCHEMES[scheme]
   job = Job(start, num_ps, 2, flags=flags + [
@@ -101,11 +98,10 @@ def test_in_graph_threads_reach_their_target_together(start, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clones", [5, 2])
-def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path, clones):
-  """600 records in batches of 7: the last of 86 has 5, of which one clone may get none."""
+def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path):
+  """600 records in batches of 7: the last of 86 has 5, so that one of the clones gets none."""
   found = []
-  for number, flags in enumerate([[], ["--num_clones=%d" % clones]]):
+  for number, flags in enumerate([[], ["--num_clones=6"]]):
     directory = tmp_path / str(number)
     job = Job(start, 1, 1, flags=[FIFTY, "--epochs=1", "--batch_size=7",
                                   "--checkpoint_dir=%s" % directory, *flags])
@@ -138,15 +134,14 @@ def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("update", ["async", "sync"])
-def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path, update):
-  flags = [IN_GRAPH, "--sync_replicas=%s" % (update == "sync"), "--checkpoint_dir=%s" % tmp_path]
+def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path):
+  flags = [IN_GRAPH, "--checkpoint_dir=%s" % tmp_path]
   for steps in (40, 60):
     job = Job(start, num_workers=2, flags=flags + ["--steps=%d" % steps])
     (ps,), workers = job.all()
     assert codes(*workers, ps) == [0] * 3
     (reached,) = find(workers[0], r"global step (\d+) in ")
-    assert steps <= reached < steps + (1 if update == "sync" else 2)
+    assert steps <= reached < steps + 2
 
 
 @pytest.mark.parametrize("update", ["async", slow("sync")])
