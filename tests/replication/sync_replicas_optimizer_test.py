@@ -332,7 +332,7 @@ def test_arguments_that_cannot_work_are_refused(arguments, message):
 def test_it_is_used_like_tensorflows():
   with tf.Graph().as_default():
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
-      tf.train.MomentumOptimizer(0.5, 0.9), 1, replica_index=0)
+      tf.train.MomentumOptimizer(0.5, 0.9), 1)  # the only replica needs no index
     with pytest.raises(ValueError, match="should be called after apply_gradients"):
       optimizer.get_init_tokens_op()
     with pytest.raises(ValueError, match="needs a global_step"):
@@ -350,6 +350,8 @@ def test_it_is_used_like_tensorflows():
       session.run(optimizer.get_init_tokens_op())
       coordinator = tf.train.Coordinator()
       runners = optimizer.get_chief_queue_runner().create_threads(session, coordinator, start=True)
+      runners[0].join(60)
+      assert not runners[0].is_alive()  # it has nothing to run
       session.run(train)
       assert (session.run(w), session.run(step)) == (1.0, 1)
       coordinator.request_stop()
@@ -376,6 +378,53 @@ def test_two_of_one_replica_have_names_of_their_own():
     for _ in range(2):
       session.run([train_first, train_second], options=tf.RunOptions(timeout_in_ms=60000))
     assert session.run([w, step]) == [22.0, 4]
+
+
+def test_a_supervisor_joins():
+  with tf.Graph().as_default():
+    with tf.device(tf.train.replica_device_setter(1, ps_device="/cpu:0", worker_device="/cpu:0")):
+      w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+      step = tf.train.get_or_create_global_step()
+      optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+        tf.train.GradientDescentOptimizer(0.5), 1, 1)
+      train = optimizer.minimize(tf.square(w - 1.0), step)
+      tokens = optimizer.get_init_tokens_op()
+    # Half of the programs with a Supervisor do not mention local_step_init_op.
+    supervisor = tf.train.Supervisor(
+      logdir=None, global_step=step, ready_for_local_init_op=optimizer.ready_for_local_init_op)
+    with supervisor.managed_session() as session:
+      supervisor.start_queue_runners(session, [optimizer.get_chief_queue_runner()])
+      session.run(tokens)
+      session.run(train)
+      assert (session.run(w), session.run(step)) == (1.0, 1)
+
+
+def test_what_a_loop_asks_for_is_built_before_the_graph_is_final():
+  with tf.Graph().as_default() as graph, tf.Session() as session:
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(0.5), 1)
+    optimizer.minimize(tf.square(w - 1.0), tf.train.get_or_create_global_step())
+    initializers = [tf.global_variables_initializer(), tf.local_variables_initializer()]
+    graph.finalize()
+    session.run(initializers[0])
+    assert optimizer.get_chief_queue_runner().queue is not None
+    session.run(optimizer.get_init_tokens_op())
+    assert session.run(optimizer.ready_for_local_init_op).tolist() == []
+    session.run(initializers[1])
+    assert rounds.view_rounds(session.run(optimizer.look)).active == [1]
+
+
+def test_the_hook_joins_once():
+  with tf.Graph().as_default():
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(0.5), 1)
+    train = optimizer.minimize(tf.square(w - 1.0), tf.train.get_or_create_global_step())
+    hook = optimizer.make_session_run_hook(is_chief=True)
+    with tf1ps.MonitoredTrainingSession(hooks=[hook]) as session:
+      session.run(train)
+    assert hook.state.joins == 1
 
 
 def test_a_join_runs_nothing_that_a_step_waits_for():

@@ -103,7 +103,7 @@ def _train_equally(jobs, index, server, replicas, use_resource, names):
           pack_bytes=0 if name == "adagrad" else 65536, **extra))
         train.append(optimizers[-1].minimize(loss, counter, variables))
         found[name] = variables + ([averages.average(v) for v in variables] if averages else [])
-    init, missing = tf.global_variables_initializer(), tf.report_uninitialized_variables()
+    init, missing = tf.global_variables_initializer(), optimizers[0].ready_for_local_init_op
   with tf.Session(server.target, graph, _config(index)) as session:
     if index == 0:
       session.run(init)

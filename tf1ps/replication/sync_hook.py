@@ -59,6 +59,7 @@ class SyncReplicasHook(LifecycleHook):
     if self._optimizer.rounds is None:
       raise ValueError("SyncReplicasOptimizer.apply_gradients should be called before a session of "
                        "its hook")
+    self._optimizer.join_by_hook()
 
   def after_create_session(self, session, coord):
     self._stop()

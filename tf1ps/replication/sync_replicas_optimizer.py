@@ -10,7 +10,8 @@ training step
 3. waits for its token.
 
 Unlike TensorFlow's class it has no queue runner. A replica needs an index, and joins before its
-first step by its hook. A replica that leaves informs the others. Late gradients are counted.
+first step: by its hook, or without the hook where the local variables are initialised. A replica
+that leaves informs the others. Late gradients are counted.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     rules: the `rounds.RoundRules`.
     rounds: the `rounds.Rounds`, once apply_gradients was called.
     round_result: the `RoundResult` of the training step.
-    local_step_init_op: joins, for a loop without the hook; run it once in each session.
+    local_step_init_op: joins, for a loop without the hook that does not initialise the local
+      variables; run it once in each session.
     chief_init_op: the same, for the chief.
+    ready_for_local_init_op: the operation that a Supervisor looks at before it joins.
     may_begin: feed 0 to one of these where a chief clears the state of an earlier job.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
     leaver: the index of the replica that `leave_op` drops, a placeholder whose default is this
@@ -121,14 +124,10 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
     self._losses = []  # the arguments of compute_gradients
     self.rounds = self.round_result = None
-    self.local_step_init_op = self.chief_init_op = None
+    self.local_step_init_op = self.chief_init_op = self.ready_for_local_init_op = None
     self.leave_op = self.leaver = self.finish_pass = None
-
-  @property
-  def ready_for_local_init_op(self):
-    """The operation that a Supervisor looks at before it runs local_step_init_op."""
-    self._check_built("ready_for_local_init_op")
-    return tf.report_uninitialized_variables(tf.global_variables())
+    self._joined = None  # the local variable whose initialiser joins
+    self._ending_queue = None  # a queue, an operation that finds it closed, one that does nothing
 
   def compute_gradients(self, loss, *args, **kwargs):
     """Computes gradients like the inner optimizer."""
@@ -178,16 +177,15 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       return tf.group(*[part for part in self.round_result if part is not None], name="train")
 
   def get_chief_queue_runner(self):
-    """Returns a queue runner with nothing to do: there is no chief's thread."""
+    """Returns a queue runner whose thread ends at once: there is no chief's thread."""
     self._check_built("get_chief_queue_runner")
-    with tf.control_dependencies(None):
-      nothing = tf.queue.FIFOQueue(1, [tf.bool], name="nothing_to_run")
-      return tf.train.QueueRunner(nothing, [nothing.close(cancel_pending_enqueues=True)])
+    queue, ends, nothing = self._ending_queue
+    return tf.train.QueueRunner(queue, [ends], close_op=nothing, cancel_op=nothing)
 
   def get_init_tokens_op(self, num_tokens=-1):
     """Returns an operation that does nothing: there are no tokens in advance."""
     self._check_built("get_init_tokens_op")
-    return tf.no_op(name="no_tokens")
+    return self._ending_queue[2]
 
   def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=60.0):
     """Returns the hook that joins, watches the other replicas, and leaves at the end.
@@ -196,6 +194,11 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     no tokens in advance.
     """
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
+
+  def join_by_hook(self):
+    """Leaves joining to the hook, which knows whether a chief clears the state of earlier jobs."""
+    local_variables = self._joined.graph.get_collection_ref(tf.GraphKeys.LOCAL_VARIABLES)
+    local_variables[:] = [one for one in local_variables if one is not self._joined]
 
   def _check_built(self, method):
     if self.rounds is None:
@@ -206,8 +209,9 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     with tf.control_dependencies(None), tf.name_scope("replica"):
       self.may_begin = tf.placeholder_with_default(tf.constant(1, tf.int64), [], "may_begin")
       make_rows = self._exchange.make_where_absent
-      self.local_step_init_op = self.rounds.join(make_rows, self.may_begin)
-      self.chief_init_op = self.rounds.join(make_rows, self.may_begin, is_chief=True)
+      self._build_joins(
+        self.rounds.join(make_rows, self.may_begin),
+        self.rounds.join(make_rows, self.may_begin, is_chief=True))
       self.look = self.rounds.look()
       self.resend = self.rounds.resend()
       self.end_op = self.rounds.end()
@@ -220,6 +224,24 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         self.leave_op = self.rounds.leave(self._update)
       session_ops.add_clear_op(self.rounds.clear())
       session_ops.add_partial_update(self.rounds.has_partial_update())
+
+  def _build_joins(self, join, join_as_chief):
+    """Builds what TensorFlow's class has for loops without the hook, before the graph is final."""
+    def after(operation):
+      with tf.control_dependencies([operation]):
+        return tf.identity(True)
+
+    with tf.get_default_graph().colocate_with(tf.no_op()):  # a device setter would take a ps
+      self._joined = tf.Variable(
+        after(join if self._index else join_as_chief), trainable=False,
+        collections=[tf.GraphKeys.LOCAL_VARIABLES], name="joined")
+      self.local_step_init_op = tf.assign(self._joined, after(join)).op
+      self.chief_init_op = tf.assign(self._joined, after(join_as_chief)).op
+      queue = tf.queue.FIFOQueue(1, [tf.bool], name="closed")
+      with tf.control_dependencies([queue.close(cancel_pending_enqueues=True)]):
+        self._ending_queue = queue, queue.dequeue().op, tf.no_op(name="no_tokens")
+    self.ready_for_local_init_op = tf.identity(
+      tf.report_uninitialized_variables(tf.global_variables()))
 
   def _update(self, arrived):
     """Makes the update of the replicas that arrived; returns the global step after it."""
@@ -250,7 +272,7 @@ def _shared_name(name, pairs) -> str:
 
 
 def _replica_index(given, total) -> int:
-  index = given
+  index = 0 if given is None and total == 1 else given
   if index is None:
     record = latest_record()
     if record is None:
