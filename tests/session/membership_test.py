@@ -115,25 +115,50 @@ def test_a_chief_that_cannot_hear_the_others_takes_nobody_for_dead(make, monkeyp
     again.adopt(SIGNATURE)
 
 
+class Left:
+  """A variable and a queue in a member's container, as a task without tf1ps leaves them there."""
+
+  def __init__(self, part):
+    self._config = tf.ConfigProto(device_filters=[part.cluster.task.name])
+    self._target = part.record.target
+    with tf.Graph().as_default() as self._graph, tf.container(part.record.container):
+      variable = tf.get_variable("left", initializer=1.0, use_resource=True)
+      queue = tf.FIFOQueue(10, tf.float32, shared_name="left")
+      self._leave = [variable.initializer, queue.enqueue(1.0)]
+      self._found = [tf.is_variable_initialized(variable), queue.size()]
+
+  def leave(self):
+    self._run(self._leave)
+
+  def found(self):
+    """Whether the variable is there, and the number of elements in the queue."""
+    return [int(value) for value in self._run(self._found)]
+
+  def _run(self, fetches):
+    with tf.Session(self._target, self._graph, self._config) as session:
+      return session.run(fetches)
+
+
 def test_what_another_run_left_is_cleared(make):
+  initialise(make())
   part = make()
-  container = part.record.container
-
-  def leave_something(value):
-    with tf.Graph().as_default(), tf.container(container):
-      left = tf.get_variable("left", initializer=value, use_resource=True)
-      with tf.Session(part.record.target, config=tf.ConfigProto(
-          device_filters=[part.cluster.task.name])) as session:
-        if value:
-          session.run(left.initializer)
-        return bool(session.run(tf.is_variable_initialized(left)))
-
-  assert leave_something(1.0)
+  left = Left(part)
+  left.leave()
+  assert not part.adopt([]) and left.found() == [1, 1]
   part.begin_initialisation()
-  assert not leave_something(0.0)
-  assert leave_something(1.0)
+  assert left.found() == [0, 0]
+  left.leave()
   part.begin_initialisation()  # of the same run: a ps that kept its part keeps its queues, too
-  assert leave_something(0.0)
+  assert left.found() == [1, 1]
+
+
+def test_where_no_run_has_been_nothing_is_cleared(make):
+  part = make()
+  left = Left(part)
+  left.leave()  # such as a queue that the program of a ps waits for
+  assert not part.adopt(SIGNATURE)
+  initialise(part)
+  assert left.found() == [1, 1]
 
 
 def test_the_release_is_the_end(make, tmp_path):

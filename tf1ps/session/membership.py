@@ -139,6 +139,7 @@ class Membership:
     self.holders = self._records.holders
     self._file = RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
     self._current: Optional[RunRecord] = None
+    self._used: List[object] = []  # the holders that have had a run in this container
     self._on_new_run: Optional[Callable[[str], None]] = None
     self._at_stop: List[Callable[[], None]] = []
     self._lock = threading.Lock()
@@ -234,6 +235,7 @@ class Membership:
     container_check.check_chief(
       self._records.read(self.cluster.control_task), self.cluster.task, self.record.container)
     found = self._records.runs()
+    self._used = [task for task, run in zip(self.holders, found) if run is not None]
     known = self.run_id or self._id_on_file() or self._id_of_living(found)
     mine = [f for f in found if f is not None and f.id == known and not f.ended
             and (not f.initialised or f.signature == signature)]
@@ -248,7 +250,10 @@ class Membership:
     return all(f is not None and f == mine[0] and f.initialised for f in found)
 
   def begin_initialisation(self) -> None:
-    """Marks the run as not initialised on the holders, and clears the state of other runs."""
+    """Marks the run as not initialised on the holders, and clears the state of other runs.
+
+    Where no run has been, everything stays: a program may wait on a ps for a queue of its own.
+    """
     goes_on = bool(self.run_id)
     if not goes_on:
       self.run_id = new_run_id()
@@ -257,7 +262,7 @@ class Membership:
       id=self.run_id, initialised=False, ended=False, failed=False, jobs=self.cluster.to_json(),
       signature=[], writes=before + 1))
     if not goes_on:
-      clear_container(self.record.container, self.holders)
+      clear_container(self.record.container, self._used)
     self._write_file(RUN_RUNNING)
 
   def mark_initialised(self, signature: List[list]) -> None:
