@@ -1,5 +1,6 @@
 """A program that fits y = 3 x + 2 on 400 records; flags make its steps slow, or spoil it."""
 import os
+import sys
 import threading
 import time
 
@@ -18,7 +19,8 @@ flags.DEFINE_string("evaluate_until", "", "The evaluation goes on when this file
 flags.DEFINE_integer("nan_at", -1, "The step whose loss is NaN; -1: none.")
 flags.DEFINE_boolean("hang_in_initialiser", False, "An initialiser of a variable never ends.")
 flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
-flags.DEFINE_string("fail_in", "", "Raises there: input, model, step or eval.")
+flags.DEFINE_string("fail_in", "", "Raises there: input, model, step, eval; exit: in the model.")
+flags.DEFINE_string("build_until", "", "The model is built when this file is there.")
 
 FLAGS = flags.FLAGS
 
@@ -77,6 +79,11 @@ def model_fn(features, labels, mode):
   """y = w x + b, with its squared error."""
   if FLAGS.fail_in == "model":
     raise ValueError("no model today")
+  if FLAGS.fail_in == "exit":
+    sys.exit("no model today")
+  if FLAGS.build_until:
+    print("holds its model", flush=True)
+    _wait_for(FLAGS.build_until)
   w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
   b = tf.get_variable("b", [], initializer=_hang if FLAGS.hang_in_initialiser
                       else tf.zeros_initializer())

@@ -140,3 +140,16 @@ def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, numbe
   assert chief.lines[-1] == "worker 0 (chief): ended by signal %d, exit code %d" % (
     number, 128 + number)
   assert "failed (ended by signal %d)" % number in ps.lines[-1]
+
+
+def test_a_worker_that_ends_while_its_model_is_built_is_reported(start, tmp_path):
+  job = Job(start, num_workers=3, heartbeat_timeout=60.0, flags=["--steps=20"])
+  job.ps()
+  chief, exits = job.worker(0), job.worker(1, "--fail_in=exit")
+  ended = job.worker(2, "--build_until=%s" % (tmp_path / "never"))
+  ended.wait_for("holds its model")
+  ended.signal(signal.SIGTERM)
+  assert codes(chief, exits, ended) == [1, 1, 143]
+  assert ended.lines[-1] == "worker 2: ended by signal 15, exit code 143"
+  assert ("/job:worker/task:1 failed: the program ended Python with 'no model today'; "
+          "/job:worker/task:2 failed: ended by signal 15") in chief.lines[-1]

@@ -30,6 +30,7 @@ from typing import Callable, List, Optional
 from tf1ps.compat import TIMING, signal_exit_code
 
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_handlers: List[Callable] = []  # of the active queues: an inner queue takes the signals over
 
 
 def leave_now(code: int, line: str, stacks: bool = False) -> None:
@@ -105,7 +106,7 @@ class SignalQueue:
   def _open(self):
     """Replaces the handlers; returns whether there was one to replace."""
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
-    free = (signal.SIG_DFL, signal.default_int_handler)
+    free = (signal.SIG_DFL, signal.default_int_handler, *_handlers)
     mine = [number for number, present in handlers.items()
             if (present in free or self._replaces)
             and not (number == signal.SIGHUP and present == signal.SIG_IGN)]
@@ -116,11 +117,13 @@ class SignalQueue:
     self._writer.setblocking(False)
     self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
     self._replaced = {number: handlers[number] for number in mine}
+    _handlers.append(self._handler)
     for number in mine:
       signal.signal(number, self._handler)
     return True
 
   def _restore(self):
+    _handlers.remove(self._handler)
     for number, handler in self._replaced.items():
       # None: a handler that was not installed from Python and cannot be installed from here.
       signal.signal(number, signal.SIG_DFL if handler is None else handler)

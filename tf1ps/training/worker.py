@@ -86,20 +86,41 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
 
 @contextlib.contextmanager
 def _join(server, options):
-  """Yields this worker's membership of the run; reports an error that no session has reported."""
-  run = Membership(server.record, options.checkpoint_dir)
-  run.start()
-  try:
-    yield run
-  except (JobFailedError, SystemExit):
-    raise
-  except BaseException as error:
-    if run.heartbeat.get("state") != MEMBER_FAILED:
-      run.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error),
-                 limit=TIMING.report_limit_after_failure)
-    raise
-  finally:
-    run.stop()
+  """Yields this worker's membership of the run; reports an error that no session has reported.
+
+  Before and after the session, which has its own watch, a signal ends the main thread and is
+  reported from here.
+  """
+  run, signals = Membership(server.record, options.checkpoint_dir), []
+
+  def leave(number, frame):
+    signals.append(number)
+    raise_exit(number, frame)
+
+  def report(number):
+    run.report(MEMBER_FAILED, "ended by signal %d" % number,
+               limit=TIMING.report_limit_after_signal)
+
+  with SignalWatch(report, TIMING.force_exit_limit, handler=leave):
+    run.start()
+    try:
+      yield run
+    except JobFailedError:
+      raise
+    except BaseException as error:
+      if signals:
+        report(signals[0])  # the watch may not have done so yet
+      elif run.heartbeat.get("state") != MEMBER_FAILED:
+        run.report(MEMBER_FAILED, _reason(error), limit=TIMING.report_limit_after_failure)
+      raise
+    finally:
+      run.stop()
+
+
+def _reason(error):
+  if isinstance(error, SystemExit):
+    return "the program ended Python with %r" % (error.code,)
+  return "%s: %s" % (type(error).__name__, error)
 
 
 @contextlib.contextmanager
@@ -231,29 +252,15 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
             bad_records) -> Outcome:
   """Evaluates the last checkpoint and releases the ps, on the chief.
 
-  A signal ends this as it ends training: it is reported, and a restart finds the run as it is.
+  A signal ends this as it ends training: a restart finds the run as it is.
   """
-  signals: List[int] = []
-
-  def leave(number, frame):
-    signals.append(number)
-    raise_exit(number, frame)
-
-  def report(number):
-    run.report(MEMBER_FAILED, "ended by signal %d" % number,
-               limit=TIMING.report_limit_after_signal)
-
-  with SignalWatch(report, TIMING.force_exit_limit, handler=leave):
-    try:
-      evaluation = evaluate(
-        program, latest_checkpoint(directory), options_lib.first_batch_size(options.batch_size),
-        options.variables, bad=bad_records)
-    except BaseException:
-      if signals:
-        report(signals[0])  # the watch may not have done so yet
-      else:
-        run.release(failed=True)
-      raise
+  try:
+    evaluation = evaluate(
+      program, latest_checkpoint(directory), options_lib.first_batch_size(options.batch_size),
+      options.variables, bad=bad_records)
+  except Exception:
+    run.release(failed=True)
+    raise
   outcome = outcome._replace(evaluation=evaluation, global_step=evaluation.global_step)
   run.release(failed=bool(problems))
   run.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
