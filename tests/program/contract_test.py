@@ -242,6 +242,37 @@ def test_wrong_specs_are_refused(graph, mode, make, expected):
     contract.check_model_spec(make(), mode)
 
 
+@pytest.mark.parametrize("kind", variable_kind.KINDS)
+def test_a_trainable_variable_is_global(graph, kind):
+  with variable_kind.kind_scope(kind):
+    w = tf.get_variable("w", [], collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    with pytest.raises(contract.ModelSpecError, match="variable w is trainable, but not global"):
+      contract.check_variables(tf.square(w))
+
+
+def test_moving_averages_that_nothing_updates_are_refused(graph):
+  layer = tf.keras.layers.BatchNormalization()
+  used = tf.reduce_mean(layer(constant(4, 3), training=False))
+  contract.check_variables(used)  # a layer that is not trained
+  left_out = tf.reduce_mean(layer(constant(4, 3), training=True))
+  with pytest.raises(contract.ModelSpecError) as error:
+    contract.check_variables(left_out)
+  assert "moving averages batch_normalization/moving_mean, batch_normalization/moving_variance, " \
+      in str(error.value)
+  assert "tf_keras and TF_USE_LEGACY_KERAS=1" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", variable_kind.KINDS)
+def test_moving_averages_that_are_updated_are_good(graph, kind):
+  with variable_kind.kind_scope(kind):
+    mean = tf.get_variable("norm/moving_mean", [], trainable=False)
+    variance = tf.get_variable("norm/moving_variance", [], trainable=False)
+  tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, mean.assign(1.0))
+  with tf.control_dependencies([variance.assign(2.0)]):
+    loss = constant()
+  contract.check_variables(loss)
+
+
 def test_a_single_prediction_has_a_name(graph):
   tensor, other = constant(3), {"a": constant(3)}
   assert contract.predictions_by_name(ModelSpec(predictions=tensor)) == {"prediction": tensor}

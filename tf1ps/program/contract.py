@@ -28,11 +28,13 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
+from tf1ps.graph import needed_ops
 from tf1ps.pipeline import Shard, next_batch
 
 LOSS_METRIC = "loss"  # the name of the metric that is the mean loss
 PREDICTION = "prediction"  # the name of predictions that are a single tensor
 _MODES = ("train", "eval", "predict")
+_MOVING_AVERAGES = ("moving_mean", "moving_variance")  # as batch normalisation names them
 
 # The functions of a program, and their parameters by position.
 _FUNCTIONS = {"input_fn": ("mode", "shard"), "model_fn": ("features", "labels", "mode")}
@@ -166,6 +168,34 @@ def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
                               and hasattr(spec.optimizer, "compute_gradients")):
     raise ModelSpecError(f"optimizer must be a tf.train.Optimizer or None, got {spec.optimizer!r}")
   return spec
+
+
+def check_variables(loss: tf.Tensor) -> None:
+  """Checks that a training step leaves out none of the default graph's variables.
+
+  Args:
+    loss: the loss of the only model in the graph, as model_fn returned it in mode "train".
+
+  Raises:
+    ModelSpecError: a trainable variable is not global; or the step neither uses nor updates a
+      moving average.
+  """
+  everywhere = {variable.op.name for variable in tf.global_variables()}
+  local = [variable.op.name for variable in tf.trainable_variables()
+           if variable.op.name not in everywhere]
+  if local:
+    raise ModelSpecError(
+      f"the variable {local[0]} is trainable, but not global: each worker would train its own, and "
+      "no checkpoint has it. Make it a global variable, or pass trainable=False")
+  used = set(needed_ops(getattr(root, "op", root)
+                        for root in [loss, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]))
+  idle = [variable.op.name for variable in tf.global_variables() if variable.op not in used
+          and not set(variable.op.name.split("/")).isdisjoint(_MOVING_AVERAGES)]
+  if idle:
+    raise ModelSpecError(
+      f"a training step neither uses nor updates the moving averages {', '.join(idle)}, so the "
+      "trained model would have their initial values. Use tf.layers.batch_normalization; on "
+      "TensorFlow 2 it needs the package tf_keras and TF_USE_LEGACY_KERAS=1 in the environment")
 
 
 def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:

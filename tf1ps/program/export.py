@@ -19,7 +19,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import make_saver_for, restore_checkpoint
-from tf1ps.compat import Error
+from tf1ps.compat import Error, new_graph
 from tf1ps.pipeline import Shard
 from tf1ps.program import contract, trained_model, variable_kind
 
@@ -65,10 +65,10 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
   if os.path.exists(export_dir) and (not os.path.isdir(export_dir) or os.listdir(export_dir)):
     raise ExportError(f"export_dir {export_dir} exists and is not an empty directory")
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
-  with tf.Graph().as_default():
+  with new_graph():
     shard = Shard(epochs=1, mode="predict")
     features = _check_features(contract.build_input(program, "predict", shard)[0])
-  with tf.Graph().as_default(), variable_kind.kind_scope(variables):
+  with new_graph(), variable_kind.kind_scope(variables):
     inputs = {name: _placeholder(tensor) for name, tensor in _by_name(features).items()}
     tf.train.get_or_create_global_step()
     spec = program.model_fn(

@@ -26,7 +26,7 @@ from tf1ps.checkpoint import (
   restore_checkpoint,
 )
 from tf1ps.cluster import BoundedSession
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, new_graph
 from tf1ps.graph import needed_ops
 from tf1ps.pipeline import (
   BadRecords,
@@ -67,7 +67,7 @@ def build(program: contract.Program, mode: str, batch_size: int, variables: str,
   Raises:
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
-  with tf.Graph().as_default() as graph, variable_kind.kind_scope(variables):
+  with new_graph() as graph, variable_kind.kind_scope(variables):
     tf.train.get_or_create_global_step()
     use_bad_records((bad or BadRecords()).clone())
     shard = Shard(batch_size=batch_size, epochs=1, mode=mode)

@@ -19,6 +19,7 @@ from typing import List
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import Cluster
+from tf1ps.compat import new_graph
 from tf1ps.pipeline import has_python_calls
 from tf1ps.program import Program, build_input, make_optimizer
 from tf1ps.replication import (
@@ -68,7 +69,7 @@ def _inputs(program, cluster, options) -> List[tuple]:
 
   devices = [worker.name for worker in workers]
   if len(workers) > 1:
-    with tf.Graph().as_default() as graph:
+    with new_graph() as graph:
       for index in range(len(workers)):  # their pipelines may differ
         build_input(program, "train", share(index))
     if has_python_calls(graph):

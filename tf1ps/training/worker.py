@@ -24,7 +24,7 @@ from tf1ps.checkpoint import (
   make_saver,
 )
 from tf1ps.cluster import Server, SignalWatch, raise_exit
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, new_graph
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate
@@ -69,7 +69,7 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
   with _join(server, options) as run, _directory(run, options) as directory:
     shard = options_lib.shard_of(options, run.cluster.replica_index, run.cluster.num_replicas)
     bad_records = options_lib.bad_records_of(options)
-    with tf.Graph().as_default():
+    with new_graph():
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, options, run.record.container)
       training = _Training(step, shard, run, options)
