@@ -28,7 +28,7 @@ def join(jobs, job, index, options, linger=TIMING.linger):
 
   threading.Thread(target=tell, daemon=True).start()
   try:
-    server.join()
+    server.join(exit=False)
   except server_lib.JobLostError as error:
     say("lost:", error)
     return 1
@@ -36,6 +36,15 @@ def join(jobs, job, index, options, linger=TIMING.linger):
     assert signal.getsignal(signal.SIGINT) is stock
   say("ended:", server.end_reason)
   return 0
+
+
+def fall_through(jobs):
+  """The program of a ps without `return` after join."""
+  ending.TIMING = TIMING._replace(linger=0.0)
+  server = tf1ps.Server(jobs, "ps", 0)
+  say("up")
+  server.join()
+  say("fell through")
 
 
 def join_in_a_thread(jobs):

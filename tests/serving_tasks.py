@@ -15,7 +15,7 @@ def serve(cluster, job, index):
   """Joins until the job has ended."""
   tf.disable_v2_behavior()
   server = tf1ps.Server(cluster, job_name=job, task_index=index, heartbeat_timeout=15.0)
-  server.join()
+  server.join(exit=False)
   print("served: " + server.end_reason)
   return 0
 

@@ -44,7 +44,7 @@ def main():
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}
   server = tf1ps.Server(cluster, job, index)
   if job == "ps":
-    server.join()  # returns when the chief has ended
+    server.join()  # ends when the chief has ended
     return
   worker = "/job:worker/task:%d" % index
   with tf.device(tf1ps.replica_device_setter(cluster=cluster, worker_device=worker)):

@@ -160,6 +160,16 @@ def test_join_returns_when_the_job_has_ended(start):
   assert task.lines[-1] == "ended: the chief released this task: the job has ended"
 
 
+def test_join_of_a_ps_exits_when_the_job_has_ended(start):
+  jobs = two_jobs()
+  ps = start("ps", server_tasks.fall_through, jobs)
+  ps.wait_for("up")
+  mark_run(jobs, ended=True)
+  assert ps.wait() == 0
+  # Stock's join never returns, and many programs have the workers' code behind it.
+  assert "fell through" not in ps.output
+
+
 def test_join_raises_when_the_job_has_failed(start):
   jobs = two_jobs()
   task = joined(start, jobs)

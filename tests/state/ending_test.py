@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests import harness, server_tasks
+from tests import cluster_tasks, harness, server_tasks
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
 from tf1ps.compat.timing import Timing
@@ -133,6 +133,16 @@ def test_without_a_worker_it_leaves_at_its_start_limit(job):
   assert worker.lines[-1] == "lost: no worker came within 0.6 s (--start_timeout)"
   assert ps.wait() == 1
   assert ps.lines[-1] == "lost: no worker came within 4 s (--start_timeout)"
+
+
+def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
+  worker = start("worker 1", cluster_tasks.serve, job.jobs, "worker", 1)
+  harness.wait_until(lambda: probe.probe_task(Task("worker", 1, job.jobs["worker"][1])).is_up)
+  ps = job.serve(start_timeout=1.0)
+  ps.wait_for("/job:ps/task:0 stays while /job:worker/task:1 answers")
+  worker.kill()
+  assert ps.wait() == 1
+  assert ps.lines[-1] == "lost: no worker has answered for 1 s (--start_timeout)"
 
 
 def test_it_leaves_when_all_workers_are_lost(job):

@@ -49,7 +49,7 @@ def _serve_job(launched: bool) -> int:
     server = tasks.start_server(
       cluster, tasks.make_config(), persistent=FLAGS.persistent, start_timeout=FLAGS.start_timeout)
     print("%s: serving at %s" % (name, cluster.task.address))
-    server.join()
+    server.join(exit=False)
     reason, code = server.end_reason, 0
   except PortTakenError as error:
     reason, code = str(error), EXIT_PORT_TAKEN if launched else EXIT_FAILED

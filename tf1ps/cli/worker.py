@@ -46,7 +46,7 @@ def _train(program, launched: bool) -> int:
     try:
       if options.replication == "in_graph" and not cluster.is_chief:
         print("%s: serving at %s" % (name, cluster.task.address))
-        server.join()
+        server.join(exit=False)
         reason = server.end_reason
       else:
         outcome = train(program, server, options)

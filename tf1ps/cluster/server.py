@@ -7,8 +7,9 @@ It differs from `tf.train.Server` in this order:
 2. A taken port is an error of its own, `PortTakenError`, because a launcher tries another port.
 3. It knows its cluster: `server.cluster`, `server.container`, and `server.record` with the rest. A
    drop-in hands on only `master=server.target`; `record_of` finds the record by that target.
-4. `join()` reacts to signals and returns when the job has ended. Rooms above this one know when a
-   job has ended: they register a function with `register_end_waiter`.
+4. `join()` reacts to signals, and ends with the job. As in TensorFlow, what stands behind a ps's
+   `join()` does not run: many programs have the workers' code there. Rooms above this one know when
+   a job has ended: they register a function with `register_end_waiter`.
 """
 
 from __future__ import annotations
@@ -181,16 +182,20 @@ class Server(tf.train.Server):
     """Creates a server of one task in this process, like `tf.train.Server.create_local_server`."""
     return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
-  def join(self):
-    """Waits until the job has ended; a ps lingers for its workers' last calls.
+  def join(self, *, exit: bool = True):
+    """Waits until the job has ended; then a ps lingers for its workers' last calls, and exits.
 
     Ctrl-C, SIGTERM and SIGHUP end the wait at once, with exit code 128 + the signal's number. A
     persistent ps ends with 0, because a signal is its regular end. In a thread other than the main
-    one, `join` does not react to signals.
+    one, `join` does not react to signals, and returns.
+
+    Args:
+      exit: whether a ps exits with code 0 when its job has ended; False: `join` returns. In other
+        tasks than a ps it returns.
 
     Raises:
       JobLostError: the job's workers are lost, or none came.
-      SystemExit: after a signal.
+      SystemExit: after a signal; in a ps, after the end of the job, too.
     """
     if _end_waiter is None:
       super().join()  # no room that knows when a job has ended was imported
@@ -200,3 +205,6 @@ class Server(tf.train.Server):
       self.end_reason = _end_waiter(self.record, interrupted)
     if watch.signum is not None and not self.record.persistent:
       raise SystemExit(signal_exit_code(watch.signum))
+    if exit and self.cluster.job_name == "ps" and (
+        threading.current_thread() is threading.main_thread()):
+      raise SystemExit(0)

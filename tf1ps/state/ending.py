@@ -8,7 +8,8 @@ A ps (and, with in-graph replication, a worker)
 
 It leaves with an error if no worker comes within its start limit, if all workers of the job are
 lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
-A persistent ps waits for a signal.
+Workers with a `tf.train.Supervisor` or a plain session send no heartbeats: a ps stays while their
+servers answer. A persistent ps waits for a signal.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ import threading
 import time
 from typing import List, Optional
 
-from tf1ps.cluster import JobLostError, ReleasedError, ServerRecord, probe_task, register_end_waiter
+from tf1ps.cluster import (
+  JobLostError,
+  ReleasedError,
+  ServerRecord,
+  probe_task,
+  probe_tasks,
+  register_end_waiter,
+)
 from tf1ps.compat import TIMING
 from tf1ps.state import control, heartbeat, run
 
@@ -62,7 +70,8 @@ class _JobWatch:
     self._beat.set(state=heartbeat.MEMBER_SERVING)
     self._beat.start()
     self._began = time.monotonic()
-    self._last_reminder = self._began
+    self._last_reminder = self._waits_since = self._began
+    self._serves_others = False  # whether workers answer that send no heartbeats
     self._over_since: Optional[float] = None
     self._start_timeout = record.start_timeout or DEFAULT_START_TIMEOUT
 
@@ -121,12 +130,7 @@ class _JobWatch:
     ]
     now = time.monotonic()
     if not workers:
-      if now - self._began > self._start_timeout:
-        raise JobLostError("no worker came within %g s (--start_timeout)" % self._start_timeout)
-      if now - self._last_reminder > TIMING.reminder_interval:
-        self._last_reminder = now
-        _log.warning("%s waits for its first worker, for %.0f s of %g so far",
-                     self._record.cluster.task.name, now - self._began, self._start_timeout)
+      self._await_first_worker(now)
       return
     if not all(m.has_ended or self._beat.is_lost(m) for m in workers):
       self._over_since = None
@@ -135,6 +139,32 @@ class _JobWatch:
     # A chief that failed may be restarted; its state lives here.
     if now - self._over_since > self._record.heartbeat_timeout:
       raise JobLostError("no worker is left: " + _describe(workers))
+
+  def _await_first_worker(self, now):
+    task, waited = self._record.cluster.task, now - self._waits_since
+    if waited > self._start_timeout:
+      answering = self._answering_workers()
+      if not answering:
+        raise JobLostError("no worker %s %g s (--start_timeout)" % (
+          "has answered for" if self._serves_others else "came within", self._start_timeout))
+      if not self._serves_others:
+        _log.warning(
+          "%s stays while %s answers without a session of tf1ps. It leaves %g s after the end of "
+          "such workers", task.name, ", ".join(answering), self._start_timeout)
+      self._serves_others, self._waits_since = True, now
+    elif not self._serves_others and now - self._last_reminder > TIMING.reminder_interval:
+      self._last_reminder = now
+      _log.warning("%s waits for its first worker, for %.0f s of %g so far",
+                   task.name, waited, self._start_timeout)
+
+  def _answering_workers(self) -> List[str]:
+    """The workers whose servers answer, but for those that wait for the end of the job, too."""
+    cluster = self._record.cluster
+    waiting = {m.name for m in self._beat.members()
+               if m.state == heartbeat.MEMBER_SERVING and not self._beat.is_lost(m)}
+    tasks = [one for one in cluster.replicas
+             if one.name != cluster.task.name and one.name not in waiting]
+    return [one.task.name for one in probe_tasks(tasks) if one.is_up]
 
 
 def _describe(workers: List[heartbeat.Member]) -> str:
