@@ -22,8 +22,11 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Their tests run once: they read sources, or call nothing of TensorFlow.
 ANY_TENSORFLOW = frozenset(
-  ["layers_test.py", "links_test.py", "readme_test.py", "surface_test.py",
-   "examples/checking_test.py", "examples/contents_test.py"]
+  ["docs_test.py", "conftest_test.py", "layers_test.py", "links_test.py", "readme_test.py",
+   "surface_test.py", "cluster/signals_test.py", "compat/exit_codes_test.py",
+   "examples/checking_test.py", "examples/contents_test.py", "launch/gpus_test.py",
+   "launch/output_test.py", "launch/ports_test.py", "launch/task_main_test.py",
+   "pipeline/lease_table_test.py", "training/options_test.py"]
   + ["benchmarks/%s_test.py" % name for name in (
     "charts", "input_csv", "interleaving", "jobs", "links", "main", "queue_timeout", "rows",
     "scaling_model", "staleness", "systems")])

@@ -138,7 +138,7 @@ def test_join_ends_by_a_signal(start, number, persistent):
   task.signal(number)
   if persistent:
     assert task.wait() == 0
-    assert task.lines[-1] == "ended: told to stop"
+    assert task.lines[-1] == "ended: ended by signal %d" % number
   else:
     assert task.wait() == 128 + number
 

@@ -119,7 +119,7 @@ def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
   assert without.wait() == 0 and steps(without)[0][:3] == (1, 31, 31)
   ps.signal(signal.SIGTERM)
   assert ps.wait() == 0
-  ps.wait_for("joined: told to stop")
+  ps.wait_for("joined: ended by signal 15")
 
 
 @pytest.mark.parametrize(

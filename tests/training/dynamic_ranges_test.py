@@ -229,8 +229,8 @@ def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
 
 @pytest.mark.parametrize("flags, text", [
   (["--one_shot"], "Replace make_one_shot_iterator by tf.data.make_initializable_iterator"),
-  (["--replication=in_graph"], "it needs --replication=between_graph"),
-  (["--sync_replicas"], "give --on_uneven=shrink, or pad")])
+  (["--replication=in_graph"], "needs --replication=between_graph"),
+  (["--sync_replicas"], "give --on_uneven=shrink or pad")])
 def test_what_cannot_be_shared_so_is_refused(start, tmp_path, flags, text):
   job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
   chief = job.worker()

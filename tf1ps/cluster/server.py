@@ -203,6 +203,8 @@ class Server(tf.train.Server):
     interrupted = threading.Event()
     with SignalWatch(lambda signum: interrupted.set(), replaces_handlers=True) as watch:
       self.end_reason = _end_waiter(self.record, interrupted)
+    if watch.signum is not None:
+      self.end_reason = "ended by signal %d" % watch.signum
     if watch.signum is not None and not self.record.persistent:
       raise SystemExit(signal_exit_code(watch.signum))
     if exit and self.cluster.job_name == "ps" and (

@@ -47,7 +47,7 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
       if line is not None:
         interrupted.wait(TIMING.linger)
         return line
-    return "told to stop"
+    return "the wait was interrupted"
   finally:
     watch.close()
 
