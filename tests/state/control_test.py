@@ -95,6 +95,29 @@ def test_two_hundred_records(tables):
   assert values(tables[0].read()) == written
 
 
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_step_of_the_keeper_makes_nobody_older_or_younger(tables, monkeypatch, step):
+  """A step of the server's clock reaches a client as texts and numbers alone."""
+  table, others = tables
+  others.put({"silent": {}, "alive": {}})
+  began = time.monotonic()
+  table.read()
+  run = table._run
+
+  def stepped(fetches, *args):
+    values, now = run(fetches, *args)
+    moved = [b"%.3f %s" % (float(v.split(b" ", 1)[0]) + step, v.split(b" ", 1)[1])
+             if b"alive" in v else v for v in values]
+    return np.array(moved, object), now + step
+
+  monkeypatch.setattr(table, "_run", stepped)
+  harness.wait_until(lambda: time.monotonic() - began > 0.1)
+  others.put({"alive": {}})
+  found = table.read()
+  assert 0.0 <= found["alive"].age <= time.monotonic() - began
+  assert 0.1 <= found["silent"].age < 60.0
+
+
 def test_ages_are_by_the_keepers_clock(tables, monkeypatch):
   for table in tables:
     table.read()  # connects, which takes the time

@@ -136,9 +136,9 @@ class ForkServer(object):
     try:
       self._send(("start", number, dict(task.env), payload), write_end)
       answer = None
-      end = time.time() + TIMING.fork_limit
+      end = time.monotonic() + TIMING.fork_limit
       while answer is None:
-        if time.time() > end:
+        if time.monotonic() > end:
           raise ForkServerLost("The fork server (process %d) did not start %s within %g s." % (
               self.pid, task.name, TIMING.fork_limit))
         answer = self._receive(1.0)

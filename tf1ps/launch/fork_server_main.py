@@ -176,8 +176,8 @@ class _Server(object):
     """Kills every group and waits until the tasks have ended."""
     for pid in self._running:
       _signal_group(pid, signal.SIGKILL)
-    end = time.time() + TIMING.fork_server_kill_limit
-    while self._running and time.time() < end:
+    end = time.monotonic() + TIMING.fork_server_kill_limit
+    while self._running and time.monotonic() < end:
       for pid in list(self._running):
         if os.waitpid(pid, os.WNOHANG)[0]:
           del self._running[pid]

@@ -2,7 +2,9 @@
 
 Every task keeps a mutable hash table in the container `containers.CONTROL`; its first use creates
 it. A record is a name and a JSON object, and a write replaces it atomically. The keeper is the task
-that keeps the table. Its clock stamps each record, so that a record's age needs no common clock:
+that keeps the table. Its clock stamps each record. A record that a reader has seen before is as old
+as its stamp is unchanged, by the reader's monotonic clock. The keeper's clock, which may step,
+counts only for what was written before the reader's first look:
 
 1. `put` writes records, `read` returns all records with their ages.
 2. `change` changes one record by compare and swap, for several clients.
@@ -17,7 +19,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import threading
+import time
 from typing import Callable, Dict, NamedTuple, Optional
 
 import numpy as np
@@ -39,7 +43,7 @@ class ControlRecord(NamedTuple):
   """A control record."""
 
   value: dict  # the JSON object
-  age: float  # seconds since it was written, by the clock of the server that keeps it
+  age: float  # seconds since it was written
 
 
 class ControlTable:
@@ -59,6 +63,8 @@ class ControlTable:
     self._ops = _build(keeper.name)
     self._session = None
     self._lock = threading.Lock()
+    self._written: Dict[str, tuple] = {}  # {name: (stamp, when, by this process's monotonic clock)}
+    self._last_look = -math.inf  # when the last run that read all records began
 
   @property
   def keeper(self):
@@ -70,11 +76,11 @@ class ControlTable:
 
   def read(self) -> Dict[str, ControlRecord]:
     """Returns all records by name; raises ControlError."""
-    return _decode(*self._run(self._ops.export))
+    return self._read(self._ops.export)
 
   def exchange(self, records: Dict[str, dict]) -> Dict[str, ControlRecord]:
     """Writes records and returns all, in one run; raises ControlError."""
-    return _decode(*self._run(self._ops.insert_then_export, records))
+    return self._read(self._ops.insert_then_export, records)
 
   def change(self, name: str, function: Callable[[Optional[dict]], Optional[dict]]) -> dict:
     """Changes one record atomically; returns its new value, {} if there is none.
@@ -104,6 +110,24 @@ class ControlTable:
     """Closes the session, within a limit."""
     with self._lock:
       self._drop()
+
+  def _read(self, fetches, records=None) -> Dict[str, ControlRecord]:
+    began = time.monotonic()
+    values, keepers_now = self._run(fetches, *([] if records is None else [records]))
+    now, found = time.monotonic(), {}
+    with self._lock:
+      for text in values:
+        stamp, data = text.decode("utf-8").split(" ", 1)
+        name, value = json.loads(data)
+        seen = self._written.get(name)
+        if seen is None or seen[0] != stamp:
+          age = max(0.0, float(keepers_now) - float(stamp))
+          if seen is not None:  # written since the last look
+            age = min(age, now - self._last_look)
+          self._written[name] = seen = (stamp, now - age)
+        found[name] = ControlRecord(value, now - seen[1])
+      self._last_look = began
+    return found
 
   def _run(self, fetches, records=None, more=None):
     feed = None if records is None else {**_encode(self._ops, records), **(more or {})}
@@ -202,12 +226,3 @@ def _encode(ops: _Ops, records: Dict[str, dict]):
           for n in names]
   values = [json.dumps([n, records[n]], sort_keys=True) for n in names]
   return {ops.keys: np.array(keys, np.int64), ops.values: values}
-
-
-def _decode(values, now: float) -> Dict[str, ControlRecord]:
-  records = {}
-  for text in values:
-    stamp, data = text.decode("utf-8").split(" ", 1)
-    name, value = json.loads(data)
-    records[name] = ControlRecord(value, max(0.0, float(now) - float(stamp)))
-  return records

@@ -2,9 +2,10 @@
 
 Every task except the evaluator writes a control record once per second on the keeper, which is the
 task that keeps the job's control records (ps 0, or the chief if there is no ps). A member that has
-been silent for `heartbeat_timeout` seconds is lost, until it sends a heartbeat again. Ages are
-measured by the keeper's clock. After a pause of this task or of its keeper, all members get time
-for a new heartbeat before one of them counts as lost.
+been silent for `heartbeat_timeout` seconds is lost, until it sends a heartbeat again. Each
+task measures the silence of the others by its own monotonic clock: has the heartbeat changed since
+the last look? After a pause of this task or of its keeper, all members get time for a new heartbeat
+before one of them counts as lost.
 """
 
 from __future__ import annotations
