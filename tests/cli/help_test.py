@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli import commands
 
-OF_LINE = ["block_at", "block_until", "evaluate_until", "extra_variable", "fail_in",
+OF_LINE = ["block_at", "block_until", "build_until", "evaluate_until", "extra_variable", "fail_in",
            "hang_in_initialiser", "nan_at", "slow_index", "step_seconds"]
 
 

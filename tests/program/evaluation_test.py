@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -109,6 +110,24 @@ def test_empty_data_is_an_error(tmp_path):
   path = line_program.save(tmp_path, 7, w=1., b=1.)
   with pytest.raises(evaluation.EvaluationError, match="gave no example in mode 'eval'"):
     evaluation.evaluate(with_model(line_program.model_fn, input_fn), path, 4)
+
+
+def test_a_trial_reads_one_batch_and_needs_no_checkpoint():
+  drawn = []
+
+  def input_fn(mode, shard):
+    assert mode == "eval"
+    x = tf.data.Dataset.range(10**6).map(lambda x: tf.numpy_function(
+      lambda value: drawn.append(int(value)) or np.float32(value), [x], tf.float32))
+    features = tf.data.make_one_shot_iterator(x.batch(shard.batch_size)).get_next()
+    features.set_shape([None])
+    return {"x": features}, features
+
+  evaluation.try_evaluation(with_model(line_program.model_fn, input_fn), 2)
+  assert 2 <= len(drawn) < 1000  # TensorFlow may read ahead
+  with pytest.raises(evaluation.EvaluationError, match="gave no example in mode 'eval'"):
+    evaluation.try_evaluation(with_model(line_program.model_fn, lambda mode, shard: (
+      tf.data.Dataset.from_tensor_slices(({"x": np.float32([])}, np.float32([]))).batch(2))), 2)
 
 
 def test_constants_are_one_batch(tmp_path):

@@ -19,17 +19,22 @@ flags.DEFINE_string("evaluate_until", "", "The evaluation goes on when this file
 flags.DEFINE_integer("nan_at", -1, "The step whose loss is NaN; -1: none.")
 flags.DEFINE_boolean("hang_in_initialiser", False, "An initialiser of a variable never ends.")
 flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
-flags.DEFINE_string("fail_in", "", "Raises there: input, model, step, eval; exit: in the model.")
+flags.DEFINE_string("fail_in", "", "Raises there: input, model, step, eval, last_eval; "
+                    "exit: in the model.")
 flags.DEFINE_string("build_until", "", "The model is built when this file is there.")
 
 FLAGS = flags.FLAGS
+_evaluations = []
 
 
 def input_fn(mode, shard):
   """x in 0 to 1, y = 3 x + 2, of [batch]."""
-  if FLAGS.fail_in == "input" or FLAGS.fail_in == "eval" and mode == "eval":
+  if mode == "eval":
+    _evaluations.append(len(_evaluations))  # the first is tried before training
+  if (FLAGS.fail_in == "input" or FLAGS.fail_in == "eval" and mode == "eval"
+      or FLAGS.fail_in == "last_eval" and _evaluations == [0, 1]):
     raise ValueError("no data today")
-  if FLAGS.evaluate_until and mode == "eval":
+  if FLAGS.evaluate_until and _evaluations == [0, 1]:
     print("holds its evaluation", flush=True)
     _wait_for(FLAGS.evaluate_until)
   x = np.arange(400, dtype=np.float32) / 400

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
 
 from tests import harness
 from tests.training.job import Job, codes, find, last_line
+from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster.description import Task
 from tf1ps.state import control, heartbeat
 
@@ -106,17 +108,22 @@ def test_a_loss_that_is_no_number_is_named_with_its_step(start):
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
 
 
-def test_an_evaluation_that_fails_fails_the_job(start):
-  job = Job(start, flags=["--steps=20", "--fail_in=eval"])
+def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):
+  job = Job(start, flags=["--steps=20", "--fail_in=last_eval"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [1, 0, 1]
   assert "ValueError: no data today" in workers[0].lines[-1]
+  (directory,) = find(workers[0], "without --checkpoint_dir, the model is in (.*) until it is eval")
+  (kept,) = find(workers[0], "the trained model is kept in (.*), as the job failed")
+  assert checkpoints.global_step_of_checkpoint(kept) >= 20
+  shutil.rmtree(directory)
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
 
 
 @pytest.mark.parametrize("num_workers, flags, text", [
   (1, ["--steps=100", "--fail_in=step"], "ValueError: a bad record"),
   (1, ["--steps=100", "--fail_in=input"], "ValueError: no data today"),
+  (1, ["--steps=100000000", "--fail_in=eval"], "ValueError: no data today"),
   (2, ["--examples=1"], "ValueError: --examples=1 is less than one for each of the 2 workers")])
 def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start, num_workers, flags, text):
   job = Job(start, num_workers=num_workers, flags=flags,

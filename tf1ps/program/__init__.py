@@ -14,7 +14,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "contract": [
     "ModelSpec", "ModelSpecError", "Program", "ProgramError", "batch_size_of", "build_input",
     "check_model_spec", "check_variables", "load_program"],
-  "evaluation": ["Evaluation", "EvaluationError", "evaluate", "format_evaluation"],
+  "evaluation": [
+    "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
   "evaluator": ["EvaluatorOutcome", "follow_checkpoints"],
   "export": ["Export", "ExportError", "export_saved_model"],
   "optimizers": ["learning_rate_of", "make_optimizer"],

@@ -12,6 +12,8 @@ from tf1ps.compat import Error
 from tf1ps.pipeline import BadRecords
 from tf1ps.program import contract, trained_model, variable_kind
 
+_NO_EXAMPLE = "there is nothing to evaluate: input_fn gave no example in mode 'eval'"
+
 
 class Evaluation(NamedTuple):
   """The result of an evaluation."""
@@ -47,9 +49,7 @@ def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   began = time.monotonic()
-  trained = trained_model.build(program, "eval", batch_size, variables, bad)
-  with trained.graph.as_default(), variable_kind.kind_scope(variables):
-    metrics = contract.metrics_with_loss(trained.spec, trained.batch_size)
+  trained, metrics = _build(program, batch_size, variables, bad)
   values = {name: value for name, (value, _) in metrics.items()}
   updates = [update_op for _, update_op in metrics.values()]
   global_step = global_step_of_checkpoint(checkpoint)
@@ -66,9 +66,30 @@ def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
       raise EvaluationError("the value of a metric needs a further batch. Let it depend on the "
                             f"metric's variables alone ({error.message})") from error
   if not examples:  # here, because the end of the session raises the error that emptied a queue
-    raise EvaluationError("there is nothing to evaluate: input_fn gave no example in mode 'eval'")
+    raise EvaluationError(_NO_EXAMPLE)
   return Evaluation({name: float(value) for name, value in found.items()}, examples, global_step,
                     time.monotonic() - began)
+
+
+def try_evaluation(program: contract.Program, batch_size: int,
+                   variables: str = variable_kind.RESOURCE,
+                   bad: Optional[BadRecords] = None) -> None:
+  """Builds the evaluation of a program and reads one batch, so that mistakes show before training.
+
+  The arguments and errors are those of `evaluate`.
+  """
+  trained, _ = _build(program, batch_size, variables, bad)
+  with trained_model.session(trained.graph, None) as session:
+    features = [leaf for leaf in tf.nest.flatten(trained.features) if leaf is not None]
+    if not any(True for _ in trained_model.batches(session, trained, features)):
+      raise EvaluationError(_NO_EXAMPLE)
+
+
+def _build(program, batch_size, variables, bad):
+  """Returns the model in mode "eval" and its metrics."""
+  trained = trained_model.build(program, "eval", batch_size, variables, bad)
+  with trained.graph.as_default(), variable_kind.kind_scope(variables):
+    return trained, contract.metrics_with_loss(trained.spec, trained.batch_size)
 
 
 def format_evaluation(evaluation: Evaluation) -> str:

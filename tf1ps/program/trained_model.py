@@ -92,7 +92,7 @@ def newest(checkpoint_dir: str, checkpoint: Optional[str] = None) -> str:
 
 
 @contextlib.contextmanager
-def session(graph: tf.Graph, checkpoint: str,
+def session(graph: tf.Graph, checkpoint: Optional[str],
             config: Optional[tf.ConfigProto] = None) -> Iterator[tf.Session]:
   """Opens a session of a graph with a checkpoint's values, and finalizes the graph.
 
@@ -100,7 +100,8 @@ def session(graph: tf.Graph, checkpoint: str,
 
   Args:
     graph: the graph.
-    checkpoint: the checkpoint's path without the endings of its files.
+    checkpoint: the checkpoint's path without the endings of its files. None leaves the global
+      variables without values.
     config: the session's config.
 
   Yields:
@@ -110,14 +111,15 @@ def session(graph: tf.Graph, checkpoint: str,
     CheckpointError: the checkpoint does not fit the graph or cannot be read.
   """
   with graph.as_default():
-    saver = make_saver_for(checkpoint)
+    saver = make_saver_for(checkpoint) if checkpoint else None
     initialise = [tf.local_variables_initializer(), tf.tables_initializer()]
     runners = adopt_queue_runners()
   graph.finalize()
   starts = iterator_initializers(graph, initialise[-1])
   with BoundedSession("", graph, config) as own_session:
     own_session.on_long_run = warn_unfilled_queues
-    restore_checkpoint(own_session, saver, checkpoint)
+    if checkpoint:
+      restore_checkpoint(own_session, saver, checkpoint)
     own_session.run(initialise)
     own_session.run(starts)
     coordinator = tf.train.Coordinator()

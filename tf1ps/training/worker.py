@@ -1,6 +1,7 @@
 """A worker's training, from its start to its end. Read this file first.
 
-1. The worker joins the run: its heartbeat begins.
+1. The worker joins the run: its heartbeat begins. The chief tries the evaluation on one batch, so
+   that a mistake there shows before training.
 2. It builds its step (build.py) and the hooks beside it (`_Training`).
 3. It opens a session and runs steps until a stop.
 4. At the end its hooks leave. Other workers report their end. The chief waits for them and saves;
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import tempfile
 import time
 from typing import List, Optional
@@ -20,6 +22,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import (
   CheckpointSaver,
   GlobalStepTracker,
+  global_step_of_checkpoint,
   latest_checkpoint,
   make_saver,
 )
@@ -27,7 +30,7 @@ from tf1ps.cluster import Server, SignalWatch, raise_exit
 from tf1ps.compat import TIMING, new_graph
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
-from tf1ps.program import Program, evaluate
+from tf1ps.program import Program, evaluate, try_evaluation
 from tf1ps.session import Interval, JobFailedError, Membership, open_session
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 from tf1ps.training import (
@@ -69,6 +72,9 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
   with _join(server, options) as run, _directory(run, options) as directory:
     shard = options_lib.shard_of(options, run.cluster.replica_index, run.cluster.num_replicas)
     bad_records = options_lib.bad_records_of(options)
+    if run.is_chief:
+      try_evaluation(program, options_lib.first_batch_size(options.batch_size), options.variables,
+                     bad_records)
     with new_graph():
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, options, run.record.container)
@@ -125,12 +131,30 @@ def _reason(error):
 
 @contextlib.contextmanager
 def _directory(run, options):
-  """Yields the directory of the last checkpoint; the chief evaluates it even if none is kept."""
+  """Yields the directory of the last checkpoint.
+
+  Without --checkpoint_dir the chief has a temporary one, for the evaluation. It is kept if an error
+  ends the job after its training.
+  """
   if options.checkpoint_dir or not run.is_chief:
     yield options.checkpoint_dir
-  else:
-    with tempfile.TemporaryDirectory(prefix="tf1ps-") as directory:
-      yield directory
+    return
+  directory = tempfile.mkdtemp(prefix="tf1ps-")
+  _log.info("without --checkpoint_dir, the model is in %s until it is evaluated at the end, and "
+            "then deleted", directory)
+  try:
+    yield directory
+  except Exception:
+    trained = latest_checkpoint(directory)
+    if trained is None or not global_step_of_checkpoint(trained):
+      shutil.rmtree(directory, ignore_errors=True)
+    else:
+      _log.error("the trained model is kept in %s, as the job failed", trained)
+    raise
+  except BaseException:  # a signal
+    shutil.rmtree(directory, ignore_errors=True)
+    raise
+  shutil.rmtree(directory, ignore_errors=True)
 
 
 class _Training:
