@@ -37,3 +37,14 @@ def test_leaves_a_call_behind_at_the_limit():
   go_on.set()
   threads[0].join(10)
   assert not threads[0].is_alive()
+
+
+def test_a_limit_may_be_given_again():
+  go_on, answers = threading.Event(), [True, True]
+
+  def extend():
+    if len(answers) == 1:
+      go_on.set()
+    return answers.pop()
+
+  assert bounded.call_within(0.05, "waiting", go_on.wait, 60, extend=extend)

@@ -8,6 +8,7 @@ in a daemon thread of its own, and the caller continues after the limit.
 from __future__ import annotations
 
 import threading
+from typing import Callable, Optional
 
 from tf1ps.compat import Error
 
@@ -16,7 +17,8 @@ class LimitExceeded(Error, RuntimeError):
   """A call did not return within its limit."""
 
 
-def call_within(limit: float, what: str, function, *args, **kwargs):
+def call_within(limit: float, what: str, function, *args,
+                extend: Optional[Callable[[], bool]] = None, **kwargs):
   """Calls a function in a thread of its own; returns its result within `limit` seconds.
 
   Args:
@@ -24,6 +26,7 @@ def call_within(limit: float, what: str, function, *args, **kwargs):
     what: the name of the call, for the error: "creating the session on grpc://...".
     function: the function to call.
     args, kwargs: its arguments.
+    extend: called when the limit is over; returns whether the call gets the limit again.
 
   Raises:
     LimitExceeded: the function has not returned. Its thread, a daemon, stays behind.
@@ -40,6 +43,8 @@ def call_within(limit: float, what: str, function, *args, **kwargs):
   thread = threading.Thread(target=work, daemon=True, name="tf1ps: " + what)
   thread.start()
   thread.join(limit)
+  while extend is not None and thread.is_alive() and extend():
+    thread.join(limit)
   if thread.is_alive():
     raise LimitExceeded("%s did not end within %g s" % (what, round(limit, 1)))
   if "error" in box:

@@ -24,7 +24,7 @@ from typing import Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, LifecycleHook, latest_record
+from tf1ps.cluster import BoundedSession, LifecycleHook, call_within, latest_record
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.replication import lost_replicas, rounds
 from tf1ps.state import ControlError
@@ -69,7 +69,7 @@ class SyncReplicasHook(LifecycleHook):
     session.run(optimizer.chief_init_op if self._is_chief else optimizer.local_step_init_op,
                 {optimizer.may_begin: int(not is_of_run)})
     if self._has_left:  # this session only waits for the others
-      session.run(optimizer.leave_op, options=_limit())
+      _change(session, optimizer, optimizer.leave_op)
       return
     self._watch = _Watch(optimizer, session, coord, self._start_timeout)
 
@@ -86,12 +86,12 @@ class SyncReplicasHook(LifecycleHook):
     if not finished and self._optimizer.rules.policy.ends_all:
       return
     self.was_ended = bool(rounds.view_rounds(session.run(self._optimizer.look)).ended)
-    session.run(self._optimizer.leave_op, options=_limit())
+    _change(session, self._optimizer, self._optimizer.leave_op)
     self.state = rounds.view_rounds(session.run(self._optimizer.look))
 
   def end_all(self, session):
     """Ends training for all replicas, on a chief that waits for the others no longer."""
-    session.run(self._optimizer.end_op, options=_limit())
+    _change(session, self._optimizer, self._optimizer.end_op)
 
   def end(self, session):
     self.leave(session)
@@ -166,7 +166,7 @@ class _Watch:
     remaining = rules.replicas - len(away.union(reasons))
     if optimizer.leaver is not None and remaining > 0:
       for i in sorted(reasons):
-        self._session.run(optimizer.leave_op, {optimizer.leaver: i}, options=_limit())
+        _change(self._session, optimizer, optimizer.leave_op, {optimizer.leaver: i})
       _log.warning("%s: %d of %d replicas continue", text, remaining, rules.replicas)
     elif remaining >= rules.aggregate:
       if sorted(reasons) != self._reported:
@@ -178,6 +178,19 @@ class _Watch:
         "%s: %d of %d replicas remain, and every update needs %d. Start it again, or use "
         "--on_uneven=shrink or spare replicas (--replicas_to_aggregate)." % (
           text, remaining, rules.replicas, rules.aggregate)))
+
+
+def _change(session, optimizer, operation, feed=None):
+  """Changes the rounds, and makes the update if that finishes the round.
+
+  The limit is for the lock. A run that TensorFlow cuts during the update leaves a part of it, so
+  the run has no limit of its own, and this function waits while any replica's update is made.
+  """
+  def is_updating():
+    return bool(rounds.view_rounds(session.run(optimizer.look, options=_limit())).updating)
+
+  call_within(TIMING.lock_limit, "waiting for the lock of the rounds", session.run, operation, feed,
+              extend=is_updating)
 
 
 def _limit():
