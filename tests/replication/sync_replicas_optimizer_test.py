@@ -1,6 +1,7 @@
 """Synchronous replicas as real processes; what TensorFlow's own class does there stands beside."""
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import sys
 import threading
@@ -425,6 +426,76 @@ def test_the_hook_joins_once():
     with tf1ps.MonitoredTrainingSession(hooks=[hook]) as session:
       session.run(train)
     assert hook.state.joins == 1
+
+class OwnVariables(tf.train.Optimizer):
+  """Momentum with variables by tf.get_variable, as in AdamWeightDecayOptimizer of BERT."""
+
+  def __init__(self, make=tf.get_variable):
+    super().__init__(False, "OwnVariables")
+    self._make = make
+
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    done = [global_step.assign_add(1)]
+    for gradient, variable in grads_and_vars:
+      momentum = self._make(name=variable.op.name + "/m", shape=[], trainable=False,
+                            initializer=tf.zeros_initializer(), use_resource=True)
+      grown = momentum.assign_add(gradient)
+      with tf.control_dependencies([grown]):
+        done.append(variable.assign_sub(momentum.read_value()))
+    return tf.group(*done)
+
+
+@pytest.mark.parametrize("control_flow_v2", [False, True] if MODERN else [False])
+@pytest.mark.parametrize("on_uneven", ["shrink", "pad"])
+def test_an_optimizer_may_make_its_variables_itself(on_uneven, control_flow_v2):
+  """The last update is that of the replica that leaves."""
+  was = tf.control_flow_v2_enabled()
+  (tf.enable_control_flow_v2 if control_flow_v2 else tf.disable_control_flow_v2)()
+  target = tf.train.Server.create_local_server().target
+  replicas = []
+  try:
+    for index in range(2):
+      with tf.Graph().as_default():
+        w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+        step = tf.train.get_or_create_global_step()
+        optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+          OwnVariables(), 2, replica_index=index, on_uneven=on_uneven)
+        train = optimizer.minimize(-w, step)
+        assert [v.op.name for v in tf.global_variables()] == ["w", "global_step", "w/m"]
+        replicas.append((tf.Session(target), optimizer, train, [w, step]))
+        if index == 0:
+          replicas[0][0].run(tf.global_variables_initializer())
+          replicas[0][0].run(optimizer.chief_init_op)
+        else:
+          replicas[1][0].run(optimizer.local_step_init_op)
+    (first, looks, train, values), (second, leaves, other_train, _) = replicas
+    options = tf.RunOptions(timeout_in_ms=60000)
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+      waits = threads.submit(first.run, train, options=options)
+      second.run(other_train, options=options)
+      waits.result(60)
+      waits = threads.submit(first.run, train, options=options)
+      harness.wait_until(lambda: rounds.view_rounds(second.run(leaves.look)).arrived[0])
+      second.run(leaves.leave_op, options=options)
+      waits.result(60)
+    assert first.run(values) == [3.0, 2]  # 1 + 2
+    assert rounds.view_rounds(first.run(looks.look)).taken == [2, 1]
+  finally:
+    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
+
+
+def test_an_optimizer_with_further_variables_for_a_second_update_is_refused():
+  def make(name, shape, initializer, trainable, use_resource):
+    return tf.Variable(lambda: initializer(shape), trainable=trainable, name=name,
+                       use_resource=use_resource)
+
+  with tf.Graph().as_default():
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      OwnVariables(make), 2, replica_index=0, on_uneven="pad")
+    with pytest.raises(ValueError, match="OwnVariables made the further variables w/m_1 .* "
+                                         "tf.get_variable"):
+      optimizer.minimize(w, tf.train.get_or_create_global_step())
 
 
 def test_a_join_runs_nothing_that_a_step_waits_for():

@@ -123,6 +123,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     check_wire_dtype(wire_dtype)
     self._pack_bytes, self._wire_dtype = pack_bytes, wire_dtype
     self._losses = []  # the arguments of compute_gradients
+    self._is_applied = False
     self.rounds = self.round_result = None
     self.local_step_init_op = self.chief_init_op = self.ready_for_local_init_op = None
     self.leave_op = self.leaver = self.finish_pass = None
@@ -252,12 +253,33 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       # The inner optimizer's variables have the names of a model without this class, so that
       # checkpoints fit both.
       with tf.name_scope(self._scope + "/" if self._scope else None):
-        done = [self._opt.apply_gradients(grads_and_vars, self._global_step)]
+        done = [self._apply(grads_and_vars)]
       if self._averages is not None:
         with tf.control_dependencies(done):
           done = [self._average(variable) for variable in self._averaged]
       with tf.control_dependencies(done):
         return tf.identity(self._global_step.read_value())
+
+  def _apply(self, grads_and_vars):
+    """Has the inner optimizer build the update, which a leaving replica and a step both make.
+
+    The second time it takes the variables of the first.
+    """
+    if not self._is_applied:
+      self._is_applied = True
+      return self._opt.apply_gradients(grads_and_vars, self._global_step)
+    before = {variable.name for variable in tf.global_variables()}
+    with tf.variable_scope(
+        tf.get_variable_scope(), reuse=tf.AUTO_REUSE, auxiliary_name_scope=False):
+      done = self._opt.apply_gradients(grads_and_vars, self._global_step)
+    further = [variable.op.name for variable in tf.global_variables()
+               if variable.name not in before]
+    if further:
+      raise ValueError(
+        "%s made the further variables %s for the update of a replica that leaves. Make its "
+        "variables by tf.get_variable or as slots, or use on_uneven=stop_all" % (
+          type(self._opt).__name__, ", ".join(further)))
+    return done
 
   def _average(self, variable):
     # On another device it would be made from a copy of before the update.
