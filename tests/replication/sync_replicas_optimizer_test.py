@@ -427,6 +427,7 @@ def test_the_hook_joins_once():
       session.run(train)
     assert hook.state.joins == 1
 
+
 class OwnVariables(tf.train.Optimizer):
   """Momentum with variables by tf.get_variable, as in AdamWeightDecayOptimizer of BERT."""
 

@@ -155,6 +155,23 @@ def test_what_stays_on_the_ps_is_not_touched(use_resource):
   assert use_resource == ([list(op.inputs) for op in gathers] == inputs)
 
 
+def test_an_initializer_needs_no_other_variable_than_before(cluster):
+  """It takes a value itself, and one that the ps computes of it."""
+  with cluster.graph(), tf.device(graphs.setter()):
+    a = graphs.variable("a", [2], True)
+    with tf.device(a.device):
+      sum_of_a = tf.reduce_sum(a)
+    later = [tf.get_variable(name, initializer=lambda v=value: v + 1.0, use_resource=True)
+             for name, value in (("taken", a.read_value()), ("computed", sum_of_a))]
+    y = tf.reduce_sum(a * 2.0 + later[0]) + sum_of_a + later[1]
+    arrival, = fetch.fetch_variables()
+    assert len(arrival.reads) == 3
+    with cluster.session() as session:
+      session.run(a.initializer)
+      session.run([one.initializer for one in later])
+      assert session.run(y) == pytest.approx(0.02 + 2.01 + 0.01 + 1.01)
+
+
 @KINDS
 def test_each_task_gets_its_own(use_resource):
   other = "/job:worker/task:1"

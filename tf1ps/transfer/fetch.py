@@ -14,21 +14,22 @@ Variables, their names, slots and checkpoints do not change, nor do the results 
 with respect to the variables.
 
 These reads are left alone: reads that wait for something (a control input shows that the order
-matters), reads in loops and branches, gathers, values that are not floating point numbers, and
-values that travel to a task that has variables itself, such as Adam's powers from one ps to the
-next. Only variables that nothing but an optimizer updates are narrowed: a variable that the model
-assigns to, such as a moving average, would be rounded again in each step. A variable with several
-reads in a step travels once. Call it before a session runs the graph.
+matters), reads in loops and branches, gathers, reads that the initializer of a variable needs (the
+other variables may have no values yet), values that are not floating point numbers, and values that
+travel to a task that has variables itself, such as Adam's powers from one ps to the next. Only
+variables that nothing but an optimizer updates are narrowed: a variable that the model assigns to,
+such as a moving average, would be rounded again in each step. A variable with several reads in a
+step travels once. Call it before a session runs the graph.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import replace_input
-from tf1ps.graph import VARIABLE_OPS, cpu_of, source_op, task_of_device, task_of_op
+from tf1ps.graph import VARIABLE_OPS, cpu_of, needed_ops, source_op, task_of_device, task_of_op
 from tf1ps.transfer import flat_buffers, local_copies, wire
 from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
 
@@ -100,7 +101,7 @@ def fetch_variables(
     for tensor in arrival.tensors:  # the buffer is computed on the ps
       arrived[tensor.op.inputs[0].name] = None
   for target, arrived in values.items():
-    local_copies.compute_on(target, arrived)
+    local_copies.compute_on(target, arrived, _initializing_ops())
   return arrivals
 
 
@@ -135,6 +136,7 @@ def _hand_out(arrival: Arrival, tensors: Sequence[tf.Tensor]) -> Dict[str, tf.Te
 
 def _reads_by_route(worker: str) -> dict:
   """Finds the reads by (ps, receiving task, dtype, whether they may be narrowed), in order."""
+  initializing = _initializing_ops()
   keepers = {task_of_device(variable.device) for variable in tf.global_variables()}
   narrow = {variable.op.name for variable in tf.trainable_variables() if not _is_assigned(variable)}
   found = {}
@@ -149,7 +151,8 @@ def _reads_by_route(worker: str) -> dict:
     for value in reads:
       for consumer in value.consumers():
         target = task_of_op(consumer) or worker
-        if target and target != source and target not in keepers:
+        if (target and target != source and target not in keepers
+            and consumer not in initializing):
           targets.setdefault(target, []).append(consumer)
     for target, consumers in sorted(targets.items()):
       consumers = tuple(dict.fromkeys(consumers))
@@ -158,6 +161,12 @@ def _reads_by_route(worker: str) -> dict:
       found.setdefault((source, target, used[0].dtype, op.name in narrow), []).append(
         Read(op.name, used[0], used, consumers))
   return found
+
+
+def _initializing_ops() -> Set[tf.Operation]:
+  """Finds the operations that the initializers of variables need."""
+  return set(needed_ops(
+    [variable.initializer for variable in tf.global_variables() + tf.local_variables()]))
 
 
 def _is_assigned(variable) -> bool:

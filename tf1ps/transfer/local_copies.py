@@ -12,7 +12,7 @@ Two kinds of messages are not needed:
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Container, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -51,7 +51,8 @@ def keep_constants_local() -> int:
   return sum(len(consumers) for consumers in found.values())
 
 
-def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]]) -> int:
+def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]],
+               without: Container[tf.Operation] = ()) -> int:
   """Copies computations of variables' values in the default graph to a task that has the values.
 
   `values` has the values on the task by the names of the reads that they replace; None for a tensor
@@ -65,7 +66,8 @@ def compute_on(task: str, values: Dict[str, Optional[tf.Tensor]]) -> int:
     if op.type == "Const" or task_of_op(op) not in sources:
       continue
     for tensor in op.outputs:
-      consumers = [one for one in tensor.consumers() if task_of_op(one) == task]
+      consumers = [one for one in tensor.consumers()
+                   if task_of_op(one) == task and one not in without]
       if (consumers and tensor.name not in values and _is_small(tensor)
           and _can_move(op, values, can_move)):
         results.append((tensor, consumers))
