@@ -34,8 +34,9 @@ class Refusing:
     return args, kwargs
 
 
-def test_run_makes_a_refused_run_again():
-  function, heard = Refusing(3), []
+@pytest.mark.parametrize("error", [tf.errors.AbortedError, tf.errors.CancelledError])
+def test_run_makes_a_refused_run_again(error):
+  function, heard = Refusing(3, error), []
   made = session_runs.retry_refused_run(
     function, 1, two=2, on_refusal=lambda: heard.append(function.calls)
   )
@@ -51,7 +52,8 @@ def test_what_is_always_refused_is_raised():
 
 
 @pytest.mark.parametrize("error, text", [
-  (tf.errors.AbortedError, "Session 17 is not found."), (tf.errors.CancelledError, TEXT)])
+  (tf.errors.AbortedError, "Session 17 is not found."),
+  (tf.errors.CancelledError, "Step 3 was cancelled"), (tf.errors.InternalError, TEXT)])
 def test_other_errors_are_raised_at_once(error, text):
   function = Refusing(1, error, text)
   with pytest.raises(error):

@@ -86,6 +86,9 @@ def test_what_the_local_init_op_starts_is_left_alone(graph):
   second = iterator.make_initializer(numbers(10))
   tf.add_to_collection(tf.GraphKeys.TABLE_INITIALIZERS, second)
   assert iterators.iterator_initializers(graph, tf.tables_initializer()) == []
+  # As tf.train.Scaffold takes it: whatever a session runs.
+  several = [tf.no_op(), {"tensor": tf.constant(1), "iterator": second}]
+  assert iterators.iterator_initializers(graph, several) == []
   assert taken(iterator.get_next()) == [10, 11, 12]
 
 

@@ -269,6 +269,20 @@ def test_threads_are_made_once_for_a_session(tmp_path):
   assert [type(one) for one in runners] == [queue_runners.Runner] * 2
 
 
+def test_an_enqueue_operation_may_be_a_tensor():
+  queue = tf.FIFOQueue(10, tf.float32, [[]])
+  with tf.control_dependencies([queue.enqueue(7.0)]):
+    after = tf.identity(1.0)
+  tf.train.add_queue_runner(tf.train.QueueRunner(queue, [after]))
+  taken = queue.dequeue()
+  with tf.Session() as session:
+    coord = tf1ps.Coordinator()
+    threads = tf1ps.start_queue_runners(session, coord)
+    assert session.run(taken) == 7.0
+    coord.request_stop()
+    coord.join(threads)
+
+
 def test_threads_that_are_not_started_can_be(tmp_path):
   batch = classic.pipeline([classic.write(tmp_path / "a.csv", 3)])
   with classic.initialised() as session:

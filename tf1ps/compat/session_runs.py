@@ -6,7 +6,8 @@ seed of 32 bits, so that about one run in 43,000 has the id of another one. It f
 AbortedError, "The same RunGraph (Worker) request was received twice" (2.21; 6 of 300,000 runs, on
 1.15.5 none). A refused run has done nothing on that task. Where a run has parts on several tasks,
 the others may have run: a model's update needs its variables from all of them and is not made, but
-an iterator may have moved on.
+an iterator may have moved on. Where another part is cancelled for it, its text may come in a
+CancelledError.
 
 Prepared runs. `tf.Session.run` analyses its nested fetches in each run, which with those of a dozen
 hooks takes longer than a small model's own Python. `tf.Session.make_callable` does it once, and its
@@ -22,13 +23,14 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import tensorflow.compat.v1 as tf
 
 _REFUSED = "request was received twice"
+_TYPES = (tf.errors.AbortedError, tf.errors.CancelledError)
 _TRIES = 4  # a run that is refused as often as this is not refused by chance
 _KEPT = 64  # sets of fetches; a caller with other fetches in each run gains nothing
 
 
 def is_refused_run(error: BaseException) -> bool:
   """Returns whether a run failed because the server took it for another one."""
-  return isinstance(error, tf.errors.AbortedError) and _REFUSED in str(error)
+  return isinstance(error, _TYPES) and _REFUSED in str(error)
 
 
 def retry_refused_run(
@@ -41,7 +43,7 @@ def retry_refused_run(
   for _ in range(_TRIES - 1):
     try:
       return function(*args, **kwargs)
-    except tf.errors.AbortedError as error:
+    except _TYPES as error:
       if not is_refused_run(error):
         raise
     if on_refusal is not None:

@@ -40,7 +40,7 @@ class PositionError(Error, RuntimeError):
   """The position of an iterator cannot be saved, or it belongs to another pipeline."""
 
 
-def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = None,
+def iterator_initializers(graph: tf.Graph, already: Any = None,
                           only_task: Optional[str] = None) -> List[tf.Operation]:
   """Finds the operations that initialise the iterators of a graph; adds nothing to it.
 
@@ -49,15 +49,16 @@ def iterator_initializers(graph: tf.Graph, already: Optional[tf.Operation] = Non
 
   Args:
     graph: the graph.
-    already: an operation that has run, such as the local_init_op with the collection
-      TABLE_INITIALIZERS. The iterators that it initialises are left out.
+    already: operations or tensors that have run, one or nested ones, such as the local_init_op with
+      the collection TABLE_INITIALIZERS. The iterators that they initialise are left out.
     only_task: a task such as "/job:worker/task:1". Iterators on another task's device are left out,
       because that task initialises them. None: all iterators.
 
   Returns:
     The first operation that was made for each iterator, in order.
   """
-  done = set(needed_ops([already] if already is not None else []))
+  ran = [graph.as_graph_element(one) for one in tf.nest.flatten(already) if one is not None]
+  done = set(needed_ops([one.op if isinstance(one, tf.Tensor) else one for one in ran]))
   first = {}  # {iterator: the initialiser that has run, or the one that was made first}
   for op in graph.get_operations():
     if op.type == "MakeIterator":

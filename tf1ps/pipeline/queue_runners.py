@@ -184,9 +184,10 @@ class Runner(StartableRunner):
 
   def __init__(self, stock: tf.train.QueueRunner):
     """Creates the runner in place of `stock`."""
-    super().__init__(stock.queue, stock.enqueue_ops, stock.close_op, stock.cancel_op,
-                     stock.queue_closed_exception_types)
-    self.tracked: List[Optional[record_retry.TrackedEnqueue]] = [None] * len(stock.enqueue_ops)
+    ops = [one.op if isinstance(one, tf.Tensor) else one for one in stock.enqueue_ops]
+    super().__init__(
+      stock.queue, ops, stock.close_op, stock.cancel_op, stock.queue_closed_exception_types)
+    self.tracked: List[Optional[record_retry.TrackedEnqueue]] = [None] * len(ops)
     self._is_tracked = False
     self._groups = []
 
