@@ -154,6 +154,12 @@ def test_a_directory_that_takes_no_files_is_an_error_before_the_first_step():
   assert steps == []
 
 
+@pytest.mark.parametrize("name", ["a[1]", "a?", "*", "a\\b"])
+def test_a_directory_that_tensorflow_takes_for_a_pattern_is_refused(name):
+  with pytest.raises(ValueError, match="checkpoint_dir must not contain .* for a pattern"):
+    saving.CheckpointSaver(global_step.GlobalStepTracker(), name, tf.train.Scaffold(), 1.0)
+
+
 @pytest.mark.parametrize("secs, steps", [(None, None), (1.0, 1), (-1.0, None), (None, 0)])
 def test_an_interval_that_is_none_is_refused(secs, steps):
   with pytest.raises(ValueError, match="save_secs and save_steps|positive interval"):

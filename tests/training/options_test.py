@@ -141,6 +141,8 @@ def test_what_only_asynchronous_workers_know_is_refused_without_them(name, value
   (dict(on_bad_record="ignore"), "--on_bad_record must be fail, skip, or skip:R, got 'ignore'"),
   (dict(on_bad_record="fail:0.5"), "--on_bad_record must be fail, skip, or skip:R"),
   (dict(on_bad_record="skip:1.5"), "--on_bad_record must have a ratio from 0 to 1 after skip:"),
+  (dict(checkpoint_dir=""), "--checkpoint_dir is empty: give a directory, or leave the option out"),
+  (dict(checkpoint_dir="runs/a[1]*"), r"--checkpoint_dir must not contain \* \[ \]: TensorFlow"),
   (dict(batch_size=[4, 0]), "--batch_size must be above 0, got .4, 0.$"),
   (dict(batch_size=[]), "--batch_size must be above 0, got ..$")])
 def test_numbers_that_make_no_sense_are_refused(kwargs, text):

@@ -12,6 +12,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "checkpoints": [
     "CheckpointError", "checkpoint_exists", "global_step_of_checkpoint", "latest_checkpoint",
     "listed_checkpoints"],
+  "directory": ["directory_problem"],
   "global_step": ["GlobalStepTracker"],
   "input_positions": ["InputPositions"],
   "restoring": ["make_saver", "make_saver_for", "restore_checkpoint"],

@@ -16,7 +16,7 @@ from typing import Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import checkpoints, global_step
+from tf1ps.checkpoint import checkpoints, directory, global_step
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import error_line
 
@@ -48,13 +48,17 @@ class CheckpointSaver(tf.train.SessionRunHook):
       hooks: those that prepare for a checkpoint, and keep texts beside it.
 
     Raises:
-      ValueError: not exactly one of save_secs and save_steps is given, or it is not positive.
+      ValueError: not exactly one of save_secs and save_steps is given, or it is not positive;
+        or TensorFlow cannot use the directory's path.
     """
     if (save_secs is None) == (save_steps is None):
       raise ValueError("give one of save_secs and save_steps, got %r and %r" % (
         save_secs, save_steps))
     if (save_secs or save_steps) <= 0:
       raise ValueError("checkpoints need a positive interval, got %r" % (save_secs or save_steps,))
+    problem = directory.directory_problem(checkpoint_dir)
+    if problem:
+      raise ValueError("checkpoint_dir %s, got %r" % (problem, checkpoint_dir))
     self._tracker = tracker
     self._directory = checkpoint_dir
     self._prefix = os.path.join(checkpoint_dir, basename)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
+from tf1ps.checkpoint import directory_problem
 from tf1ps.compat import VERBOSITIES
 from tf1ps.pipeline import (
   DEFAULT_MAX_BAD_RATIO,
@@ -320,7 +321,7 @@ TABLE: Tuple[Option, ...] = (
 
   Option("checkpoint_dir", "The directory of the job's checkpoints. The chief restores from it and "
          "saves there; tf1ps-evaluator and tf1ps-predict read there. Without it nothing is "
-         "kept.", "Checkpoints", _WITH_PROGRAM),
+         "kept.", "Checkpoints", _WITH_PROGRAM, check=directory_problem),
   Option("save_checkpoints_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
          600.0, above=0),
   Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",
