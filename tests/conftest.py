@@ -40,7 +40,7 @@ TIMING = {
   "call_poll_interval": 0.1, "retry_pause": 0.05, "longest_retry_pause": 0.5,
   "heartbeat_interval": 0.25, "lost_check_interval": 0.5, "range_report_interval": 0.1,
   "first_report": 0.2, "report_interval": 0.4, "global_step_interval": 0.2,
-  "linger": 1.0, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
+  "status_interval": 0.5, "linger": 1.0, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,
   "thread_end_limit": 0.5, "session_close_limit": 1.0, "run_session_close_limit": 0.5,
   "probe_limit": 1.0, "watch_probe_limit": 0.5,
 }

@@ -11,7 +11,7 @@ from tests import harness
 from tests.training.job import Job, codes, find, last_line
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster.description import Task
-from tf1ps.state import control, heartbeat
+from tf1ps.state import RUN_RUNNING, RunFile, control, heartbeat
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
@@ -160,3 +160,15 @@ def test_a_worker_that_ends_while_its_model_is_built_is_reported(start, tmp_path
   assert ended.lines[-1] == "worker 2: ended by signal 15, exit code 143"
   assert ("/job:worker/task:1 failed: the program ended Python with 'no model today'; "
           "/job:worker/task:2 failed: ended by signal 15") in chief.lines[-1]
+
+
+def test_a_chief_announces_its_run_before_it_builds(start, tmp_path):
+  job = Job(start, num_workers=1, flags=[
+    "--steps=20", "--checkpoint_dir=%s" % tmp_path, "--build_until=%s" % (tmp_path / "never")])
+  chief = job.worker()  # there is no ps yet
+  chief.wait_for("holds its model")
+  first = RunFile(str(tmp_path)).read()
+  assert (first.state, first.pid) == (RUN_RUNNING, chief.pid)
+  harness.wait_until(lambda: RunFile(str(tmp_path)).read() not in (None, first))
+  chief.signal(signal.SIGTERM)
+  assert chief.wait() == 143

@@ -40,6 +40,7 @@ class Timing(NamedTuple):
   steady_beats: float = 5.0  # intervals without a disturbance before silence makes a task lost
   alive_within: float = 5.0  # a task whose last heartbeat is younger is alive
   lost_check_interval: float = 5.0  # between two looks for what lost workers held
+  status_interval: float = 5.0  # between two writes of the run's status file, at most
   range_report_interval: float = 1.0  # between two reports of ranges that are done
 
   # Between two lines about one thing, and before the first.

@@ -12,6 +12,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "lifecycle": ["MonitoredSession", "SessionLifecycle"],
   "membership": ["ClusterMismatchError", "Membership"],
   "monitored_session": ["Interval", "MonitoredTrainingSession", "open_session"],
+  "run_directory": ["DirectoryInUseError"],
   "session_creator": ["TaskLostError"],
   "signature": ["GraphMismatchError"],
 })

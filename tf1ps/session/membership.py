@@ -18,7 +18,7 @@ from typing import Callable, Dict, List, Optional
 
 from tf1ps.cluster import LimitExceeded, ServerRecord, call_within
 from tf1ps.compat import TIMING, Error
-from tf1ps.session import container_check, reset_watch
+from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.state import (
   CLUSTER_RECORD,
   MEMBER_TRAINING,
@@ -30,7 +30,6 @@ from tf1ps.state import (
   ControlTable,
   Heartbeat,
   Member,
-  RunFile,
   RunRecord,
   clear_container,
   find_run,
@@ -137,7 +136,9 @@ class Membership:
     self.run_id, self.is_over = "", False
     self._records = RunRecords(record)
     self.holders = self._records.holders
-    self._file = RunFile(checkpoint_dir) if checkpoint_dir and self.is_chief else None
+    self._directory = None
+    if checkpoint_dir and self.is_chief:
+      self._directory = run_directory.RunDirectory(checkpoint_dir, self.heartbeat_timeout)
     self._current: Optional[RunRecord] = None
     self._used: List[object] = []  # the holders that have had a run in this container
     self._on_new_run: Optional[Callable[[str], None]] = None
@@ -146,12 +147,14 @@ class Membership:
     self.heartbeat = Heartbeat(
       ControlTable(record.target, self.cluster.task, self.cluster.control_task),
       self.cluster.task, "chief" if self.is_chief else "worker", record.container,
-      self.heartbeat_timeout, self._look)
+      self.heartbeat_timeout, self._look, self._beat_directory)
     self.resets = reset_watch.ResetWatch(
       self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
   def start(self) -> None:
-    """Starts the heartbeat. A second call does nothing."""
+    """Announces the run in its directory, and starts the heartbeat. A second call does nothing."""
+    if self._directory is not None:
+      self._directory.open()
     self.heartbeat.start()
 
   def at_stop(self, callback: Callable[[], None]) -> None:
@@ -226,7 +229,8 @@ class Membership:
     self._beat()  # a chief that dies now and returns must find that its run is alive
     _log.info("joined run %s", found.id)
 
-  def adopt(self, signature: List[list]) -> bool:
+  def adopt(self, signature: List[list],
+            interrupted: Callable[[], None] = lambda: None) -> bool:
     """Returns whether the holders keep the live, whole state of this run.
 
     Sets `run_id` if the run continues, even if a holder has lost its variables. The state of a
@@ -235,8 +239,12 @@ class Membership:
     container_check.check_chief(
       self._records.read(self.cluster.control_task), self.cluster.task, self.record.container)
     found = self._records.runs()
+    if self._directory is not None and not self.run_id:
+      ids = [f.id for f in found if f is not None and not f.ended]
+      self._directory.await_free(ids.__contains__, interrupted)
     self._used = [task for task, run in zip(self.holders, found) if run is not None]
-    known = self.run_id or self._id_on_file() or self._id_of_living(found)
+    known = self.run_id or (
+      self._id_of_living(found) if self._directory is None else self._directory.run_id)
     mine = [f for f in found if f is not None and f.id == known and not f.ended
             and (not f.initialised or f.signature == signature)]
     if not known or not mine:
@@ -302,14 +310,8 @@ class Membership:
       self._current = record
     self._records.write(record)
 
-  def _id_on_file(self) -> str:
-    status = self._file.read() if self._file is not None else None
-    return status.run if status is not None and status.state == RUN_RUNNING else ""
-
   def _id_of_living(self, found) -> str:
-    """Without a directory: returns the run of which another task was a member a moment ago."""
-    if self._file is not None:
-      return ""
+    """Returns the run of which another task was a member a moment ago."""
     self.heartbeat.beat()  # a member without an answer now is not dead yet
     ids = {f.id for f in found if f is not None and f.initialised and not f.ended}
     for member in self.heartbeat.members():
@@ -325,14 +327,15 @@ class Membership:
     callback = self._on_new_run
     self.resets.look(records)
     if self.is_chief:
-      if self._file is not None and current is not None and not current.ended:
-        self._file.touch(
-          self.run_id, self.heartbeat.get("global_step"), min(5.0, self.heartbeat_timeout / 6))
       return
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
 
+  def _beat_directory(self) -> None:
+    if self._directory is not None:
+      self._directory.beat(self.run_id, self.heartbeat.get("global_step"))
+
   def _write_file(self, state: str) -> None:
-    if self._file is not None:
-      self._file.write(self.run_id, state, self.heartbeat.get("global_step"))
+    if self._directory is not None:
+      self._directory.write(self.run_id, state, self.heartbeat.get("global_step"))

@@ -217,7 +217,7 @@ class RunSessionCreator(tf.train.SessionCreator):
   def _create_as_chief(self, seen):
     membership = self._membership
     latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
-    if membership.adopt(self._signature):
+    if membership.adopt(self._signature, self._interrupted):
       session = self._open(seen)
       missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
       if not missing and not initialise.has_partial_update(session):

@@ -90,7 +90,7 @@ class Heartbeat:
   previous: Optional[Member] = None
 
   def __init__(self, table: control.ControlTable, task, role: str, container: Optional[str],
-               heartbeat_timeout: float, on_records=None):
+               heartbeat_timeout: float, on_records=None, each_round=None):
     """Prepares the heartbeat; `start` begins it.
 
     Args:
@@ -100,6 +100,7 @@ class Heartbeat:
       container: the job's container; None for a ps without one, which sees all members.
       heartbeat_timeout: seconds of silence after which a member is lost.
       on_records: called with all control records after each beat, in the thread of the beat.
+      each_round: called in that thread after each try of a beat, also one that failed.
     """
     self._table, self._container = table, container
     self._name = "%s%s:%d" % (_prefix(container), task.job, task.index)
@@ -108,7 +109,7 @@ class Heartbeat:
     # one beat more. A silence longer than `_gap` therefore restarts the count of steady time.
     self._every = min(TIMING.heartbeat_interval, heartbeat_timeout / 5.0)
     self._gap = 3.5 * self._every
-    self._on_records = on_records
+    self._on_records, self._each_round = on_records, each_round
     self._lock = threading.Lock()
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
@@ -214,5 +215,7 @@ class Heartbeat:
         self.beat()
       except control.ControlError:
         pass  # `silence` grows, for those that watch it; the next beat tries again
+      if self._each_round is not None:
+        self._each_round()
       if self._stopped.wait(self._every):
         return

@@ -18,6 +18,7 @@ import json
 import logging
 import math
 import os
+import socket
 import threading
 import time
 import uuid
@@ -93,6 +94,8 @@ class RunStatus(NamedTuple):
   state: str  # one of RUN_...
   global_step: int  # the last one that the chief read
   time: float  # when the chief wrote the file, in seconds since the epoch by its clock
+  host: str = ""  # the chief's
+  pid: int = 0  # its process id there
 
 
 class RunFile:
@@ -123,7 +126,7 @@ class RunFile:
     """Replaces the file atomically; raises tf.errors.OpError if that fails."""
     with self._lock:
       self._is_over = state != RUN_RUNNING
-      self._replace(RunStatus(run, state, int(global_step), time.time()))
+      self._replace(run, state, global_step)
 
   def touch(self, run: str, global_step: int, every: float) -> None:
     """Writes that the run is alive, at most once per `every` seconds; logs a failure.
@@ -134,11 +137,13 @@ class RunFile:
       if self._is_over or time.monotonic() - self._written_at < every:
         return
       try:
-        self._replace(RunStatus(run, RUN_RUNNING, int(global_step), time.time()))
+        self._replace(run, RUN_RUNNING, global_step)
       except tf.errors.OpError as error:
         _log.warning("the run's status file was not written: %s", error)
 
-  def _replace(self, status: RunStatus) -> None:
+  def _replace(self, run: str, state: str, global_step: int) -> None:
+    status = RunStatus(
+      run, state, int(global_step), time.time(), socket.gethostname(), os.getpid())
     self._written_at = time.monotonic()
     tf.gfile.MakeDirs(self._directory)
     temporary = "%s.%d.tmp" % (self._path, os.getpid())

@@ -1,0 +1,127 @@
+"""The checkpoint directory of a run: announces the run there, and refuses a second living one.
+
+1. `open` reads the status file that an earlier run may have left. If that run has ended, or its
+   process is dead, the chief announces its own run at once, before it builds its graph: an
+   evaluator sees that the run lives.
+2. Otherwise the earlier run may be alive. The chief watches for longer than a living chief leaves
+   the file unchanged, beside its other work, and announces its run after that.
+3. `await_free` waits for the end of that watch. If the file has changed, another job uses the
+   directory.
+
+The watch compares contents; it never compares clocks of two machines.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import Callable
+
+from tf1ps.compat import TIMING, Error
+from tf1ps.state import RUN_RUNNING, RunFile, new_run_id
+
+# A living chief leaves its file unchanged for less than this many of its intervals.
+_INTERVALS = 1.6
+
+
+class DirectoryInUseError(Error, RuntimeError):
+  """Another living job saves into the checkpoint directory of this one."""
+
+
+class RunDirectory:
+  """The chief's access to the run's status file."""
+
+  def __init__(self, checkpoint_dir: str, heartbeat_timeout: float):
+    """Prepares the access; `open` reads the file.
+
+    Args:
+      checkpoint_dir: the directory; it need not exist.
+      heartbeat_timeout: the seconds after which an evaluator takes the run for lost.
+    """
+    self._name = checkpoint_dir
+    self._file = RunFile(checkpoint_dir)
+    self._every = min(TIMING.status_interval, heartbeat_timeout / 6)
+    self._began = None
+    self._left = None  # the status that was there
+    self._is_free = False
+    self._lock = threading.RLock()
+    self.run_id = ""  # of the run that was not ended, else a new one
+
+  def open(self) -> None:
+    """Reads the file, and announces the run if nobody else can be using the directory."""
+    with self._lock:
+      if self._began is not None:
+        return
+      self._began, self._left = time.monotonic(), self._file.read()
+      was_running = self._left is not None and self._left.state == RUN_RUNNING
+      self.run_id = self._left.run if was_running else new_run_id()
+      self._is_free = not was_running or _is_dead(self._left)
+      if self._is_free:
+        self._file.touch(self.run_id, self._left.global_step if was_running else -1, 0.0)
+
+  def beat(self, run_id: str, global_step: int) -> None:
+    """Writes, from time to time, that the run is alive; `run_id` is "" before it is known."""
+    with self._lock:
+      if self._looks_free():
+        self._file.touch(run_id or self.run_id, global_step, self._every)
+
+  def await_free(self, is_ours: Callable[[str], bool], interrupted: Callable[[], None]) -> None:
+    """Waits until it is known that no other job uses the directory.
+
+    Args:
+      is_ours: whether the run with an id is known to the ps of this job.
+      interrupted: is called in the wait, and raises when the wait must end.
+
+    Raises:
+      DirectoryInUseError: another living job uses it.
+    """
+    self.open()
+    if self._left is not None and is_ours(self._left.run):
+      with self._lock:
+        self._is_free = True
+      return
+    while not self._looks_free():
+      self._check(self._file.read())
+      interrupted()
+      time.sleep(TIMING.poll_interval)
+    self._check(self._file.read())  # a job that was started at the same time
+
+  def write(self, run_id: str, state: str, global_step: int) -> None:
+    """Writes the status of the run; raises tf.errors.OpError."""
+    with self._lock:
+      self._file.write(run_id, state, global_step)
+
+  def _looks_free(self):
+    with self._lock:
+      if not self._is_free and time.monotonic() - self._began > _INTERVALS * TIMING.status_interval:
+        status = self._file.read()
+        self._is_free = status in (None, self._left) or status.state != RUN_RUNNING
+      return self._is_free
+
+  def _check(self, status):
+    if status in (None, self._left) or status.state != RUN_RUNNING or _is_mine(status):
+      return
+    raise DirectoryInUseError(
+      "another job saves into %s: its chief is process %d on %s. Give this job another "
+      "--checkpoint_dir, or end that one." % (self._name, status.pid, status.host))
+
+
+def _is_mine(status) -> bool:
+  return (status.host, status.pid) == (socket.gethostname(), os.getpid())
+
+
+def _is_dead(status) -> bool:
+  """Whether the process that wrote a status is known to have ended, or is this one."""
+  if _is_mine(status):
+    return True
+  if status.host != socket.gethostname():
+    return False
+  try:
+    os.kill(status.pid, 0)
+  except ProcessLookupError:
+    return True
+  except OSError:
+    pass
+  return False
