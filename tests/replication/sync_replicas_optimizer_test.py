@@ -436,7 +436,7 @@ class OwnVariables(tf.train.Optimizer):
     self._make = make
 
   def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-    done = [global_step.assign_add(1)]
+    done = []  # nor does it count
     for gradient, variable in grads_and_vars:
       momentum = self._make(name=variable.op.name + "/m", shape=[], trainable=False,
                             initializer=tf.zeros_initializer(), use_resource=True)

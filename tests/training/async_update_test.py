@@ -42,3 +42,20 @@ def test_policies_alone_and_together(damps, max_staleness, w, ages):
       found.append((session.run(variable), age))
   assert found == list(zip(w, ages))
   assert (update.taken is None) == (max_staleness is None)
+
+
+@pytest.mark.parametrize("max_staleness", [None, 1])
+def test_an_optimizer_that_ignores_the_global_step_is_counted(max_staleness):
+  class IgnoresStep(tf.train.GradientDescentOptimizer):
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+      return super().apply_gradients(grads_and_vars, name=name)
+
+  with tf.Graph().as_default(), tf.Session() as session:
+    variable = tf.get_variable("w", initializer=10.0)
+    step = tf.train.get_or_create_global_step()
+    update = async_update.build_update(
+      [(tf.constant(1.0), variable)], step, IgnoresStep(1.0), None, max_staleness)
+    session.run(tf.global_variables_initializer())
+    for _ in range(2):
+      session.run(update.train_op)
+    assert session.run([variable, step]) == [8.0, 2]

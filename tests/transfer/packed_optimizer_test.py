@@ -101,3 +101,53 @@ def test_bad_arguments_are_refused():
     packed_optimizer.PackedOptimizer(inner, wire_dtype="int4")
   with pytest.raises(TypeError, match="opt must be a tf.train.Optimizer, got 'adam'"):
     packed_optimizer.PackedOptimizer("adam")
+
+
+class IgnoresStep(tf.train.GradientDescentOptimizer):
+  """As BERT's AdamWeightDecayOptimizer does."""
+
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    return super().apply_gradients(grads_and_vars, name=name)
+
+
+class DecidesItself(tf.train.GradientDescentOptimizer):
+  """As an optimizer with a loss scale: it makes the update, and counts it, in a branch."""
+
+  def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+    pairs = list(grads_and_vars)
+
+    def apply():
+      done = super(DecidesItself, self).apply_gradients(pairs, global_step)
+      with tf.control_dependencies([done]):
+        return tf.constant(True)
+
+    return tf.cond(pairs[0][0] < 10.0, apply, lambda: tf.constant(False)).op
+
+
+@pytest.mark.parametrize("use_resource, control_flow_v2", [
+  (False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("is_in_branch", [False, True])
+@pytest.mark.parametrize("kind", [tf.train.GradientDescentOptimizer, IgnoresStep, DecidesItself])
+def test_each_update_is_counted_once(kind, is_in_branch, use_resource, control_flow_v2):
+  was = tf.control_flow_v2_enabled()
+  (tf.enable_control_flow_v2 if control_flow_v2 else tf.disable_control_flow_v2)()
+  try:
+    with tf.Graph().as_default(), tf.Session() as session:
+      w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=use_resource)
+      step = tf.get_variable("step", [], tf.int64, tf.zeros_initializer(), trainable=False,
+                             use_resource=use_resource)
+      gradient = tf.constant(-1.0)
+
+      def apply():
+        done = packed_optimizer.apply_and_count(kind(1.0), [(gradient, w)], step)
+        with tf.control_dependencies([done]):
+          return tf.constant(True)
+
+      train = tf.cond(tf.zeros([]) < 1.0, apply, lambda: tf.constant(False)) if (
+        is_in_branch) else apply()
+      session.run(tf.global_variables_initializer())
+      for _ in range(2):
+        session.run(train)
+      assert session.run([w, step]) == [2.0, 2]
+  finally:
+    (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()

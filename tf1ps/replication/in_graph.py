@@ -21,7 +21,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import gradients, towers
-from tf1ps.transfer import pack_gradients
+from tf1ps.transfer import apply_and_count, pack_gradients
 
 
 class InGraph(NamedTuple):
@@ -71,7 +71,7 @@ def build_in_graph_synchronous(tower_fn: Callable[[int], tf.Tensor], devices: Se
   if clip_norm is not None:
     reduced = gradients.clip_gradients(reduced, clip_norm)
   with _around(variables_device), tf.control_dependencies(built[0].update_ops):
-    train_op = optimizer.apply_gradients(reduced, global_step=global_step)
+    train_op = apply_and_count(optimizer, reduced, global_step)
   loss = gradients.mean_loss([tower.loss for tower in built])
   return InGraph(train_op, loss, reduced, built)
 

@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication.gradients import Gradient
+from tf1ps.transfer import apply_and_count
 
 AGE_TABLE_SIZE = 4096  # counts of the ages from 0; the last count includes all higher ages
 _REF = ("VariableV2", "Variable")  # types of operations
@@ -134,7 +135,7 @@ def apply_unless_older(
     # Outside the branch's scope the optimizer's variables have their usual names, and checkpoints
     # fit both.
     with tf.name_scope(scope + "/" if scope else None):
-      update = optimizer.apply_gradients(pairs, global_step=global_step)
+      update = apply_and_count(optimizer, pairs, global_step)
     with tf.control_dependencies([update]):
       return tf.constant(True)
 

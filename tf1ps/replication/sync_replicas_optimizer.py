@@ -27,6 +27,7 @@ from tf1ps.replication import gradient_exchange, gradients, rounds, session_ops,
 from tf1ps.replication.uneven import ON_UNEVEN, STOP_ALL, UNEVEN_POLICIES
 from tf1ps.transfer import (
   WrappingOptimizer,
+  apply_and_count,
   check_pack_bytes,
   check_wire_dtype,
   fetch_variables,
@@ -267,11 +268,11 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     """
     if not self._is_applied:
       self._is_applied = True
-      return self._opt.apply_gradients(grads_and_vars, self._global_step)
+      return apply_and_count(self._opt, grads_and_vars, self._global_step)
     before = {variable.name for variable in tf.global_variables()}
     with tf.variable_scope(
         tf.get_variable_scope(), reuse=tf.AUTO_REUSE, auxiliary_name_scope=False):
-      done = self._opt.apply_gradients(grads_and_vars, self._global_step)
+      done = apply_and_count(self._opt, grads_and_vars, self._global_step)
     further = [variable.op.name for variable in tf.global_variables()
                if variable.name not in before]
     if further:

@@ -11,6 +11,7 @@ from typing import Callable, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import age_at_push, apply_unless_older, begin_gradient_age, gradient_age
+from tf1ps.transfer import apply_and_count
 
 
 class Update(NamedTuple):
@@ -39,13 +40,13 @@ def build_update(
   if begun is None:
     begun = begin_gradient_age(global_step)
   if make_damped is None and max_staleness is None:
-    train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
+    train_op = apply_and_count(optimizer, grads_and_vars, global_step)
     return Update(train_op, gradient_age(global_step, begun, train_op), None)
   age = age_at_push(global_step, begun, [g for g, _ in grads_and_vars])
   if make_damped is not None:
     optimizer = make_damped(age)
   if max_staleness is None:
-    train_op = optimizer.apply_gradients(grads_and_vars, global_step=global_step)
+    train_op = apply_and_count(optimizer, grads_and_vars, global_step)
     return Update(train_op, age, None)
   applied = apply_unless_older(optimizer, grads_and_vars, global_step, age, max_staleness)
   return Update(applied.train_op, age, applied.taken)

@@ -20,7 +20,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "flat_buffers": ["check_pack_bytes"],
   "lazy_adam": ["LazyAdamOptimizer"],
   "local_copies": ["keep_constants_local"],
-  "packed_optimizer": ["PackedOptimizer", "WrappingOptimizer"],
+  "packed_optimizer": ["PackedOptimizer", "WrappingOptimizer", "apply_and_count"],
   "prefetch": ["Prefetch"],
   "step_trace": ["TimeShares", "read_trace", "sent_messages", "time_shares"],
   "traffic": ["StepTraffic", "merge_trace", "report_traffic", "traffic_table"],

@@ -17,6 +17,33 @@ from tf1ps.transfer import buckets, fetch, flat_buffers, local_copies, wire
 from tf1ps.transfer.choices import DEFAULT_PACK_BYTES
 
 
+def apply_and_count(optimizer: tf.train.Optimizer, grads_and_vars, global_step=None,
+                    name=None) -> tf.Operation:
+  """Builds an update that raises the global step by 1, also if the optimizer does not.
+
+  An optimizer with its own `apply_gradients` may ignore the global step, such as BERT's
+  AdamWeightDecayOptimizer. Training would never reach its last step.
+
+  Args:
+    optimizer: makes the update.
+    grads_and_vars, global_step, name: as for its `apply_gradients`.
+  """
+  if global_step is None:
+    return optimizer.apply_gradients(grads_and_vars, name=name)
+  # In a branch, the operations of the optimizer take another tensor for the variable. The value
+  # that is read there shows which one.
+  handle = global_step.read_value()
+  while handle.op.type in ("Identity", "ReadVariableOp"):
+    handle = handle.op.inputs[0]
+  before = set(handle.consumers())
+  done = optimizer.apply_gradients(grads_and_vars, global_step=global_step, name=name)
+  new = [op for op in handle.consumers() if op not in before]
+  if any(op.type not in ("Identity", "ReadVariableOp", "VarIsInitializedOp") for op in new):
+    return done
+  with tf.control_dependencies([done]), tf.colocate_with(global_step.op):
+    return tf.assign_add(global_step, 1, use_locking=True).op
+
+
 class WrappingOptimizer(tf.train.Optimizer):
   """Passes calls on to an inner optimizer, which computes gradients and has the slots."""
 
@@ -77,7 +104,7 @@ class PackedOptimizer(WrappingOptimizer):
     Call it once, when the whole model is built and before a session runs the graph.
     """
     pairs = buckets.pack_gradients(grads_and_vars, self._pack_bytes, self._wire_dtype)
-    train_op = self._opt.apply_gradients(pairs, global_step, name)
+    train_op = apply_and_count(self._opt, pairs, global_step, name)
     self.arrivals = fetch.fetch_variables(self._pack_bytes, self._wire_dtype)
     local_copies.keep_constants_local()
     return train_op
