@@ -11,14 +11,14 @@ from tests.training import local_loop
 from tf1ps.checkpoint import checkpoints, global_step, saving
 
 
-def train(directory, last_step, fail_at=(), saver=None, **kwargs):
+def train(directory, last_step, fail_at=(), saver=None, more_hooks=(), **kwargs):
   """Trains in this process with tf1ps.MonitoredTrainingSession; returns the x at its end."""
   with tf.Graph().as_default():
     model = local_loop.Model()
     scaffold = tf.train.Scaffold(saver=saver() if saver else None)
     with tf1ps.MonitoredTrainingSession(
         checkpoint_dir=str(directory), scaffold=scaffold, log_step_count_steps=None,
-        hooks=[tf.train.StopAtStepHook(last_step=last_step), FailOnce(fail_at)],
+        hooks=[tf.train.StopAtStepHook(last_step=last_step), FailOnce(fail_at), *more_hooks],
         **kwargs) as session:
       while not session.should_stop():
         session.run(model.train_op)
@@ -66,6 +66,32 @@ def test_at_the_start_every_n_steps_and_at_the_end(tmp_path):
 def test_every_n_seconds(tmp_path, secs, steps):
   train(tmp_path, 3, save_checkpoint_secs=secs)
   assert steps_in(tmp_path) == steps
+
+
+class Spoil(tf.train.SessionRunHook):
+  """Makes x NaN after a step, as a gradient does that is no number."""
+
+  def __init__(self, step):
+    self._step = step
+
+  def begin(self):
+    self._spoil = tf.trainable_variables()[0].assign(float("nan")).op
+
+  def after_run(self, run_context, run_values):
+    self._step -= 1
+    if self._step == 0:
+      run_context.session.run(self._spoil)
+
+
+def test_values_that_are_no_numbers_are_not_saved(tmp_path, caplog):
+  with pytest.raises(checkpoints.CheckpointError, match=(
+      "^the trained variable x has values that are no numbers at global step 35. The last good "
+      "checkpoint is .*/model.ckpt-10: lower the learning rate, or look at the data$")):
+    train(tmp_path, 35, more_hooks=[Spoil(12)], save_checkpoint_steps=10)
+  assert listed(tmp_path) == steps_in(tmp_path) == [0, 10]
+  assert ["no checkpoint at global step %d: the trained variable x has values that are no numbers"
+          % step for step in (20, 30, 35)] == [
+            record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_the_last_step_is_not_saved_twice(tmp_path):

@@ -99,13 +99,15 @@ def test_a_worker_that_comes_back_counts_on(start):
   assert find(chief, r"global step (\d+) in ") == [20 + 11 + 9]
 
 
-def test_a_loss_that_is_no_number_is_named_with_its_step(start):
-  job = Job(start, num_workers=1, flags=["--steps=1000", "--nan_at=20"])
+def test_a_loss_that_is_no_number_is_named_with_its_step_and_not_saved(start, tmp_path):
+  job = Job(start, num_workers=1, flags=[
+    "--steps=1000", "--nan_at=20", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=5"])
   ps, chief = job.ps(), job.worker()
   assert codes(chief, ps) == [1, 1]
   last_line(chief, r"worker 0 \(chief\): NanLossError: the loss is NaN at global step 20 \(step 20 "
             r"of this worker\): lower --learning_rate, or look at the data, exit code 1")
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
+  assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-15")
 
 
 def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):

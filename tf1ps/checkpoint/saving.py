@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -27,7 +27,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
   """Saves checkpoints. It is a hook of the chief.
 
   Attributes:
-    saved_step: the global step of the last checkpoint, or None.
+    saved_step: the global step of the last checkpoint, or of the last one that was left out
+      because a trained variable was NaN; or None.
   """
 
   def __init__(self, tracker: global_step.GlobalStepTracker, checkpoint_dir: str,
@@ -70,6 +71,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._lock = threading.Lock()
     self._hooks = hooks
     self.saved_step = None
+    self._nans: Dict[str, tf.Tensor] = {}
+    self._is_spoiled = False
 
   def begin(self):
     self._tracker.check_step("a checkpoint")
@@ -80,6 +83,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
         "checkpoint_dir %s cannot be created: %s" % (self._directory, error.message)) from error
     if not tf.gfile.IsDirectory(self._directory):  # TensorFlow 1.15 accepts a file of this name
       raise checkpoints.CheckpointError("checkpoint_dir %s is not a directory" % self._directory)
+    self._nans = _find_nans()
 
   def after_create_session(self, session, coord):
     if not self._begun:
@@ -122,15 +126,29 @@ class CheckpointSaver(tf.train.SessionRunHook):
   def end(self, session):
     texts = self._make_beside()
     step = self._tracker.ask(session)
-    if step != self.saved_step:
+    if step != self.saved_step or self._is_spoiled:
       self.save(session, step)
+      if self._is_spoiled:
+        raise checkpoints.CheckpointError(
+          "%s at global step %d. The last good checkpoint is %s: lower the learning rate, or look "
+          "at the data" % (self._spoiled_by(session), step,
+                           checkpoints.latest_checkpoint(self._directory)))
     else:  # the texts may have changed since the checkpoint
       self._write_beside("%s-%d" % (self._prefix, step), texts)
 
   def save(self, session, step: int) -> None:
-    """Saves a checkpoint now. Any thread may call it; they wait for each other."""
+    """Saves a checkpoint now, unless a trained variable is NaN.
+
+    Any thread may call it; they wait for each other.
+    """
     with self._lock:
       began = time.monotonic()
+      problem = self._spoiled_by(session)
+      self._is_spoiled = bool(problem)
+      if problem:
+        _log.warning("no checkpoint at global step %d: %s", step, problem)
+        self.saved_step, self._saved_at = step, began
+        return
       self._write_beside("%s-%d" % (self._prefix, step), self._make_beside())
       try:
         # With a meta graph for tf.train.import_meta_graph, as TensorFlow's hook writes it.
@@ -146,6 +164,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
       self.saved_step, self._saved_at = step, time.monotonic()
       _log.info("saved %s (%.2f s)", path, self._saved_at - began)
 
+  def _spoiled_by(self, session) -> str:
+    """Returns which trained variables are NaN, as a sentence; "" if none is."""
+    found = [name for name, is_nan in session.run(self._nans).items() if is_nan]
+    return "the trained variable %s has values that are no numbers" % found[0] if found else ""
+
   def _make_beside(self):
     return {suffix: text for hook in self._hooks
             for suffix, text in hook.texts_beside_checkpoint().items()}
@@ -157,3 +180,14 @@ class CheckpointSaver(tf.train.SessionRunHook):
       for old in tf.gfile.Glob(self._prefix + "-*" + suffix):
         if old != path + suffix and not checkpoints.checkpoint_exists(old[:-len(suffix)]):
           tf.gfile.Remove(old)
+
+
+def _find_nans() -> Dict[str, tf.Tensor]:
+  """Returns for each trained variable whether it is NaN somewhere: name to bool []."""
+  found = {}
+  for variable in tf.trainable_variables():
+    if variable.dtype.base_dtype.is_floating:
+      with tf.device(variable.device), tf.control_dependencies(None):
+        # The sum needs no memory, unlike is_nan of a large variable.
+        found[variable.op.name] = tf.is_nan(tf.reduce_sum(variable.read_value()))
+  return found
