@@ -257,7 +257,7 @@ class NamedAccumulator(guard_lib.Guarded):
       with tf.control_dependencies([self._table.set_time_step(step)]):
         return [tf.constant(True)]
 
-    return self._guard.step(function, [step])
+    return self._guard.step(function, [step], may_be_first=False)
 
   def _build(self, shapes) -> _Steps:
     step = tf.placeholder(tf.int64, [], "step")
@@ -268,7 +268,8 @@ class NamedAccumulator(guard_lib.Guarded):
       prepared = self._prepare(values)
     return _Steps(
       look=self._guard.step(lambda: [tf.raw_ops.QueueSizeV2(handle=self._queue)[tf.newaxis]]),
-      register=self._guard.read_register(), export=self._guard.step(self._table.export),
+      register=self._guard.read_register(),
+      export=self._guard.step(self._table.export, may_be_first=False),
       step=step, worker=worker, n=n, set_step=self._set_step(step), values=values,
       apply=self._apply_step(prepared, step, worker, may_be_first=False), take=self._fed_take(n))
 

@@ -68,7 +68,8 @@ def build(queue, guard) -> Steps:
       take=take(queue, guard, n, up_to, False) if in_batches else _take_one(queue, guard),
       put=put(queue, guard, vals, False, False), look=_only_look(queue, guard),
       quick_take=_quick_take(queue, guard, n) if in_batches else [],
-      quick_put=_quick_put(queue, guard, vals), state=guard.step(lambda: [guard.read_state()]),
+      quick_put=_quick_put(queue, guard, vals),
+      state=guard.step(lambda: [guard.read_state()], may_be_first=False),
       register=guard.read_register(), discard=_discard(queue, guard), forget=guard.forget())
 
 
@@ -196,4 +197,4 @@ def _discard(queue, guard):
     with tf.control_dependencies([destroy, guard.write_state("")]):
       return [tf.constant(True)]
 
-  return guard.step(step)
+  return guard.step(step, may_be_first=False)
