@@ -177,3 +177,28 @@ def test_an_update_that_computes_with_the_first_batch_is_refused():
       [(factor * gradient, each) for gradient, each in step.grads_and_vars[:1]], global_step)
     with pytest.raises(ValueError, match="mul.* needs factor of the first batch,"):
       step.remainder(train_op)
+
+
+@pytest.mark.parametrize("shape, default, is_batch", [
+  ([None, 3], None, True), (None, None, True), ([None, 3], "drawn", True),
+  ([None, 3], "constant", False), ([], None, False)])
+def test_a_batch_that_is_fed_is_refused(shape, default, is_batch):
+  """All batches of a run would be the same one. A number, such as a dropout rate, may be fed."""
+  with tf.Graph().as_default():
+    optimizer, _, loss, size, global_step, variables, _ = build(batches)
+    x = tf.get_default_graph().get_tensor_by_name("IteratorGetNext:0")
+    if default:
+      fed = tf.placeholder_with_default(x if default == "drawn" else tf.ones([1, 3]), shape, "fed")
+    else:
+      fed = tf.placeholder(tf.float32, shape, "fed")
+    loss = tf.reduce_mean(tf.matmul(fed * x, variables[0])) + loss
+    pairs = optimizer.compute_gradients(loss, variables)
+    train_op = optimizer.apply_gradients(pairs, global_step)
+    assert accumulating.Accumulated(pairs, loss, size, 1).grads_and_vars
+    for several in (lambda: accumulating.Accumulated(pairs, loss, size, 2),
+                    lambda: unrolling.Unrolled(train_op, 2, loss, size)):
+      if is_batch:
+        with pytest.raises(ValueError, match="the one that is fed to fed. Draw batches from"):
+          several()
+      else:
+        assert several()

@@ -71,7 +71,7 @@ class Accumulated:
       of_batches: a list of further tensors of the batch, whose copies are wanted.
 
     Raises:
-      ValueError: if `batches` is below 1.
+      ValueError: if `batches` is below 1, or several and the batch is fed.
     """
     if isinstance(batches, bool) or int(batches) != batches or batches < 1:
       raise ValueError("batches must be a number, 1 or more, got %r" % (batches,))
@@ -129,6 +129,8 @@ class Accumulated:
   def _add_up(self, one, batches, sums) -> List[dict]:
     """Builds the copies; returns the tensors of each batch."""
     chain = StepChain(one, self._worker)
+    if batches > 1:
+      chain.check_draws()
     drawing, below = chain.drawn()
     subgraph = Subgraph(one, without=[op for op in chain.ops if op not in below])
     self._drawn = drawing

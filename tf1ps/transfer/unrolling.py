@@ -113,6 +113,17 @@ class StepChain:
       built.append(before.of(self._step))
     return built
 
+  def check_draws(self) -> None:
+    """Raises ValueError if the step is fed with its batch: all copies would have the same one.
+
+    A scalar, such as a dropout rate, and a placeholder with a constant as its default may be fed.
+    """
+    fed = {tensor.op.name for op in self.ops for tensor in op.inputs if _may_be_batch(tensor)}
+    if fed:
+      raise ValueError(
+        "all batches of a run would be the one that is fed to %s. Draw batches from a tf.data "
+        "iterator or a queue, or make runs of one batch" % ", ".join(sorted(fed)))
+
   @property
   def ops(self) -> List[tf.Operation]:
     """The operations that a copy of the step has."""
@@ -218,6 +229,13 @@ class StepChain:
     return found
 
 
+def _may_be_batch(tensor) -> bool:
+  """Whether a tensor is a placeholder that all copies share, and that may have examples."""
+  if tensor.shape.ndims == 0 or not tensor.op.type.startswith("Placeholder"):
+    return False
+  return not any(default.op.type == "Const" for default in tensor.op.inputs)
+
+
 def _tasks_of(ops) -> Dict[str, str]:
   """The task of each operation by its name: an operation on a handle runs on the handle's task."""
   found = {}
@@ -257,8 +275,8 @@ class Unrolled:
       worker: the device of the worker, such as "/job:worker/task:0"; None: the device of the loss.
 
     Raises:
-      ValueError: if `steps` is below 1, there is neither a loss nor a worker, or the step
-        prefetches.
+      ValueError: if `steps` is below 1, there is neither a loss nor a worker, or the step is fed
+        with its batch or prefetches.
     """
     if isinstance(steps, bool) or int(steps) != steps or steps < 1:
       raise ValueError("steps must be a number, 1 or more, got %r" % (steps,))
@@ -277,7 +295,10 @@ class Unrolled:
         with tf.device(self._worker):
           batch_size = tf.convert_to_tensor(batch_size)
       one = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
-      each = StepChain(one, self._worker, self._note).build(self.steps)
+      chain = StepChain(one, self._worker, self._note)
+      if self.steps > 1:
+        chain.check_draws()
+      each = chain.build(self.steps)
       self.train_ops: List[tf.Operation] = [step["train_op"] for step in each]
       self.fetches = [step["fetches"] for step in each]
       with tf.device(self._worker):
