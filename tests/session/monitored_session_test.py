@@ -228,6 +228,25 @@ def test_a_truncated_checkpoint_met_in_a_recovery_is_an_error(tmp_path):
         session.run(model.train_op)
 
 
+def test_a_ps_that_is_lost_while_the_last_checkpoint_is_saved(tmp_path):
+  model, errors = local_loop.Model(), [tf.errors.UnavailableError(None, None, "lost")]
+
+  class Saver(tf.train.Saver):
+    def save(self, session, path, global_step=None, **kwargs):
+      if global_step == 5 and errors:
+        raise errors.pop()
+      return super().save(session, path, global_step=global_step, **kwargs)
+
+  with tf1ps.MonitoredTrainingSession(
+      checkpoint_dir=str(tmp_path), save_checkpoint_steps=2,
+      scaffold=tf.train.Scaffold(saver=Saver()),
+      hooks=[tf.train.StopAtStepHook(last_step=5)]) as session:
+    while not session.should_stop():
+      session.run(model.train_op)
+  assert not errors  # the state is that of step 4 again
+  assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-4")
+
+
 class After(tf.train.SessionRunHook):
   """Calls a function after each step with their count."""
 

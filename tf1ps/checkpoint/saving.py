@@ -67,7 +67,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._save_graph_def = save_graph_def
     self._saved_at = 0.0
     self._begun = False
-    self._shards_seen = False
+    self._shards_seen = self._has_saved_last = False
     self._lock = threading.Lock()
     self._hooks = hooks
     self.saved_step = None
@@ -124,6 +124,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
       hook.before_save(session)
 
   def end(self, session):
+    if not self._has_saved_last:
+      self.save_last(session)
+
+  def save_last(self, session) -> None:
+    """Saves the checkpoint of the end; may be called again after an error."""
     texts = self._make_beside()
     step = self._tracker.ask(session)
     if step != self.saved_step or self._is_spoiled:
@@ -135,6 +140,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
                            checkpoints.latest_checkpoint(self._directory)))
     else:  # the texts may have changed since the checkpoint
       self._write_beside("%s-%d" % (self._prefix, step), texts)
+    self._has_saved_last = True
 
   def save(self, session, step: int) -> None:
     """Saves a checkpoint now, unless a trained variable is NaN.

@@ -142,6 +142,11 @@ class SessionLifecycle:
     for problem in self.problems:
       _log.error("%s", problem)
 
+  def save_last(self, call_inside) -> None:
+    """The chief saves the last checkpoint; if a ps is lost during the save, it recovers first."""
+    if self._saver is not None and self.session is not None:
+      call_inside(self._saver.save_last)
+
   def hold_close(self) -> None:
     """Delays TensorFlow's close of the session to the end of this task's membership."""
     session = self.session
@@ -322,6 +327,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession):
         self.lifecycle.before_close(self.call_inside)
         if self.lifecycle.is_chief and self.lifecycle.signum is None:
           self._call_hooks(lambda hook, session: hook.end_all(session))
+        self.lifecycle.save_last(self.call_inside)
       self.lifecycle.hold_close()
       result = close()
     except BaseException as problem:
