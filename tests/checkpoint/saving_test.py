@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -11,10 +12,12 @@ from tests.training import local_loop
 from tf1ps.checkpoint import checkpoints, global_step, saving
 
 
-def train(directory, last_step, fail_at=(), saver=None, more_hooks=(), **kwargs):
+def train(directory, last_step, fail_at=(), saver=None, more_hooks=(), data=None, **kwargs):
   """Trains in this process with tf1ps.MonitoredTrainingSession; returns the x at its end."""
   with tf.Graph().as_default():
     model = local_loop.Model()
+    if data is not None:
+      tf.constant(data, name="data")
     scaffold = tf.train.Scaffold(saver=saver() if saver else None)
     with tf1ps.MonitoredTrainingSession(
         checkpoint_dir=str(directory), scaffold=scaffold, log_step_count_steps=None,
@@ -142,6 +145,20 @@ def test_the_graph_stands_beside_them(tmp_path):
     last = str(tmp_path / "model.ckpt-3")
     tf.train.import_meta_graph(last + ".meta").restore(session, last)
     assert session.run("loss:0") == 3.0
+
+
+def test_large_constants_are_in_no_file(tmp_path, caplog):
+  data = np.arange(2 ** 22 + 10, dtype=np.float32)
+  train(tmp_path, 3, save_checkpoint_steps=1, save_summaries_steps=1, data=data)
+  assert listed(tmp_path) == [0, 1, 2, 3]
+  assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20
+  assert not list(tmp_path.glob("*.meta"))
+  assert "x/Assign" in (tmp_path / "graph.pbtxt").read_text()
+  graphs = [tf.GraphDef.FromString(event.graph_def) for event in events(tmp_path)
+            if event.WhichOneof("what") == "graph_def"]
+  assert ["data" in {node.name for node in graph.node} for graph in graphs] == [False, True]
+  (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+  assert line.startswith("16 MB of arrays are constants of the graph: checkpoints have no .meta")
 
 
 def test_without_graphs(tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -240,6 +241,15 @@ def test_good_specs(graph, mode, make):
 def test_wrong_specs_are_refused(graph, mode, make, expected):
   with pytest.raises(contract.ModelSpecError, match=expected):
     contract.check_model_spec(make(), mode)
+
+
+def test_arrays_that_no_graph_can_hold_are_refused(graph, monkeypatch):
+  monkeypatch.setattr(contract, "LARGEST_GRAPH", 4 << 20)
+  arrays = np.zeros([1 << 20], np.float32), np.zeros([1 << 20], np.int8)
+  program = contract.Program(
+    "arrays", None, lambda mode, shard: tf.data.Dataset.from_tensor_slices(arrays).batch(2), None)
+  with pytest.raises(contract.ProgramError, match="makes 5 MB of arrays constants of the graph"):
+    contract.build_input(program, "train", Shard())
 
 
 @pytest.mark.parametrize("kind", variable_kind.KINDS)

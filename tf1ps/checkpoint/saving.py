@@ -19,6 +19,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import checkpoints, directory, global_step
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import error_line
+from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
 
@@ -44,7 +45,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       save_secs: seconds between two checkpoints, or None.
       save_steps: global steps between two checkpoints, or None.
       save_graph_def: whether to write the graph: once as text, and as a meta graph with each
-        checkpoint.
+        checkpoint. A graph with large constants gets no meta graph.
       basename: the names of the checkpoints before "-STEP".
       hooks: those that prepare for a checkpoint, and keep texts beside it.
 
@@ -96,7 +97,14 @@ class CheckpointSaver(tf.train.SessionRunHook):
   def _begin_in(self, graph):
     """Writes the graph, and adopts the checkpoints that an earlier process listed."""
     if self._save_graph_def:
-      tf.train.write_graph(graph.as_graph_def(add_shapes=True), self._directory, "graph.pbtxt")
+      large = large_constants(graph)
+      tf.train.write_graph(definition_without(graph, large), self._directory, "graph.pbtxt")
+      if large:
+        self._save_graph_def = False  # each meta graph would contain them
+        _log.warning(
+          "%d MB of arrays are constants of the graph: checkpoints have no .meta file, and "
+          "graph.pbtxt and summaries leave the arrays out. tf1ps.pipeline.preloaded_batches keeps "
+          "arrays out of the graph", sum(large.values()) >> 20)
     listed = checkpoints.listed_checkpoints(self._directory)
     self._scaffold.saver.recover_last_checkpoints(listed)
     step = self._tracker.value

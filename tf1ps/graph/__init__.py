@@ -12,6 +12,8 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "constants": [
+    "LARGEST_GRAPH", "constant_bytes", "definition_without", "large_constants"],
   "control_flow": ["Depth", "FUNCTION_CALLERS", "depths", "in_order", "is_control_flow", "is_enter",
                    "predecessors_in_order"],
   "copy": ["Subgraph", "SubgraphCopy", "is_handle", "is_handle_type", "ops_of"],

@@ -28,7 +28,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
-from tf1ps.graph import needed_ops
+from tf1ps.graph import LARGEST_GRAPH, constant_bytes, needed_ops
 from tf1ps.pipeline import Shard, next_batch
 
 LOSS_METRIC = "loss"  # the name of the metric that is the mean loss
@@ -108,9 +108,10 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
     (features, labels): each a tensor, or dicts, lists and tuples of tensors; labels may be None.
 
   Raises:
-    ProgramError: input_fn returned something else.
+    ProgramError: input_fn returned something else, or its constants exceed the size of a graph.
   """
   result = program.input_fn(mode, shard)
+  _check_constants()
   if hasattr(result, "get_next"):
     raise ProgramError(
       "input_fn must return the tensors of one batch or a dataset of batches, got an iterator: "
@@ -338,6 +339,14 @@ def _own_modules() -> List[str]:
 def _modules_in(package: str) -> List[str]:
   path = importlib.import_module(package).__path__
   return [module.name for module in pkgutil.iter_modules(path, package + ".")]
+
+
+def _check_constants():
+  total = sum(constant_bytes(tf.get_default_graph()).values())
+  if total > LARGEST_GRAPH:
+    raise ProgramError(
+      f"input_fn makes {total >> 20} MB of arrays constants of the graph, which can have 2047 MB: "
+      "give the arrays to tf1ps.pipeline.preloaded_batches, or read files")
 
 
 def _check_elements(spec):
