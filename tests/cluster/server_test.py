@@ -21,6 +21,16 @@ BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 # What is refused.
 
 
+def test_a_second_process_for_one_task_is_refused(ps):
+  """It has a server of its own, and the address of the first one in its cluster."""
+  stock = tf.train.Server({"ps": ["localhost:0"]}, "ps", 0)
+  server_lib.check_holder(Task("ps", 0, stock.target.split("//")[1]), stock.target)
+  with pytest.raises(server_lib.TaskHeldError, match="ps/task:0 at %s is another process already; "
+                     "this one is process .*twice" % ps.address):
+    # On another machine, TensorFlow 2's target has the first machine's host.
+    server_lib.check_holder(ps, "grpc://192.0.2.1:" + stock.target.rsplit(":", 1)[1])
+
+
 @pytest.mark.parametrize("cluster, job, index, said", [
     ({"ps": ["127.0.0.1:99999"], "worker": ["a:1"]}, "ps", 0, "above 65535 .*listen on 34463"),
     ({"ps": ["a:1"], "worker": ["a:1"]}, "ps", 0, "a:1 of /job:worker/task:0 is already the address"

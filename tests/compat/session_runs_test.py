@@ -211,3 +211,13 @@ def test_a_closed_session_is_not_kept():
     del session
     gc.collect()
     assert kept() is None
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="it ends the process there")
+def test_an_error_whose_text_is_not_utf8_shows_its_text(server):
+  with tf.Graph().as_default() as graph:
+    number = tf.strings.to_number(tf.constant(b"\xc8 4"))
+  session = session_lib.BoundedSession(server.target, graph)
+  with pytest.raises(tf.errors.UnknownError, match="convert string: \ufffd 4"):
+    session.run(number)
+  session.close()

@@ -38,17 +38,26 @@ def retry_refused_run(
 ):
   """Calls a function that makes a run; calls it again where the run is refused by mistake.
 
-  `on_refusal` is called before each further try. Returns the function's result.
+  `on_refusal` is called before each further try. Returns the function's result. An error whose
+  text is not UTF-8, which TensorFlow raises as UnicodeDecodeError, becomes an UnknownError.
   """
   for _ in range(_TRIES - 1):
     try:
-      return function(*args, **kwargs)
+      return _call(function, *args, **kwargs)
     except _TYPES as error:
       if not is_refused_run(error):
         raise
     if on_refusal is not None:
       on_refusal()
-  return function(*args, **kwargs)
+  return _call(function, *args, **kwargs)
+
+
+def _call(function, *args, **kwargs):
+  try:
+    return function(*args, **kwargs)
+  except UnicodeDecodeError as error:  # TensorFlow 1.15 ends the process instead
+    text = error.object.decode("utf-8", "replace")
+  raise tf.errors.UnknownError(None, None, text)
 
 
 class PreparedRuns:
