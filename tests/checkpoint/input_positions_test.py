@@ -5,10 +5,12 @@ import pathlib
 import signal
 
 import pytest
+import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import job as job_lib
-from tf1ps.checkpoint import checkpoints
+from tf1ps.checkpoint import checkpoints, input_positions
+from tf1ps.pipeline import iterators
 
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "positions.py")
 BATCH = 4
@@ -114,3 +116,23 @@ def test_a_pipeline_in_python_is_told(start):
   ps, chief = this.ps(), this.worker()
   assert job_lib.codes(chief, ps) == [0, 0]
   assert "the input calls Python, so its position is not kept" in chief.output
+
+
+def test_a_position_that_cannot_be_kept_is_deleted_and_told_once(caplog, monkeypatch):
+  with tf.Graph().as_default():
+    iterators.next_batch(tf.data.Dataset.range(1000).batch(4))
+    hook = input_positions.InputPositions(0, 1, 4, tf.train.get_or_create_global_step())
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      session.run(iterators.iterator_initializers(tf.get_default_graph()))
+      hook.after_create_session(session, None)
+      hook.add(1)
+      hook.store(session)
+      assert b"batches" in session.run(hook.variables[0])
+      monkeypatch.setattr(iterators, "MOST_BYTES", 10)
+      for _ in range(2):
+        hook.add(1)
+        hook.store(session)
+        assert session.run(hook.variables[0]) == b""
+  (line,) = [record.getMessage() for record in caplog.records if record.name == "tf1ps"]
+  assert "the position of the input cannot be kept, so a restarted worker starts from" in line

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import numpy as np
@@ -296,3 +297,33 @@ def test_what_cannot_be_restored_begins_anew():
   with pytest.raises(iterators.PositionError):
     pipeline.restore(b"3\nabcdef")
   assert pipeline.draw(1) == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("by", ["python", "tensorflow"])
+def test_a_position_that_cannot_be_written_or_read_is_a_position_error(tmp_path, monkeypatch, by):
+  pipeline = Pipeline(number_batches)
+  position = pipeline.save()
+  (tmp_path / "file").write_text("")
+  if by == "python":
+    monkeypatch.setattr(iterators.tempfile, "tempdir", str(tmp_path / "missing"))
+  else:
+    monkeypatch.setattr(iterators.tempfile, "TemporaryDirectory", lambda prefix: (
+      contextlib.nullcontext(str(tmp_path / "file"))))
+  pipeline.draw(2)
+  with pytest.raises(iterators.PositionError):
+    pipeline.save()
+  assert pipeline.draw(1) == [[7, 8, 9]]
+  with pytest.raises(iterators.PositionError):
+    pipeline.restore(position)
+  assert pipeline.draw(1) == [[1, 2, 3]]
+
+
+def test_a_large_position_is_not_kept(monkeypatch):
+  pipeline = Pipeline(lambda: iterators.next_batch(
+    tf.data.Dataset.range(1000).map(
+      lambda x: tf.random.stateless_uniform([4096], [x, 1])).shuffle(200).batch(3)))
+  pipeline.draw(1)
+  assert len(pipeline.save()) > 200 * 4096
+  monkeypatch.setattr(iterators, "MOST_BYTES", 1 << 20)
+  with pytest.raises(iterators.PositionError, match="it has . MB, .* up to 1 MB are kept"):
+    pipeline.save()

@@ -11,7 +11,9 @@ of its iterators. The variables outlive a worker, and the chief's checkpoints co
 3. At the end of the data the position is deleted, so that a restarted worker starts from the
    beginning. Data that begin again (`--on_uneven=repeat`) have a position in their next pass.
 
-Pipelines that call Python, and pipelines that TensorFlow cannot save, start from the beginning.
+Pipelines that call Python, that TensorFlow cannot save, or whose position is larger than
+`pipeline.iterators.MOST_BYTES` start from the beginning. An error while a position is stored ends
+the storing, and never the training.
 """
 
 from __future__ import annotations
@@ -146,13 +148,13 @@ class InputPositions(LifecycleHook):
         position = self._positions.save(session)
       except PositionError as error:
         self._works = False
-        _log.info("the position of the input cannot be kept, so a restarted worker starts from the "
-                  "beginning of its data: %s", error_line(error))
-        return
-      header = dict(self._key, batches=self.batches)
-      if self.passes:
-        header["passes"] = self.passes
-      position = json.dumps(header, sort_keys=True).encode() + b"\n" + position
+        _log.warning("the position of the input cannot be kept, so a restarted worker starts from "
+                     "the beginning of its data: %s", error_line(error))
+      else:
+        header = dict(self._key, batches=self.batches)
+        if self.passes:
+          header["passes"] = self.passes
+        position = json.dumps(header, sort_keys=True).encode() + b"\n" + position
     session.run(self._write, {self._value: position})
     self._stored_at, self._stored_batches = time.monotonic(), self.batches
     self._cost = self._stored_at - began

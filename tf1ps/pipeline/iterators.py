@@ -15,12 +15,13 @@ iterator that is not one-shot, also in each session that replaces another. Here:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import tempfile
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -31,13 +32,15 @@ _log = logging.getLogger("tf1ps")
 _PLACEHOLDERS = frozenset(["Placeholder", "PlaceholderV2"])
 _PYTHON_CALLS = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])
 _FILES = ("position.index", "position.data-00000-of-00001")
+# The largest position: each worker's passes to a ps every few seconds, and is in each checkpoint.
+MOST_BYTES = 1 << 26
 # Part of the name of our own operation that calls Python, which reports bad records. It is on the
 # device of this process (batch_decoding.py), and so `has_python_calls` does not count it.
 REPORT_NAME = "tf1ps_bad_records"
 
 
 class PositionError(Error, RuntimeError):
-  """The position of an iterator cannot be saved, or it belongs to another pipeline."""
+  """The position of an iterator cannot be kept, or it belongs to another pipeline."""
 
 
 def iterator_initializers(graph: tf.Graph, already: Any = None,
@@ -160,18 +163,19 @@ class IteratorPositions:
   def save(self, session: tf.Session) -> bytes:
     """Returns the positions. No other thread may take a batch during the call.
 
-    Raises PositionError if TensorFlow cannot save a dataset of the pipeline.
+    Raises PositionError if TensorFlow cannot save a dataset of the pipeline, if its files cannot be
+    written, or if they have more than `MOST_BYTES`.
     """
-    with tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
-      prefix = os.path.join(folder, "position")
-      try:
-        session.run(self._save, {self._prefix: prefix})
-      except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError,
-              tf.errors.InvalidArgumentError) as error:
-        raise PositionError(error.message) from error
+    with _position_errors(), tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
+      session.run(self._save, {self._prefix: os.path.join(folder, "position")})
+      paths = [os.path.join(folder, name) for name in _FILES]
+      size = sum(os.path.getsize(path) for path in paths)
+      if size > MOST_BYTES:
+        raise PositionError("it has %d MB, as a shuffle buffer has that contains large records; up "
+                            "to %d MB are kept" % (size >> 20, MOST_BYTES >> 20))
       parts = []
-      for name in _FILES:
-        with open(os.path.join(folder, name), "rb") as file:
+      for path in paths:
+        with open(path, "rb") as file:
           parts.append(file.read())
     return b"%d\n" % len(parts[0]) + parts[0] + parts[1]
 
@@ -181,17 +185,29 @@ class IteratorPositions:
     Raises PositionError if the position cannot be restored; the iterators are at their beginning.
     """
     size, _, both = position.partition(b"\n")
-    with tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
-      for name, part in zip(_FILES, (both[:int(size)], both[int(size):])):
-        with open(os.path.join(folder, name), "wb") as file:
-          file.write(part)
-      try:
+    try:
+      with _position_errors(), tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
+        for name, part in zip(_FILES, (both[:int(size)], both[int(size):])):
+          with open(os.path.join(folder, name), "wb") as file:
+            file.write(part)
         session.run(self._restore, {self._prefix: os.path.join(folder, "position")})
-      except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError,
-              tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
-              tf.errors.OutOfRangeError, tf.errors.InternalError) as error:
-        session.run(self._initializers)
-        raise PositionError(error.message) from error
+    except PositionError:
+      session.run(self._initializers)
+      raise
+
+
+@contextlib.contextmanager
+def _position_errors() -> Iterator[None]:
+  """Makes an error a PositionError, unless it is that of a session which is lost or closed."""
+  try:
+    yield
+  except (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError,
+          tf.errors.DeadlineExceededError):
+    raise
+  except tf.errors.OpError as error:
+    raise PositionError(error.message) from error
+  except (OSError, MemoryError) as error:
+    raise PositionError("%s: %s" % (type(error).__name__, error)) from error
 
 
 def _serialize(handle):
