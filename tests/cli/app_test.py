@@ -260,3 +260,8 @@ def test_a_job_is_quiet_unless_told(files, tmp_path):
   output, errors = loud.communicate(timeout=2 * harness.LIMIT)
   assert loud.returncode == 1
   assert NOISE.search(errors), output + errors
+
+
+def test_output_that_cannot_be_written_ends_no_program(start):
+  task = start("ps", commands.print_to, "/dev/full")
+  assert task.wait() == 7, task.output

@@ -131,3 +131,14 @@ def show_options(argv):
     return 0
 
   return app.run("worker", "shows its options.", argv, main, needs_program=False)
+
+
+def print_to(path):
+  """Runs a program whose stdout is a file; its main prints, and returns 7."""
+  os.dup2(os.open(path, os.O_WRONLY), 1)
+
+  def main(unused_program):
+    print("one line", flush=True)
+    return 7
+
+  return app.run("ps", "prints.", [], main, needs_program=False)
