@@ -188,14 +188,14 @@ class Rounds:
           computes_for=shared.mark(state.computes_for, state.round),
           went_through=state.went_through * (1 - is_other_job),
           ended=state.ended * (1 - begins), joins=state.joins + 1))
-    return shared.change(function)
+    return shared.change(function, may_be_first=True)
 
   def clear(self) -> tf.Operation:
     """Clears the state, so that all replicas join again; for the chief, after a restore."""
     def function(state):
       zeros = RoundState(*[tf.zeros_like(value) for value in state])
       return _pack(zeros._replace(round=state.round + 1))
-    return self._shared.change(function, may_be_partial=True)
+    return self._shared.change(function, may_be_partial=True, may_be_first=True)
 
   def has_partial_update(self) -> tf.Tensor:
     """Returns whether an update was interrupted, a bool scalar."""
@@ -308,7 +308,7 @@ class Rounds:
       with tf.control_dependencies([shared.write(changed)]):
         return [tf.equal(shared.unpack(changed).ended, 1)]
 
-    return shared.step(function)[0]
+    return shared.step(function, may_be_first=False)[0]
 
   def _ended(self, state: RoundState) -> RoundState:
     """Returns the state at the end of training; waiting replicas get a token that says so."""
@@ -444,15 +444,16 @@ class _SharedState(Guarded):
     """Writes a packed state; only in a step."""
     return tf.raw_ops.AssignVariableOp(resource=self._handle, value=vector)
 
-  def step(self, function, inputs=()) -> list:
+  def step(self, function, inputs=(), may_be_first=True) -> list:
     """Builds an atomic step on the state; the arguments are those of `Guard.step`."""
-    return self._guard.step(function, inputs)
+    return self._guard.step(function, inputs, may_be_first)
 
   def change(self, function: Callable[[RoundState], tf.Tensor],
-             may_be_partial: bool = False) -> tf.Operation:
+             may_be_partial: bool = False, may_be_first: bool = False) -> tf.Operation:
     """Builds an atomic step that writes the packed state that function(state) returns.
 
-    `may_be_partial` allows the step after a partial update.
+    `may_be_partial` allows the step after a partial update. Only a step that `may_be_first` may
+    come before the session has joined.
     """
     def step():
       state = self.read()
@@ -462,7 +463,7 @@ class _SharedState(Guarded):
       with tf.control_dependencies([written]):
         return [tf.constant(True)]
 
-    return self.step(step)[0].op
+    return self.step(step, may_be_first=may_be_first)[0].op
 
   def mark(self, column: tf.Tensor, value) -> tf.Tensor:
     """Returns a column with another value for this replica."""
