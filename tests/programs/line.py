@@ -90,7 +90,7 @@ def model_fn(features, labels, mode):
     print("holds its model", flush=True)
     _wait_for(FLAGS.build_until)
   w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
-  b = tf.get_variable("b", [], initializer=_hang if FLAGS.hang_in_initialiser
+  b = tf.get_variable("b", [], initializer=_hang if FLAGS.hang_in_initialiser and mode == "train"
                       else tf.zeros_initializer())
   if FLAGS.extra_variable:
     tf.get_variable("extra", [3])
