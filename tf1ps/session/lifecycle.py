@@ -28,7 +28,7 @@ from tf1ps.cluster import (
   TaskUnavailableError,
   probe_tasks,
 )
-from tf1ps.compat import TIMING, error_line
+from tf1ps.compat import TIMING, error_line, signal_exit_code
 from tf1ps.session import ending, initialise, session_creator
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
@@ -101,7 +101,7 @@ class SessionLifecycle:
     """Raises SystemExit after a signal; for the waits in Python."""
     if self.signum is not None:
       self._closing.set()
-      raise SystemExit(128 + self.signum)
+      raise SystemExit(signal_exit_code(self.signum))
 
   def count(self) -> None:
     """Puts this task's steps and examples into the heartbeat."""
@@ -168,7 +168,7 @@ class SessionLifecycle:
     finally:
       self._signals.stop()
     if signum is not None and not isinstance(error, SystemExit):
-      raise SystemExit(128 + signum)
+      raise SystemExit(signal_exit_code(signum))
     if self.problems and error is None and self._releases:
       raise ending.JobFailedError(self.problems)
 
@@ -217,7 +217,7 @@ class SessionLifecycle:
       self._signals.extend(TIMING.save_limit)
       self._save_aside(session)
     if not self._closing.is_set():
-      session.abort(lambda: SystemExit(128 + signum))
+      session.abort(lambda: SystemExit(signal_exit_code(signum)))
 
   def _save_aside(self, session):
     """Saves from a separate session while the main session is blocked."""
