@@ -77,9 +77,20 @@ def test_exported_models_answer_with_the_numbers_of_predict(start, trained, tmp_
   assert sorted(os.listdir(str(tmp_path))) == ["p.npz", "ref", "resource", "run", "table"]
 
 
-def test_a_directory_that_holds_something_is_refused(trained, tmp_path):
+def test_a_url_is_written_by_tensorflow(trained, tmp_path, monkeypatch):
+  (tmp_path / "here").mkdir()
+  monkeypatch.chdir(tmp_path / "here")
+  url = "file://%s/out" % tmp_path
+  assert export.export_saved_model(LINE, trained, url + "/").export_dir == url
+  assert tf.saved_model.contains_saved_model(str(tmp_path / "out"))
+  assert sorted(os.listdir(str(tmp_path))) == ["here", "out", "run"] and os.listdir(".") == []
+
+
+def test_a_place_that_cannot_take_it_is_refused(trained):
   with pytest.raises(export.ExportError, match="run exists and is not an empty directory"):
     export.export_saved_model(LINE, trained, trained)
+  with pytest.raises(export.ExportError, match="cannot be written: .*scheme 'no' not implemented"):
+    export.export_saved_model(LINE, trained, "no://where")
 
 
 def test_features_that_cannot_be_inputs_are_refused(trained, tmp_path):
@@ -107,6 +118,6 @@ def test_a_directory_that_is_filled_meanwhile_stays_as_it_is(trained, tmp_path):
     (tmp_path / "out" / "in the way").mkdir(parents=True)
     return line_program.model_fn(features, labels, mode)
 
-  with pytest.raises(OSError):
+  with pytest.raises(export.ExportError, match="out exists and is not an empty directory"):
     export.export_saved_model(LINE._replace(model_fn=model_fn), trained, str(tmp_path / "out"))
   assert sorted(os.listdir(str(tmp_path))) == ["out", "run"]

@@ -103,6 +103,20 @@ def test_another_checkpoint_can_be_chosen(trained, tmp_path):
     predict(trained, tmp_path / "p.csv", checkpoint=trained + "/model.ckpt-3")
 
 
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_a_url_is_written_by_tensorflow(trained, tmp_path, monkeypatch, ending):
+  (tmp_path / "here").mkdir()
+  monkeypatch.chdir(tmp_path / "here")
+  predict(trained, "file://%s/p.%s" % (tmp_path, ending))
+  predict(trained, tmp_path / ("q." + ending))
+  assert (tmp_path / ("p." + ending)).stat().st_size == (tmp_path / ("q." + ending)).stat().st_size
+  if ending == "npz":
+    with np.load(str(tmp_path / "p.npz")) as arrays:
+      assert list(arrays["y"]) == list(Y)
+  assert sorted(os.listdir(str(tmp_path))) == ["here", "p." + ending, "q." + ending, "run"]
+  assert os.listdir(".") == []
+
+
 def shapes_change(x):
   return {"p": tf.tile(x[:, tf.newaxis], [1, tf.size(x)])}
 
@@ -134,6 +148,11 @@ def test_wrong_outputs_are_refused_before_anything_is_read(tmp_path):
     predict("nowhere", tmp_path / "p.txt")
   with pytest.raises(prediction.PredictionError, match="there is no folder .*missing"):
     predict("nowhere", tmp_path / "missing" / "p.csv")
+  with pytest.raises(prediction.PredictionError, match="cannot be written: .*scheme 'no' not impl"):
+    predict("nowhere", "no://where/p.csv")
+  (tmp_path / "folder.csv").mkdir()
+  with pytest.raises(prediction.PredictionError, match="folder.csv' is a directory: give the name"):
+    predict("nowhere", tmp_path / "folder.csv")
   with pytest.raises(checkpoints.CheckpointError, match="there is no checkpoint in nowhere"):
     predict("nowhere", tmp_path / "p.csv")
 

@@ -7,13 +7,13 @@
 3. The checkpoint is restored and saved with the signature "serving_default", from the features to
    the predictions. TensorFlow 2 reads it by `tf.saved_model.load`. TensorFlow 1.15 reads its own
    SavedModels, and those of TensorFlow 2 that have ref variables.
-4. The directory gets its name when it is complete.
+4. The directory gets its name when it is complete. TensorFlow writes it, so that it may stand on
+   any file system that TensorFlow knows, such as gs://.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
@@ -47,7 +47,7 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
   Args:
     program: the program; its functions are called with mode "predict".
     checkpoint_dir: the directory of the checkpoint. The latest one is used.
-    export_dir: the directory to make. It must not exist, or must be empty.
+    export_dir: the directory to make: a path or a URL. It must not exist, or must be empty.
     variables: the kind of the variables in the SavedModel, "resource" or "ref".
     checkpoint: the checkpoint to use instead of the latest: its path without the endings of its
       files.
@@ -58,12 +58,12 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
 
   Raises:
     CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
-    ExportError: the directory is not empty, or the features cannot be inputs of a signature.
+    ExportError: the directory is not empty or cannot be written, or the features cannot be inputs
+      of a signature.
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
-  export_dir = os.path.abspath(export_dir)
-  if os.path.exists(export_dir) and (not os.path.isdir(export_dir) or os.listdir(export_dir)):
-    raise ExportError(f"export_dir {export_dir} exists and is not an empty directory")
+  export_dir = export_dir.rstrip("/") if "://" in export_dir else os.path.abspath(export_dir)
+  _check_place(export_dir)
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
   with new_graph():
     shard = Shard(epochs=1, mode="predict")
@@ -76,6 +76,18 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
     outputs = contract.predictions_by_name(contract.check_model_spec(spec, "predict"))
     _save(export_dir, checkpoint, inputs, outputs, config)
   return Export(export_dir, checkpoint, _describe(inputs), _describe(outputs))
+
+
+def _check_place(export_dir: str) -> None:
+  """Raises ExportError if no directory of this name can be made."""
+  try:
+    if not tf.gfile.Exists(export_dir):
+      return
+    is_empty = tf.gfile.IsDirectory(export_dir) and not tf.gfile.ListDirectory(export_dir)
+  except tf.errors.OpError as error:
+    raise ExportError(f"export_dir {export_dir} cannot be written: {error.message}") from error
+  if not is_empty:
+    raise ExportError(f"export_dir {export_dir} exists and is not an empty directory")
 
 
 def _check_features(features: Any):
@@ -112,11 +124,11 @@ def _save(export_dir, checkpoint, inputs, outputs, config) -> None:
         {tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature},
         main_op=initialise, clear_devices=True, strip_default_attrs=True)
       builder.save()
-    if os.path.isdir(export_dir):
-      os.rmdir(export_dir)  # it is empty
-    os.rename(temporary, export_dir)
+    _check_place(export_dir)  # a store of objects would mix both
+    tf.gfile.Rename(temporary, export_dir, overwrite=True)
   finally:
-    shutil.rmtree(temporary, ignore_errors=True)
+    if tf.gfile.Exists(temporary):
+      tf.gfile.DeleteRecursively(temporary)
 
 
 def _describe(tensors: Dict[str, tf.Tensor]) -> Dict[str, str]:

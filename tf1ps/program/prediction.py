@@ -8,7 +8,8 @@
    - .jsonl: an object for each example.
    - .npz: an array for each prediction, for `numpy.load`. It is kept in memory until the end.
 
-3. The file gets its name when it is complete.
+3. The file gets its name when it is complete. TensorFlow writes it, so that it may stand on any
+   file system that TensorFlow knows, such as gs://.
 
 Numbers are written with so many digits that a reader of the prediction's type gets the same number.
 """
@@ -52,7 +53,8 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
   Args:
     program: the program; its functions are called with mode "predict", model_fn without labels.
     checkpoint_dir: the directory of the checkpoint. The latest one is used.
-    output: the file to write, which ends in .csv, .jsonl or .npz. An existing file is replaced.
+    output: the file to write, which ends in .csv, .jsonl or .npz: a path or a URL. An existing file
+      is replaced.
     batch_size: examples in a batch.
     variables: the kind of the variables, "resource" or "ref". A checkpoint fits both.
     checkpoint: the checkpoint to use instead of the latest: its path without the endings of its
@@ -66,17 +68,15 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
 
   Raises:
     CheckpointError: there is no checkpoint, or it does not fit the model or cannot be read.
-    PredictionError: the file has another ending or no folder, there are no examples, or the
-      predictions do not fit the kind of file.
+    PredictionError: the file has another ending or cannot be written, there are no examples, or
+      the predictions do not fit the kind of file.
     ProgramError, ModelSpecError: the result of a function of the program is not usable.
   """
   began = time.monotonic()
   ending = os.path.splitext(output)[1]
   if ending not in _WRITERS:
     raise PredictionError(f"output must end in {', '.join(_WRITERS)}, got {output!r}")
-  folder = os.path.dirname(os.path.abspath(output))
-  if not os.path.isdir(folder):
-    raise PredictionError(f"output {output!r}: there is no folder {folder}")
+  _check_place(output)
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
   trained = trained_model.build(program, "predict", batch_size, variables, bad)
   predictions = contract.predictions_by_name(trained.spec)
@@ -93,18 +93,31 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
     if not examples:
       raise PredictionError(
         "there is nothing to predict: input_fn gave no example in mode 'predict'")
-    os.replace(temporary, output)
+    tf.gfile.Rename(temporary, output, overwrite=True)
   finally:
-    if os.path.exists(temporary):
-      os.remove(temporary)
+    if tf.gfile.Exists(temporary):
+      tf.gfile.Remove(temporary)
   return Prediction(examples, tuple(predictions), checkpoint, time.monotonic() - began)
+
+
+def _check_place(output: str) -> None:
+  """Raises PredictionError if no file of this name can be written."""
+  folder = os.path.dirname(os.path.abspath(output))
+  if "://" not in output and not os.path.isdir(folder):  # a store of objects has no folders
+    raise PredictionError(f"output {output!r}: there is no folder {folder}")
+  try:
+    is_folder = tf.gfile.Exists(output) and tf.gfile.IsDirectory(output)
+  except tf.errors.OpError as error:
+    raise PredictionError(f"output {output!r} cannot be written: {error.message}") from error
+  if is_folder:
+    raise PredictionError(f"output {output!r} is a directory: give the name of a file")
 
 
 class _LineWriter:
   """Writes a line for each example."""
 
   def __init__(self, path: str):
-    self._file = open(path, "w", encoding="utf-8", newline="")
+    self._file = tf.gfile.GFile(path, "w")
 
   def __enter__(self):
     return self
@@ -148,6 +161,19 @@ class _JsonWriter(_LineWriter):
       self._file.write(json.dumps(example) + "\n")
 
 
+class _Sink:
+  """A file for zipfile, which otherwise seeks in the file, what a store of objects cannot do."""
+
+  def __init__(self, file: tf.gfile.GFile):
+    self._file = file
+    self.flush = file.flush
+
+  def write(self, data) -> int:
+    data = bytes(data)
+    self._file.write(data)
+    return len(data)
+
+
 class _NpzWriter:
   """Collects arrays and writes them at the end."""
 
@@ -173,7 +199,7 @@ class _NpzWriter:
       arrays[name] = np.concatenate(parts)
       if arrays[name].dtype == object:  # strings: TensorFlow returns bytes of any length
         arrays[name] = arrays[name].astype(np.bytes_)
-    with zipfile.ZipFile(self._path, "w") as archive:  # numpy.savez has no array called "file"
+    with tf.gfile.GFile(self._path, "wb") as stream, zipfile.ZipFile(_Sink(stream), "w") as archive:
       for name, array in arrays.items():
         with archive.open(name + ".npy", "w", force_zip64=True) as file:
           np.lib.format.write_array(file, array, allow_pickle=False)
