@@ -115,6 +115,18 @@ def test_a_flag_that_takes_a_name_of_ours_is_refused_with_both_places(start, tmp
   assert re.search("[Ss]econd from clash", lines[0])
 
 
+@pytest.mark.parametrize("name, flag, ours", [
+    ("tf1ps-worker", "num_workers", "tf1ps-local"), ("tf1ps-local", "log_dir", "tf1ps-local"),
+    ("tf1ps-worker", "output", "tf1ps-predict"), ("tf1ps-predict", "verbosity", "tf1ps-local")])
+def test_a_flag_that_another_program_of_ours_has_is_refused_with_both_places(
+    start, tmp_path, name, flag, ours):
+  text = commands.TALKING.replace('"greeting"', '"%s"' % flag)
+  # The launcher imports a program only for a flag that it does not know.
+  assert run(start, name, write(tmp_path, "clash.py", text), "--other=1") == (1, [
+    "imported", "%s: the flag '%s' is defined twice: by %s and in %s/clash.py. Rename that of the "
+    "program." % (name, flag, ours, tmp_path)])
+
+
 @pytest.mark.parametrize("argv", [
     ["--greeting=a b, c", "--steps=7"], ["--steps=7", "--greeting", "a b, c"],
     ["--greeting", "a b, c", "--steps", "7"], ["--flagfile=flags.txt"]])

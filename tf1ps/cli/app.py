@@ -5,7 +5,8 @@ the order matters:
 
 1. `run` parses our flags and refuses bad values. It ignores flags that it does not know yet.
 2. It sets the environment: quiet, and without GPUs for a task that shall see none.
-3. It imports the user's program, which defines its own flags. It answers `--help`.
+3. It imports the user's program, which defines its own flags, and refuses one whose name another
+   program of tf1ps takes. It answers `--help`.
 4. It parses the whole command line and refuses unknown flags.
 5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1.
 """
@@ -33,7 +34,7 @@ from tf1ps.compat import (
   quiet_python,
   signal_exit_code,
 )
-from tf1ps.training import GPU_NONE, OLD_FLAGS
+from tf1ps.training import GPU_NONE, OLD_FLAGS, TABLE
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
@@ -143,7 +144,25 @@ def _load(path: str, verbosity: str):
     import tensorflow.compat.v1 as unused_tf  # noqa: F401  before the program does, without messages
   from tf1ps.program import load_program
 
-  return load_program(path)
+  names = [option.name for option in TABLE if option.programs != ("reset",)]
+  before = {name: FLAGS[name] for name in names if name in FLAGS}
+  program = load_program(path)
+  for name in names:
+    if name in FLAGS and FLAGS[name] is not before.get(name):
+      _refuse_flag(name)
+  return program
+
+
+def _refuse_flag(name: str) -> None:
+  """Refuses a flag of the user's program that a program of tf1ps has.
+
+  absl refuses only a flag of the running program, and neither --log_dir nor --verbosity.
+  """
+  theirs, = (module for module, made in FLAGS.flags_by_module_dict().items()
+             if any(flag is FLAGS[name] for flag in made))
+  ours = next(option.programs[0] for option in TABLE if option.name == name)
+  raise UsageError("the flag '%s' is defined twice: by tf1ps-%s and in %s. Rename that of the "
+                   "program." % (name, ours, getattr(sys.modules.get(theirs), "__file__", theirs)))
 
 
 def _is_there(path: str) -> bool:
