@@ -5,7 +5,9 @@ import sys
 import types
 
 import pytest
+import tensorflow.compat.v1 as tf
 
+import tf1ps.pipeline
 from tf1ps.cli import errors
 from tf1ps.program import contract as program
 
@@ -25,6 +27,10 @@ def reads():
 def asks():
   from tf1ps.cluster import description
   return description.parse_address("no port", "here")
+
+def makes():
+  import tensorflow.compat.v1 as tf
+  return tf.io.decode_csv("header", [[0.0]])
 
 def input_fn(mode, shard): pass
 def model_fn(features, labels, mode): pass
@@ -62,6 +68,13 @@ def test_what_came_through_the_users_code_shows_its_place(users, kind, caplog, m
   assert 'File "%s", line 6, in fails' % users.module.__file__ in text
   assert text.splitlines()[0] == "Traceback (most recent call last):"
   assert text.splitlines()[-1].endswith(errors.line(error))
+  assert errors.line(error, users).startswith("users_program.py:")
+  assert kind != "itself" or errors.line(error, users) == (
+    "users_program.py:9 in raises: ValueError: mine")
+  assert ("json/" in text or "description.py" in text) is False  # these frames are left out
+  assert errors.show_traceback(error, users, always=True)
+  text = caplog.records[-1].getMessage()
+  assert ("json/" in text or "description.py" in text) is (kind != "itself")
 
 
 def test_a_model_that_the_program_only_imported_is_the_users_as_well(users):
@@ -94,6 +107,32 @@ def test_the_unexpected_shows_its_place(users):
   assert errors.show_traceback(raised(fails), None)
   assert errors.show_traceback(raised(stops), None)
   assert not errors.show_traceback(errors.UsageError("wrong"), users, always=True)
+
+
+def test_an_error_of_an_operation_names_the_line_that_made_it(users):
+  with tf.Graph().as_default(), tf.Session() as session:
+    made = users.module.makes()
+    error = raised(session.run, made)
+  assert not errors.came_through(error, users)
+  assert errors.line(error, users).startswith(
+    "users_program.py:20 in makes: InvalidArgumentError: Field 0 in record 0 is not a valid float")
+  assert errors.line(error, users).endswith(
+    ". If the file begins with a header, skip its line, as with header_lines=1")
+
+
+def test_the_import_of_tensorflow_2_is_hinted_at():
+  error = AttributeError("module 'tensorflow' has no attribute 'get_variable'")
+  assert errors.line(error).endswith("Does the program `import tensorflow.compat.v1 as tf`?")
+
+
+def test_an_operation_of_ours_has_no_place_in_the_program(users, caplog, monkeypatch):
+  with tf.Graph().as_default(), tf.Session() as session:
+    batch = tf1ps.pipeline.next_batch(tf.data.Dataset.range(0))
+    error = raised(session.run, batch)  # nothing has initialised the iterator
+  assert errors.line(error, users).startswith("FailedPreconditionError: ")
+  monkeypatch.setattr(logging.getLogger("tf1ps"), "propagate", True)
+  assert errors.show_traceback(error, users)
+  assert len(caplog.records[-1].getMessage().splitlines()) == 3
 
 
 def test_an_error_as_a_line():

@@ -72,4 +72,4 @@ def test_an_error_in_the_users_model_shows_its_file_and_line(start, ended, name)
     "--start_timeout=0.1" if name == "tf1ps-evaluator" else "--output=%s/y.csv" % ended)
   assert code == 1
   assert '  File "%s/no_model.py", line 4, in model_fn' % ended in lines
-  assert lines[-1] == name + ": ValueError: no model today"
+  assert lines[-1] == name + ": no_model.py:4 in model_fn: ValueError: no model today"

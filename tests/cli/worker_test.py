@@ -50,7 +50,8 @@ def test_an_error_in_the_users_model_shows_its_file_and_line(start, tmp_path, ki
   assert '  File "%s", line 6, in model_fn\n    %s\n' % (
     tmp_path / "failing_model.py", statement) in text
   assert re.match("worker 0 \\(chief\\): .*, exit code 1$", lines[-1])
-  assert said is None or lines[-1] == "worker 0 (chief): %s, exit code 1" % said
+  assert lines[-1].startswith("worker 0 (chief): failing_model.py:6 in model_fn: ")
+  assert said is None or lines[-1].endswith(": %s, exit code 1" % said)
 
 
 def test_ctrl_c_while_the_graph_is_built(start, tmp_path):

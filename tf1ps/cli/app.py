@@ -134,7 +134,7 @@ def _fail(name: str, error: BaseException, program) -> int:
     text, code = "ended by signal %d" % signum, signal_exit_code(signum)
   else:
     shown = errors.show_traceback(error, program, always=is_verbose())
-    text, code = errors.line(error) if shown else str(error), EXIT_FAILED
+    text, code = errors.line(error, program) if shown else str(error), EXIT_FAILED
   print("%s: %s" % (name, text), file=sys.stderr, flush=True)
   return code
 

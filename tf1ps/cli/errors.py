@@ -1,13 +1,15 @@
 """Reports the error that ends a program.
 
 An error that tf1ps raises names the wrong value, so one line is enough. An error from the user's
-code, or one that nobody expected, needs its traceback as well.
+code, or one that nobody expected, needs its traceback as well: that of the user's code, if the
+error came from there.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sysconfig
 import traceback
@@ -20,6 +22,18 @@ _EXPECTED = (ValueError, RuntimeError, OSError)
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSTALLED = tuple(
   sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "purelib", "platlib"))
+
+
+_FOLDED = "  (--verbosity=info shows the frames of TensorFlow and tf1ps as well)\n"
+# What to look at, for texts of Python and TensorFlow.
+_HINTS = (
+  (r"Field \d+ in record \d+ is not a valid",
+   "If the file begins with a header, skip its line, as with header_lines=1"),
+  (r"module 'tensorflow' has no attribute",
+   "Does the program `import tensorflow.compat.v1 as tf`?"),
+  (r"lacks the model's variable '\S+/(Momentum|Adam|Adagrad|RMSProp|Ftrl)(_\d+)?'",
+   "Was it trained with another --optimizer?"),
+)
 
 
 class UsageError(Error):
@@ -41,7 +55,15 @@ def show_traceback(error: BaseException, program, always: bool = False) -> bool:
     return False
   if isinstance(error, _EXPECTED) and not always and not came_through(error, program):
     return False
-  text = traceback.format_exception(type(error), error, error.__traceback__)
+  own = _own_frames(error, program)
+  if own and not always:
+    text = ["Traceback (most recent call last):\n", *traceback.format_list(own), _FOLDED,
+            "%s: %s" % (type(error).__name__, error_line(error))]
+  elif hasattr(error, "node_def") and program is not None and not always:
+    # An operation of a dataset's function, for one. No frame shows the function's place.
+    text = ["A step failed.\n", _FOLDED, "%s: %s" % (type(error).__name__, error_line(error))]
+  else:
+    text = traceback.format_exception(type(error), error, error.__traceback__)
   logging.getLogger("tf1ps").error("%s", "".join(text).rstrip())
   return True
 
@@ -53,22 +75,45 @@ def came_through(error: BaseException, program) -> bool:
     error: the caught error.
     program: the user's `Program`, or None if none was imported.
   """
+  return bool(_of_program(traceback.extract_tb(error.__traceback__), program))
+
+
+def _own_frames(error, program) -> list:
+  """Returns the user's frames: where the error came from, else where its operation was made."""
+  frames = _of_program(traceback.extract_tb(error.__traceback__), program)
+  made_at = getattr(getattr(error, "op", None), "traceback", None)
+  if frames or made_at is None:
+    return frames
+  # TensorFlow 1.15 gives tuples.
+  made_at = [traceback.FrameSummary(*frame[:3]) if isinstance(frame, tuple) else
+             traceback.FrameSummary(frame.filename, frame.lineno, frame.name) for frame in made_at]
+  # The script that starts a task stands before our frames.
+  ours = [i for i, frame in enumerate(made_at) if frame.filename.startswith(_TF1PS)]
+  return _of_program(made_at[ours[0]:] if ours else made_at, program)
+
+
+def _of_program(frames, program) -> list:
+  """Returns the frames of the user's code."""
   if program is None:
-    return False
+    return []
   folder = os.path.dirname(os.path.abspath(program.module.__file__)) + os.sep
-  for frame in traceback.extract_tb(error.__traceback__):
-    path = frame.filename
-    if os.path.isabs(path) and not path.startswith(_TF1PS) and (
-        path.startswith(folder) or not path.startswith(_INSTALLED)):
-      return True
-  return False
+  return [frame for frame in frames
+          if os.path.isabs(frame.filename) and not frame.filename.startswith(_TF1PS) and (
+            frame.filename.startswith(folder) or not frame.filename.startswith(_INSTALLED))]
 
 
-def line(error: BaseException) -> str:
-  """An error as one line: its type and its text."""
+def line(error: BaseException, program=None) -> str:
+  """An error as one line: its place in the program if it has one, its type, its text, a hint."""
+  frames = _own_frames(error, program)
+  place = ""
+  if frames:
+    place = "%s:%d in %s: " % (
+      os.path.basename(frames[-1].filename), frames[-1].lineno, frames[-1].name)
   if isinstance(error, SystemExit):
-    return "the program called sys.exit(%r)" % (error.code,)
-  return "%s: %s" % (type(error).__name__, error_line(error))
+    return "%sthe program called sys.exit(%r)" % (place, error.code)
+  text = "%s: %s" % (type(error).__name__, error_line(error))
+  hints = [hint for pattern, hint in _HINTS if re.search(pattern, text)]
+  return place + ". ".join([text, *hints])
 
 
 def signal_of(error: BaseException) -> Optional[int]:

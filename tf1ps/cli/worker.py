@@ -63,7 +63,7 @@ def _train(program, launched: bool) -> int:
     else:
       was_released = isinstance(error, ReleasedError)
       errors.show_traceback(error, program, always=app.is_verbose())
-      reason, code = errors.line(error), EXIT_FAILED
+      reason, code = errors.line(error, program), EXIT_FAILED
   if outcome is not None:
     _print_summary(outcome, cluster)
     parts = [
