@@ -31,6 +31,8 @@ _HINTS = (
    "If the file begins with a header, skip its line, as with header_lines=1"),
   (r"module 'tensorflow' has no attribute",
    "Does the program `import tensorflow.compat.v1 as tf`?"),
+  (r"is not available with Keras 3",
+   "Install tf_keras, and set TF_USE_LEGACY_KERAS=1 in the environment of every task"),
   (r"lacks the model's variable '\S+/(Momentum|Adam|Adagrad|RMSProp|Ftrl)(_\d+)?'",
    "Was it trained with another --optimizer?"),
 )
