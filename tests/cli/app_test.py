@@ -84,6 +84,12 @@ def test_a_program_that_is_not_there(start, tmp_path, name):
     1, [name + ": there is no module 'tests.programs.lin'; did you mean tests.programs.line?"])
 
 
+def test_a_module_of_the_current_folder(start, tmp_path):
+  write(tmp_path, "talking.py", commands.TALKING)
+  assert run(start, "tf1ps-predict", "--program=talking", folder=tmp_path) == (
+    1, ["imported", "tf1ps-predict: --checkpoint_dir is missing: the directory of a finished job"])
+
+
 def test_a_program_whose_import_fails_is_told_by_file_and_line(start, tmp_path):
   (tmp_path / "helper.py").write_text("RATE = 1\n\nRATES = [RATE, RATES]\n")
   program = write(tmp_path, "broken.py", "import helper\n" + commands.TALKING)

@@ -66,6 +66,13 @@ def test_a_module_is_imported_by_its_name(tmp_path):
   assert refused("zqx") == "there is no module 'zqx'"
 
 
+@pytest.mark.parametrize("text", ["tf.constant([1.])", "tf.Variable(1.)"])
+def test_a_tensor_of_the_import_is_refused(tmp_path, text):
+  path = write(tmp_path, "p_tensor_%s.py" % text[3], (
+    "import tensorflow.compat.v1 as tf\nMEAN = %s\n" % text) + GOOD)
+  assert "'MEAN' is a tensor that was made while the program was imported" in refused(path)
+
+
 def test_a_missing_file_names_the_nearest(tmp_path):
   path = write(tmp_path, "p_digits.py", GOOD)
   wrong = path.replace("digits", "digit")
@@ -161,9 +168,9 @@ def test_a_dataset_of_pairs_becomes_the_tensors_of_one_batch():
 
 
 @pytest.mark.parametrize("result, expected", [
-    (lambda: None, r"must return \(features, labels\), got None: is its `return` missing\?"),
-    (lambda: tf.constant([1.]), r"must return \(features, labels\), got <tf.Tensor"),
-    (lambda: tf.data.Dataset.range(3), r"must be pairs \(features, labels\), each of one batch"),
+    (lambda: None, r"must return \(features, labels\), or .*, got None: is its `return` missing\?"),
+    (lambda: (tf.constant([1.]),), r"or features alone \(a tensor or a dict\), got \(<tf.Tensor"),
+    (lambda: tf.data.Dataset.from_tensors((1, 2, 3)), r"must be pairs \(features, labels\), or"),
     (lambda: tf.data.make_initializable_iterator(tf.data.Dataset.range(3)),
      r"got an iterator: return its `get_next\(\)`"),
     (lambda: tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)), "got an iterator: return"),
@@ -173,6 +180,30 @@ def test_a_dataset_of_pairs_becomes_the_tensors_of_one_batch():
 def test_another_input_is_refused(result, expected):
   with tf.Graph().as_default(), pytest.raises(contract.ProgramError, match=expected):
     build(result())
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, tf.data.Dataset.from_tensors])
+def test_features_alone_are_a_tensor_or_a_dict(wrap):
+  with tf.Graph().as_default():
+    features, labels = build(wrap(tf.constant([[1.], [2.]])))
+    assert features.shape.as_list() == [2, 1] and labels is None
+    features, labels = build(wrap({"a": tf.constant([1.]), "b": tf.constant([2.])}))
+    assert sorted(features) == ["a", "b"] and labels is None
+
+
+@pytest.mark.parametrize("mode, advice", [
+    ("predict", r"return ModelSpec\(predictions=...\) before it uses them"),
+    ("eval", r"input_fn must return \(features, labels\)"),
+])
+def test_a_model_that_needs_labels_where_there_are_none(graph, mode, advice):
+  def model_fn(features, labels, mode):
+    return contract.ModelSpec(tf.reduce_mean(features - labels), features)
+
+  program = contract.Program("p", None, None, model_fn)
+  expected = "fails in mode '%s', where the labels are None: %s" % (mode, advice)
+  with pytest.raises(contract.ModelSpecError, match=expected):
+    contract.build_model(program, tf.constant([1.]), None, mode)
+  contract.build_model(program, tf.constant([1.]), tf.constant([1.]), mode)
 
 
 def test_batch_size_is_the_first_dimension_of_the_first_tensor():

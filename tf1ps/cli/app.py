@@ -76,6 +76,8 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     if "gpu_memory" in FLAGS and FLAGS["gpu_memory"].value == GPU_NONE:
       os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     FLAGS.unparse_flags()  # until the program's are there
+    if path and os.getcwd() not in sys.path:
+      sys.path.append(os.getcwd())  # --program=NAME is found here, as by `python -m NAME`
     if path and (not lazy or wants_help or others or not _is_there(path)):
       program = _load(path, verbosity)
     if wants_help:

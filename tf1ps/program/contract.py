@@ -3,13 +3,13 @@
 A program is a Python module with two functions:
 
 - `input_fn(mode, shard)` returns the tensors of one batch, or a dataset of batches:
-  (features, labels).
+  (features, labels), or features alone if that is a tensor or a dict.
 - `model_fn(features, labels, mode)` builds the model in the default graph and returns a
   `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer unless the spec has one.
   Mode "eval" needs metrics, a loss, or both. Mode "predict" needs predictions.
 
 `load_program` imports the module and checks that it has both functions with these parameters.
-`build_input` calls input_fn, and `check_model_spec` checks the result of model_fn.
+`build_input` calls input_fn, and `build_model` calls model_fn; both check the result.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ def load_program(name: str) -> Program:
 
   Raises:
     ProgramError: there is no such file or module; its import fails (the message names the file and
-      the line, and the error is chained); a function is missing or takes other parameters.
+      the line, and the error is chained); a function is missing or takes other parameters; the
+      module has a tensor.
   """
   if not name:
     raise ProgramError("--program is empty: give a module's name or the path of a .py file")
   is_path = name.endswith(".py") or os.sep in name
   module = _import_file(name) if is_path else _import_module(name)
   functions = [_function(name, module, each) for each in _FUNCTIONS]
+  _check_no_tensors(name, module)
   return Program(name, module, *functions)
 
 
@@ -105,7 +107,8 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
     shard: this worker's share.
 
   Returns:
-    (features, labels): each a tensor, or dicts, lists and tuples of tensors; labels may be None.
+    (features, labels): each a tensor, or dicts, lists and tuples of tensors. labels is None if
+    input_fn returned None or features alone.
 
   Raises:
     ProgramError: input_fn returned something else, or its constants exceed the size of a graph.
@@ -119,14 +122,44 @@ def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:
   if hasattr(result, "element_spec"):
     _check_elements(result.element_spec)
     result = next_batch(result)
+  if isinstance(result, (tf.Tensor, tf.SparseTensor, dict)):
+    result = result, None
   if not (isinstance(result, (tuple, list)) and len(result) == 2):
     hint = ": is its `return` missing?" if result is None else ""
-    raise ProgramError(f"input_fn must return (features, labels), got {result!r}{hint}")
+    raise ProgramError(f"input_fn must return (features, labels), or features alone (a tensor or a "
+                       f"dict), got {result!r}{hint}")
   features, labels = result
   _check_tensors("features", features)
   if labels is not None:
     _check_tensors("labels", labels)
   return features, labels
+
+
+def build_model(program: Program, features, labels, mode: str) -> ModelSpec:
+  """Calls the program's model_fn in the default graph.
+
+  Args:
+    program: the program.
+    features: the features that `build_input` returned, or placeholders of the same structure.
+    labels: the labels; None in mode "predict".
+    mode: "train", "eval" or "predict".
+
+  Returns:
+    The spec, checked for the mode.
+
+  Raises:
+    ModelSpecError: model_fn returned something else, or uses labels that are None.
+  """
+  try:
+    spec = program.model_fn(features, labels, mode)
+  except (AttributeError, TypeError, ValueError) as error:
+    if labels is not None or "None" not in str(error):
+      raise
+    advice = ("return ModelSpec(predictions=...) before it uses them" if mode == "predict" else
+              "input_fn must return (features, labels)")
+    raise ModelSpecError(f"model_fn fails in mode {mode!r}, where the labels are None: {advice} "
+                         f"({type(error).__name__}: {error})") from error
+  return check_model_spec(spec, mode)
 
 
 def batch_size_of(features) -> tf.Tensor:
@@ -311,6 +344,14 @@ def _function(name: str, module, function: str) -> Callable:
   return found
 
 
+def _check_no_tensors(name: str, module) -> None:
+  for each, value in vars(module).items():
+    if tf.is_tensor(value):
+      raise ProgramError(f"{name}: {each!r} is a tensor that was made while the program was "
+                         "imported, which belongs to no model. Make it in input_fn or model_fn, or "
+                         "keep it as a NumPy array")
+
+
 def _nearest(name: str, there: List[str]) -> str:
   # Only the last parts are compared: names of one folder or package begin alike.
   separator = os.sep if os.sep in name else "."
@@ -350,9 +391,10 @@ def _check_constants():
 
 
 def _check_elements(spec):
-  if not (isinstance(spec, tuple) and len(spec) == 2):
+  if isinstance(spec, (tuple, list)) and len(spec) != 2:
     raise ProgramError("the elements of the dataset that input_fn returns must be pairs "
-                       f"(features, labels), each of one batch, got {spec!r}")
+                       "(features, labels), or features alone (a tensor or a dict), each of one "
+                       f"batch, got {spec!r}")
 
 
 def _check_tensors(what, structure):

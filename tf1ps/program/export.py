@@ -71,9 +71,9 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
   with new_graph(), variable_kind.kind_scope(variables):
     inputs = {name: _placeholder(tensor) for name, tensor in _by_name(features).items()}
     tf.train.get_or_create_global_step()
-    spec = program.model_fn(
-      inputs if isinstance(features, dict) else inputs[FEATURES], None, "predict")
-    outputs = contract.predictions_by_name(contract.check_model_spec(spec, "predict"))
+    spec = contract.build_model(
+      program, inputs if isinstance(features, dict) else inputs[FEATURES], None, "predict")
+    outputs = contract.predictions_by_name(spec)
     _save(export_dir, checkpoint, inputs, outputs, config)
   return Export(export_dir, checkpoint, _describe(inputs), _describe(outputs))
 

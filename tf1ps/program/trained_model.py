@@ -74,8 +74,7 @@ def build(program: contract.Program, mode: str, batch_size: int, variables: str,
     features, labels = contract.build_input(program, mode, shard)
     one_batch = _is_one_batch(features, labels)
     size = contract.batch_size_of(features)
-    spec = program.model_fn(features, labels if mode == "eval" else None, mode)
-    contract.check_model_spec(spec, mode)
+    spec = contract.build_model(program, features, labels if mode == "eval" else None, mode)
   return TrainedModel(graph, features, spec, size, one_batch)
 
 

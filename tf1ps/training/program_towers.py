@@ -14,7 +14,7 @@ from typing import Callable, List
 import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import Shard, check_asked
-from tf1ps.program import Program, batch_size_of, build_input, check_model_spec, check_variables
+from tf1ps.program import Program, batch_size_of, build_input, build_model, check_variables
 from tf1ps.replication import ClonePart, split_unevenly
 
 
@@ -64,8 +64,7 @@ class ProgramTowers:
     the program returned no model.
     """
     (features, labels), weight = self._parts[index]
-    spec = self._program.model_fn(features, labels, "train")
-    check_model_spec(spec, "train")
+    spec = build_model(self._program, features, labels, "train")
     if not self.optimizers:  # the first tower; the graph has no other model
       check_variables(spec.loss)
     self.has_own_optimizer = spec.optimizer is not None
