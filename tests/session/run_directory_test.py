@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from tf1ps.checkpoint import CheckpointError
 from tf1ps.session import run_directory
 from tf1ps.state import RUN_ENDED, RUN_RUNNING, RunFile
 
@@ -103,3 +104,16 @@ def test_a_run_that_the_ps_know_is_ones_own(folder):
   folder.await_free("theirs")
   folder.own.beat("theirs", 4)
   assert folder.read().pid == os.getpid()
+
+
+def test_a_directory_that_cannot_be_written_is_named():
+  with pytest.raises(CheckpointError, match="checkpoint_dir /sys cannot be written: [^/]*$"):
+    run_directory.RunDirectory("/sys", 30.0).open()
+
+
+def test_what_a_killed_chief_has_left_is_removed(folder, tmp_path):
+  (tmp_path / (RunFile.NAME + ".7.tmp")).write_text("{")
+  (tmp_path / "other.7.tmp").write_text("")
+  folder.own.open()
+  folder.await_free()
+  assert sorted(os.listdir(str(tmp_path))) == ["other.7.tmp", RunFile.NAME]

@@ -19,6 +19,9 @@ import threading
 import time
 from typing import Callable
 
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import CheckpointError
 from tf1ps.compat import TIMING, Error
 from tf1ps.state import RUN_RUNNING, RunFile, new_run_id
 
@@ -50,7 +53,10 @@ class RunDirectory:
     self.run_id = ""  # of the run that was not ended, else a new one
 
   def open(self) -> None:
-    """Reads the file, and announces the run if nobody else can be using the directory."""
+    """Reads the file, and announces the run if nobody else can be using the directory.
+
+    Raises CheckpointError if the file cannot be written.
+    """
     with self._lock:
       if self._began is not None:
         return
@@ -59,7 +65,7 @@ class RunDirectory:
       self.run_id = self._left.run if was_running else new_run_id()
       self._is_free = not was_running or _is_dead(self._left)
       if self._is_free:
-        self._file.touch(self.run_id, self._left.global_step if was_running else -1, 0.0)
+        self._announce(self._left.global_step if was_running else -1)
 
   def beat(self, run_id: str, global_step: int) -> None:
     """Writes, from time to time, that the run is alive; `run_id` is "" before it is known."""
@@ -81,17 +87,27 @@ class RunDirectory:
     if self._left is not None and is_ours(self._left.run):
       with self._lock:
         self._is_free = True
+      self._file.remove_leftovers()
       return
     while not self._looks_free():
       self._check(self._file.read())
       interrupted()
       time.sleep(TIMING.poll_interval)
     self._check(self._file.read())  # a job that was started at the same time
+    self._file.remove_leftovers()
 
   def write(self, run_id: str, state: str, global_step: int) -> None:
     """Writes the status of the run; raises tf.errors.OpError."""
     with self._lock:
       self._file.write(run_id, state, global_step)
+
+  def _announce(self, global_step):
+    try:
+      self._file.write(self.run_id, RUN_RUNNING, global_step)
+    except tf.errors.OpError as error:
+      reason = error.message.rpartition("; ")[2]  # without the name of the file, which is internal
+      raise CheckpointError(
+        "checkpoint_dir %s cannot be written: %s" % (self._name, reason)) from error
 
   def _looks_free(self):
     with self._lock:

@@ -141,6 +141,16 @@ class RunFile:
       except tf.errors.OpError as error:
         _log.warning("the run's status file was not written: %s", error)
 
+  def remove_leftovers(self) -> None:
+    """Removes what killed processes have left of a write. Only the file's one writer calls it."""
+    with self._lock:
+      try:
+        for name in tf.gfile.ListDirectory(self._directory):
+          if name.startswith(self.NAME + ".") and name.endswith(".tmp"):
+            tf.gfile.Remove(os.path.join(self._directory, name))
+      except tf.errors.OpError as error:
+        _log.info("files of ended processes stay in %s: %s", self._directory, error)
+
   def _replace(self, run: str, state: str, global_step: int) -> None:
     status = RunStatus(
       run, state, int(global_step), time.time(), socket.gethostname(), os.getpid())
