@@ -58,3 +58,21 @@ def test_a_stream_that_the_program_has_replaced_stays(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stderr", mine)
     streams.guard_streams()
     assert sys.stdout is mine and sys.stderr is mine
+
+
+def test_an_interrupted_line_is_not_written_twice(monkeypatch, tmp_path):
+  path, write = tmp_path / "output", os.write
+  with open(str(path), "wb") as file:
+    output = streams._guarded(None, file.fileno())
+
+    def write_and_interrupt(descriptor, data):
+      write(descriptor, data)
+      raise KeyboardInterrupt  # as a signal handler does when the call returns
+
+    with monkeypatch.context() as patch:
+      patch.setattr(os, "write", write_and_interrupt)
+      with pytest.raises(KeyboardInterrupt):
+        print("one", file=output)
+    print("two", file=output)
+    output.flush()
+  assert path.read_text() == "one\ntwo\n"

@@ -95,13 +95,14 @@ def _guarded(stream, descriptor):
         return stream
     except (AttributeError, OSError, ValueError):  # no file, or closed
       return stream
-    if isinstance(getattr(getattr(stream, "buffer", None), "raw", None), DroppingOutput):
+    if isinstance(getattr(stream, "buffer", None), DroppingOutput):
       return stream
     try:
       stream.flush()
     except OSError:
       pass
-  # No letter may fail, and lines of both streams keep their order.
+  # No letter may fail, and lines of both streams keep their order. A BufferedWriter would write
+  # text again when the exception of a signal handler comes just after it was written.
   return io.TextIOWrapper(
-    io.BufferedWriter(DroppingOutput(descriptor)), errors="backslashreplace", line_buffering=True,
+    DroppingOutput(descriptor), errors="backslashreplace", line_buffering=True,
     encoding="utf-8" if stream is None else stream.encoding)
