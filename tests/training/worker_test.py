@@ -53,6 +53,22 @@ def test_steps_are_of_the_job_however_often_it_is_started(start, tmp_path):
   assert losses[0] == losses[1] > losses[2]
 
 
+def test_epochs_are_of_the_job_however_often_it_is_started(start, tmp_path):
+  found = []
+  for epochs in (2, 2, 3):
+    job = Job(start, flags=["--checkpoint_dir=%s" % tmp_path, "--epochs=%d" % epochs])
+    (ps,), workers = job.all()
+    assert codes(*workers, ps) == [0, 0, 0]
+    ends = [last_line(worker, LAST) for worker in workers]
+    found.append([end[1:3] for end in ends] + find(workers[0], r"global step (\d+) in "))
+  went_through = "went through its data --epochs=%d times"
+  nothing = ("nothing was left to do: the job had gone through its data 2 times before "
+             "(--epochs=2)")
+  # 200 of 400 records for each worker: seven batches per epoch, thirteen for two.
+  assert found == [[[400, went_through % 2]] * 2 + [26], [[0, nothing]] * 2 + [26],
+                   [[200, went_through % 3]] * 2 + [40]]
+
+
 @pytest.mark.parametrize("flags, steps, examples, reason", [
   # A worker's part, in whole batches.
   (["--examples=641"], [11, 10], [352, 320], "trained on its part of --examples=641"),

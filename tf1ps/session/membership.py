@@ -213,6 +213,17 @@ class Membership:
       return None
     return found if all(other == found for other in self._records.runs()) else None
 
+  def find_chief(self) -> Optional[Member]:
+    """Returns the last heartbeat of the chief, read now, if it lives and has not ended."""
+    try:
+      records = self._records.read(self.cluster.control_task)
+    except ControlError:
+      return None
+    chief = self._chief_among(members_of(records, self.record.container))
+    if chief is None or chief.has_ended or chief.age > self.heartbeat_timeout:
+      return None
+    return chief
+
   def chief_member(self) -> Optional[Member]:
     """Returns the last heartbeat of the chief, or None."""
     return self._chief_among(self.heartbeat.members())

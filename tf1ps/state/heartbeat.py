@@ -46,6 +46,7 @@ class Member(NamedTuple):
   reason: str  # why it ended
   age: float  # seconds since the heartbeat
   reset: str = ""  # the token of the reset for which it has stopped its session
+  epochs: int = 0  # of the chief: the epochs that the job had finished when it started
 
   @property
   def name(self) -> str:
@@ -113,7 +114,7 @@ class Heartbeat:
     self._lock = threading.Lock()
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
-      state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="")
+      state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0)
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
     self._steady_since: Optional[float] = None
@@ -135,7 +136,7 @@ class Heartbeat:
       self._table.close()
 
   def set(self, **fields) -> None:
-    """Sets fields of the next heartbeats: run, state, step, global_step, examples, reason."""
+    """Sets fields of the next heartbeats, such as run, state, step, global_step and examples."""
     with self._lock:
       self._fields.update(fields)
 

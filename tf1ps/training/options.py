@@ -272,7 +272,8 @@ TABLE: Tuple[Option, ...] = (
 
   Option("steps", "The global step at which the job ends, whenever it was started.", "Training",
          _TRAINING, int, above=0),
-  Option("epochs", "How often the workers together go through the data.", "Training", _TRAINING,
+  Option("epochs", "How often the workers together go through the data, whenever the job was "
+         "started.", "Training", _TRAINING,
          int, above=0),
   Option("examples", "The examples that the workers together train on.", "Training", _TRAINING, int,
          above=0),

@@ -32,6 +32,7 @@ class StepVote(LifecycleHook):
 
   Attributes:
     was_ended: whether another worker's vote ended training.
+    data_ended: whether this worker has read its last batch.
   """
 
   def __init__(self, vote: Vote, membership: Membership,
@@ -44,7 +45,7 @@ class StepVote(LifecycleHook):
     self._ahead, self._vote, self._mean = vote
     self._membership, self._is_last = membership, is_last
     self._sizes = collections.deque()  # of the batches that were read and not yet trained on
-    self._data_ended = False
+    self.data_ended = False
     self._goes_on = True
     self._steps = 0
     self._lifecycle: Optional[SessionLifecycle] = None
@@ -60,11 +61,11 @@ class StepVote(LifecycleHook):
         self._sizes.append(int(session.run(self._ahead.read)))
       except tf.errors.OutOfRangeError as error:  # An error: the other workers wait for a step.
         raise ValueError("this worker's share of the data is empty: it got no batch") from error
-    if len(self._sizes) < 2 and not self._data_ended:
+    if len(self._sizes) < 2 and not self.data_ended:
       try:
         self._sizes.append(int(session.run(self._ahead.read)))
       except tf.errors.OutOfRangeError:
-        self._data_ended = True
+        self.data_ended = True
     self._goes_on = len(self._sizes) > 1 and not (
       self._is_last(self._sizes[0]) or self._lifecycle.signum is not None)
     return tf.train.SessionRunArgs(self._mean, {self._vote: float(self._goes_on)})

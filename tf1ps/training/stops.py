@@ -144,6 +144,25 @@ def part_of(total: int, index: int, count: int) -> int:
   return total // count + (1 if index < total % count else 0)
 
 
+class NothingLeft(tf.train.SessionRunHook):
+  """Requests a stop before the first step."""
+
+  is_reached = True
+
+  def is_near(self, begun: float) -> bool:
+    """Whether each step should read the global step: there is none."""
+    del begun
+    return False
+
+  def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
+    """Whether a run may be made: none."""
+    del steps, begun, faster
+    return False
+
+  def after_create_session(self, session, coord):
+    coord.request_stop()
+
+
 class Stops:
   """The stops that the options request.
 
@@ -152,10 +171,16 @@ class Stops:
   """
 
   def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
-               counter: progress.ExampleCounter, index: int, count: int):
-    """Creates the stops of worker `index` of `count`; raises ValueError for too few examples."""
+               counter: progress.ExampleCounter, index: int, count: int, epochs_before: int = 0):
+    """Creates the stops of worker `index` of `count`; raises ValueError for too few examples.
+
+    `epochs_before` is the number of epochs that the job had finished when it started.
+    """
     self._options, self._counter = options, counter
     self._by_reason: Dict[str, object] = {}
+    if options.epochs and epochs_before >= options.epochs:
+      self._by_reason["nothing was left to do: the job had gone through its data %d times before "
+                      "(--epochs=%d)" % (epochs_before, options.epochs)] = NothingLeft()
     self._examples: Optional[StopAtExamples] = None
     if options.steps:
       self._by_reason["reached --steps=%d" % options.steps] = StopAtStep(

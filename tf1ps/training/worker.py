@@ -36,6 +36,7 @@ from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 from tf1ps.training import (
   build,
   dynamic_ranges,
+  epochs,
   execution,
   parallel_steps,
   progress,
@@ -70,15 +71,21 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
   """
   options_lib.check_options(options)
   with _join(server, options) as run, _directory(run, options) as directory:
-    shard = options_lib.shard_of(options, run.cluster.replica_index, run.cluster.num_replicas)
+    epochs_before = epochs.finished_before(run, options)
+    left = options
+    if epochs_before:
+      left = options._replace(epochs=max(options.epochs - epochs_before, 1))
+      _log.info("the job has gone through its data %d times before, of --epochs=%d",
+                epochs_before, options.epochs)
+    shard = options_lib.shard_of(left, run.cluster.replica_index, run.cluster.num_replicas)
     bad_records = options_lib.bad_records_of(options)
     if run.is_chief:
       try_evaluation(program, options_lib.first_batch_size(options.batch_size), options.variables,
                      bad_records)
     with new_graph():
       use_bad_records(bad_records)
-      step = build.build_step(program, run.cluster, shard, options, run.record.container)
-      training = _Training(step, shard, run, options)
+      step = build.build_step(program, run.cluster, shard, left, run.record.container)
+      training = _Training(step, shard, run, options, epochs_before)
       with _open_session(training, run, options, directory) as session:
         began = time.monotonic()
         while not session.should_stop():
@@ -108,6 +115,8 @@ def _join(server, options):
                limit=TIMING.report_limit_after_signal)
 
   with SignalWatch(report, TIMING.force_exit_limit, handler=leave):
+    if run.is_chief:
+      run.heartbeat.set(epochs=epochs.read_finished(options))
     run.start()
     try:
       yield run
@@ -166,7 +175,8 @@ class _Training:
     counter: counts the examples.
   """
 
-  def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options):
+  def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options,
+               epochs_before: int = 0):
     cluster = run.cluster
     self._shard, self._run, self._options, self._step = shard, run, options, step
     self.train_op = [] if options.steps_per_execution > 1 else step.train_op
@@ -175,7 +185,13 @@ class _Training:
     self.tracker = GlobalStepTracker(step.global_step, lambda: fetches.steps)
     self.counter = progress.ExampleCounter(fetches, lambda: run.examples_before)
     self._stops = stops.Stops(
-      options, self.tracker, self.counter, cluster.replica_index, cluster.num_replicas)
+      options, self.tracker, self.counter, cluster.replica_index, cluster.num_replicas,
+      epochs_before)
+    self._epochs = None
+    if run.is_chief and epochs.are_counted(options):
+      self._epochs = epochs.FinishedEpochs(
+        epochs_before, options.epochs, self._stops, self.optional_variables,
+        lambda: self._vote is not None and (self._vote.data_ended or self._vote.was_ended))
     self._execution = execution.Execution(
       fetches, self.tracker, self.counter, self._stops, options.steps_in_flight, step.partial)
     self._policies = staleness_policies.StalenessPolicies(
@@ -230,7 +246,8 @@ class _Training:
     """
     found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
              self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
-             self._step.repeats, *self._policies.hooks, *self._ranges, self._threads, self._traffic]
+             self._step.repeats, self._epochs, *self._policies.hooks, *self._ranges, self._threads,
+             self._traffic]
     if self._run.is_chief:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,

@@ -1,0 +1,107 @@
+"""The epochs that a job has finished before: `--epochs` is a total, however often it is started.
+
+1. Beside each checkpoint the chief keeps how often the job has gone through its data, in
+   `model.ckpt-N.epochs.json`. The number rises when all workers have gone through their data.
+2. At its start the chief reads the number of the latest checkpoint, and its heartbeats tell the
+   other workers. So each worker builds its input for the epochs that are left.
+
+Under `--shard=dynamic` the table of ranges knows this (dynamic_ranges.py). With `--examples`, too,
+epochs are not counted, because a worker may end before its data.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Callable, Dict, Sequence
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.checkpoint import CheckpointError, latest_checkpoint
+from tf1ps.cluster import LifecycleHook
+from tf1ps.compat import TIMING
+from tf1ps.pipeline import SHARD_DYNAMIC
+from tf1ps.session import Membership
+from tf1ps.training import options as options_lib
+from tf1ps.training.stops import Stops
+
+_log = logging.getLogger("tf1ps")
+SUFFIX = ".epochs.json"  # of the number's file beside a checkpoint
+
+
+def are_counted(options: options_lib.Options) -> bool:
+  """Whether the epochs of the job are counted here."""
+  return bool(options.epochs) and not options.examples and options.shard != SHARD_DYNAMIC
+
+
+def read_finished(options: options_lib.Options) -> int:
+  """Returns the epochs that the latest checkpoint has, on the chief; 0 if that is not known."""
+  if not are_counted(options) or not options.checkpoint_dir:
+    return 0
+  try:
+    checkpoint = latest_checkpoint(options.checkpoint_dir)
+    if checkpoint is None or not tf.gfile.Exists(checkpoint + SUFFIX):
+      return 0
+    with tf.gfile.GFile(checkpoint + SUFFIX) as file:
+      return int(json.loads(file.read())["epochs"])
+  except (CheckpointError, tf.errors.OpError, ValueError, KeyError, TypeError):
+    return 0  # the session says what is wrong with the checkpoint
+
+
+def finished_before(run: Membership, options: options_lib.Options) -> int:
+  """Returns the epochs that the job has finished before; a worker waits for the chief's number."""
+  if not are_counted(options):
+    return 0
+  if run.is_chief:
+    return run.heartbeat.get("epochs")
+  until = time.monotonic() + options.start_timeout
+  while time.monotonic() < until:
+    chief = run.find_chief()
+    if chief is not None:
+      return chief.epochs
+    time.sleep(TIMING.fast_poll_interval)
+  return 0  # the session says that the chief is missing
+
+
+class FinishedEpochs(LifecycleHook):
+  """Keeps the number of finished epochs beside each checkpoint, on the chief."""
+
+  def __init__(self, before: int, total: int, stops: Stops, positions: Sequence[tf.Variable],
+               ended_by_vote: Callable[[], bool]):
+    """Creates the hook.
+
+    Args:
+      before: the epochs that the job had finished when it started.
+      total: the epochs that it shall finish.
+      stops: the stops of this worker; the data did not end if one is reached.
+      positions: the positions of the workers' input, which mean nothing after the last epoch.
+      ended_by_vote: returns whether a vote of the workers has ended training, as all-reduce does.
+    """
+    self._ended_by_vote = ended_by_vote
+    self._epochs, self._total, self._stops, self._positions = before, total, stops, positions
+    self._data_ended = False
+    self._clear: Sequence[tf.Operation] = []
+    self._lifecycle = None
+
+  def on_join(self, lifecycle) -> None:
+    self._lifecycle = lifecycle
+
+  def begin(self):
+    self._clear = [position.assign(b"").op for position in self._positions]
+
+  def after_run(self, run_context, run_values):
+    self._data_ended = False
+
+  def on_end_of_data(self, session, error) -> None:
+    self._data_ended = True
+
+  def end_all(self, session) -> None:
+    # A worker that ended before its data, by a signal or an error, is a problem of the lifecycle.
+    ended = self._data_ended or self._ended_by_vote()
+    if ended and not self._stops.is_reached and not self._lifecycle.problems:
+      self._epochs = self._total
+      session.run(self._clear)
+
+  def texts_beside_checkpoint(self) -> Dict[str, str]:
+    return {SUFFIX: json.dumps({"epochs": self._epochs})} if self._epochs else {}
