@@ -32,9 +32,19 @@ def test_a_run_that_has_ended(start, ended):
   assert code == 0
   said = r"test bias -1\.0000, test worst 1\.0000, test loss 1\.0000 at step 3 " \
          r"\(10 examples, \d+\.\d s\)"
-  assert len(lines) == 2 and re.match(said + "$", lines[0])
+  assert len(lines) == 3 and re.match(said + "$", lines[1])
+  assert lines[0] == ("the last run has ended; waiting 0.1 s for another (--once evaluates and "
+                      "leaves)")
   assert re.match(r"evaluator: 1 evaluation, %s, the run has ended at step 3, exit code 0$" % said,
-                  lines[1])
+                  lines[2])
+
+
+def test_one_evaluation_waits_for_no_run(start, ended):
+  code, lines = commands.run(
+    start, "tf1ps-evaluator", PROGRAM, "--checkpoint_dir=%s" % ended, "--once")
+  assert code == 0 and len(lines) == 2
+  assert re.match("evaluator: 1 evaluation, .* at step 3 .*, one evaluation was asked for, exit",
+                  lines[-1])
 
 
 def test_a_cluster_without_ps_is_all_reduces(start, tmp_path):

@@ -39,6 +39,14 @@ def test_both_outputs_at_once(start, trained):
   assert (trained / "exported" / "saved_model.pb").exists()
 
 
+def test_another_checkpoint_can_be_chosen(start, trained):
+  argv = ["--checkpoint=model.ckpt-3", "--output=y.jsonl", "--export_dir=exported"]
+  assert commands.run(start, "tf1ps-predict", PROGRAM, *argv, folder=trained) == (
+    0, ["10 predictions in y.jsonl", "SavedModel in exported"])
+  found = [json.loads(line)["y"] for line in (trained / "y.jsonl").read_text().splitlines()]
+  assert found == [2.0 * x for x in range(10)]
+
+
 def test_the_kind_of_variables_is_told_on(start, trained):
   kinds = []
   for variables in "resource", "ref":

@@ -259,6 +259,18 @@ def test_it_can_be_interrupted(tmp_path):
   assert (outcome.reason, outcome.code) == ("interrupted", 1)
 
 
+def test_one_evaluation_is_of_the_newest(tmp_path):
+  def once():
+    return evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True)
+
+  assert once()[2:] == ("one evaluation was asked for, but there is no checkpoint to evaluate", 1)
+  save(tmp_path, 1)
+  save(tmp_path, 2)
+  outcome = once()
+  assert (outcome.evaluations, outcome.last.global_step, outcome.code) == (1, 2, 0)
+  assert losses(tmp_path) == [(2, 4.)]
+
+
 @pytest.mark.parametrize("name", ["heartbeat_timeout", "start_timeout", "look_every"])
 def test_times_must_be_positive(tmp_path, name):
   times = dict(heartbeat_timeout=1, start_timeout=1, look_every=1)

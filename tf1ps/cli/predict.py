@@ -19,7 +19,7 @@ def run(argv) -> int:
 
 
 def _predict(program) -> int:
-  if not FLAGS.checkpoint_dir:
+  if not (FLAGS.checkpoint_dir or FLAGS.checkpoint):
     raise app.UsageError("--checkpoint_dir is missing: the directory of a finished job")
   if not (FLAGS.output or FLAGS.export_dir):
     raise app.UsageError("nothing to write: give --output, --export_dir, or both")
@@ -31,10 +31,12 @@ def _predict(program) -> int:
   if FLAGS.output:
     bad = BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record))
     outcome = predict(program, FLAGS.checkpoint_dir, FLAGS.output,
-                      first_batch_size(FLAGS.batch_size), FLAGS.variables, bad=bad)
+                      first_batch_size(FLAGS.batch_size), FLAGS.variables,
+                      FLAGS.checkpoint, bad=bad)
     print("%d predictions in %s" % (outcome.examples, FLAGS.output))
   if FLAGS.export_dir:
-    export_saved_model(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables)
+    export_saved_model(program, FLAGS.checkpoint_dir, FLAGS.export_dir, FLAGS.variables,
+                       FLAGS.checkpoint)
     print("SavedModel in %s" % FLAGS.export_dir)
   return 0
 

@@ -54,6 +54,7 @@ def follow_checkpoints(
   interrupted: Optional[Callable[[], bool]] = None,
   look_every: float = 1.0,
   bad: Optional[BadRecords] = None,
+  once: bool = False,
 ) -> EvaluatorOutcome:
   """Evaluates the checkpoints of a run until it ends.
 
@@ -70,10 +71,12 @@ def follow_checkpoints(
     interrupted: called several times per second; the evaluator ends when it returns True.
     look_every: seconds between two looks at the directory.
     bad: the policy for bad records. By default a bad record is an error.
+    once: whether to evaluate the latest checkpoint alone, without waiting for a run.
 
   Returns:
     The outcome. Its code is 0 if the run has ended well. This includes a run that ended before the
-    evaluator started, if no other run has appeared. Otherwise the code is 1.
+    evaluator started, if no other run has appeared. With `once` it is 0 if there was a checkpoint.
+    Otherwise the code is 1.
 
   Raises:
     CheckpointError: a checkpoint does not fit the program, or the last one is damaged.
@@ -88,6 +91,9 @@ def follow_checkpoints(
   evaluator = _Evaluator(
     program, checkpoint_dir, batch_size, variables, config, is_interrupted, bad)
   try:
+    if once:
+      return evaluator.finish("one evaluation was asked for", 0)
+    watch.log_wait()
     while True:
       end = watch.look()  # before the checkpoints: the last one is there when the run has ended
       if end is not None:
@@ -109,6 +115,12 @@ class _RunWatch:
     self._status = self._file.read()
     self._changed_at = time.monotonic()
     self._is_alive = False  # whether the content has changed since the start
+
+  def log_wait(self) -> None:
+    """Says that another run is waited for, if the last one has ended."""
+    if self._status is not None and self._status.state != RUN_RUNNING:
+      _log.info("the last run has ended; waiting %g s for another (--once evaluates and leaves)",
+                self._start_timeout)
 
   def look(self):
     """Returns None while the run may go on, else (reason, exit code)."""

@@ -323,6 +323,11 @@ TABLE: Tuple[Option, ...] = (
   Option("checkpoint_dir", "The directory of the job's checkpoints. The chief restores from it and "
          "saves there; tf1ps-evaluator and tf1ps-predict read there. Without it nothing is "
          "kept.", "Checkpoints", _WITH_PROGRAM, check=directory_problem),
+  Option("checkpoint", "The checkpoint to use instead of the latest in --checkpoint_dir: its path "
+         "without the endings of its files, such as DIR/model.ckpt-100.", "Checkpoints",
+         ("predict",), placeholder="PATH"),
+  Option("once", "Evaluate the latest checkpoint and leave, instead of following the job.",
+         "Checkpoints", ("evaluator",), bool, False),
   Option("save_checkpoints_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
          600.0, above=0),
   Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",
