@@ -333,7 +333,7 @@ def test_arguments_that_cannot_work_are_refused(arguments, message):
 def test_it_is_used_like_tensorflows():
   with tf.Graph().as_default():
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
-      tf.train.MomentumOptimizer(0.5, 0.9), 1)  # the only replica needs no index
+      tf.train.MomentumOptimizer(0.5, 0.9), np.int64(1))  # the only replica needs no index
     with pytest.raises(ValueError, match="should be called after apply_gradients"):
       optimizer.get_init_tokens_op()
     with pytest.raises(ValueError, match="needs a global_step"):

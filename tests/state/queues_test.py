@@ -412,11 +412,14 @@ def test_what_put_refuses(client):
     with pytest.raises(ValueError, match=r"takes elements of shape \(2,\), got"):
       one.queue.put(one.session, value)
   with pytest.raises(ValueError, match=r"put\(11\) into a queue with a capacity of 10"):
-    one.queue.put(one.session, np.zeros([11, 2]), many=True)
+    one.queue.put(one.session, np.zeros([11, 2], np.int64), many=True)
   with pytest.raises(ValueError, match="timeout must be a number of seconds"):
     one.queue.put(one.session, [1, 2], timeout=-1)
   with pytest.raises(ValueError, match="first dimension"):
     one.queue.put(one.session, 5, many=True)
+  for value in ([1, 1.7], [np.int64(2 ** 40 + 5), 1], np.float64([1, 2])):
+    with pytest.raises(ValueError, match="takes int32, which cannot hold"):
+      one.queue.put(one.session, value)
   with pytest.raises(ValueError):
     one.run(lambda: one.queue.try_enqueue_many([[1, 2, 3]]))
   two = client("PriorityQueue", shared_name="other")

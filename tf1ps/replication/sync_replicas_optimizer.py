@@ -116,7 +116,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     if variable_averages is not None and not variables_to_average:
       raise ValueError("variable_averages needs variables_to_average")
     self._index = _replica_index(replica_index, total)
-    self.rules = rounds.RoundRules(total, int(replicas_to_aggregate), on_uneven)
+    self.rules = rounds.RoundRules(int(total), int(replicas_to_aggregate), on_uneven)
     self._averages = variable_averages
     self._averaged = variables_to_average
     self._clip_norm = clip_norm

@@ -211,7 +211,8 @@ class _LosslessQueue(guard.Guarded):
       many: whether each component is a batch, `[n, ...]`.
 
     Raises:
-      ValueError: the queue can never hold the batch, or components do not fit the queue.
+      ValueError: the queue can never hold the batch, or components do not fit the queue: their
+        shapes, or numbers that its type cannot take.
       QueueFull: the time was over; nothing was put in.
       QueueEnded, QueueCancelled: the queue is closed.
       QueueReset, QueueMismatch: see queue_errors.py.
@@ -231,7 +232,10 @@ class _LosslessQueue(guard.Guarded):
       call.pause(present, closed, queue_errors.QueueFull)
 
   def drain(self, session) -> list:
-    """Takes all elements; returns a list of elements as `get` returns them."""
+    """Takes all elements that `get` can take; returns a list of elements as `get` returns them.
+
+    In an open RandomShuffleQueue the last `min_after_dequeue` stay, as TensorFlow keeps them.
+    """
     elements = []
     while True:
       try:
@@ -306,7 +310,7 @@ class _LosslessQueue(guard.Guarded):
       is_fit = self._single == (values.dtype, values.shape[1:])
       if is_fit and (len(values) <= self.spec.capacity or self.spec.capacity < 0):
         return [values]  # the common case, at a tenth of the time
-    vals = [np.asarray(value, dtype.as_numpy_dtype)
+    vals = [_as_array(value, dtype, self.name)
             for value, dtype in zip(self._listed(values, many), self.dtypes)]
     if not many:
       vals = [value[np.newaxis] for value in vals]
@@ -330,6 +334,28 @@ def _single(queue):
   if queue.names or len(queue.dtypes) != 1 or not queue.shapes[0].is_fully_defined():
     return None
   return np.dtype(queue.dtypes[0].as_numpy_dtype), tuple(queue.shapes[0].as_list())
+
+
+def _as_array(value, dtype: tf.DType, queue: str) -> np.ndarray:
+  """Returns a component in its type; raises ValueError for numbers that the type cannot take.
+
+  Another type of the same kind is converted, as in a feed: float64 to float32. An integer must keep
+  its value.
+  """
+  kind = np.dtype(dtype.as_numpy_dtype)
+  given = np.asarray(value)
+  if given.dtype == kind or not given.size or given.dtype.kind not in "biufc" or \
+      kind.kind not in "biufc":
+    return np.asarray(value, kind)
+  array = given.astype(kind)
+  if given.dtype.kind in "iu" and kind.kind in "iu":
+    fits = np.array_equal(array, given)
+  else:
+    fits = np.can_cast(given.dtype, kind, "same_kind")
+  if not fits:
+    raise ValueError("queue %s takes %s, which cannot hold %r: convert it before, or give the "
+                     "queue another dtype" % (queue, dtype.name, value))
+  return array
 
 
 def _rank(value) -> int:
