@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
+from tests import program_tasks
 from tests.cli import commands
 from tests.training import line_program
 
@@ -63,3 +66,22 @@ def test_the_kind_of_variables_is_told_on(start, trained):
     assert (code, len(lines)) == (0, 2), lines
     kinds.append(lines[0])
   assert kinds == ["['VarHandleOp']", "['VariableV2']"]
+
+
+def test_a_signal_leaves_no_temporary_file(start, trained):
+  program = commands.write(trained, "endless.py", (
+    "from tests.training.line_program import model_fn\n"
+    "import tensorflow.compat.v1 as tf\n"
+    "def input_fn(mode, shard):\n"
+    "  rows = tf.data.Dataset.from_tensors({'x': [1.]}).repeat()\n"
+    "  def told(row):\n"
+    "    return tf.py_func(lambda x: print('reading', flush=True) or x, [row['x']], tf.float32)\n"
+    "  return rows.map(lambda row: {'x': tf.ensure_shape(told(row), [1])})\n"))
+  before = set(os.listdir(str(trained)))
+  task = start("predict", program_tasks.run_program, "tf1ps-predict",
+               [program, "--checkpoint_dir=.", "--output=y.csv"], trained)
+  task.wait_for("reading")
+  task.signal(signal.SIGTERM)
+  assert task.wait() == 143
+  assert task.lines[-1] == "tf1ps-predict: ended by signal 15"
+  assert set(os.listdir(str(trained))) - before <= {"__pycache__"}

@@ -123,3 +123,10 @@ def test_a_program_says_nothing_of_its_own():
 @pytest.mark.slow
 def test_a_program_says_everything_when_asked():
   assert "grpc_server_lib.cc" in run_program("info")  # the line that names the server's address
+
+
+def test_without_a_temporary_directory_the_output_is_shown(capfd, monkeypatch):
+  monkeypatch.setattr(quiet.tempfile, "tempdir", "/no/such/directory")
+  with quiet.held_back():
+    os.write(2, b"shown\n")
+  assert capfd.readouterr().err == "shown\n"

@@ -69,8 +69,13 @@ def held_back(verbosity: str = "warning"):
     yield
     return
   sys.stderr.flush()
+  try:
+    kept = tempfile.TemporaryFile()
+  except OSError:  # no directory for it can be written: the output is shown
+    yield
+    return
   saved = os.dup(2)
-  with tempfile.TemporaryFile() as kept:
+  with kept:
     os.dup2(kept.fileno(), 2)
     try:
       yield
