@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from tests import harness
 from tests.cli import commands
+from tf1ps.cli import local
 
 LINE = commands.LINE
 ADDRESSES = {"ps": ["127.0.0.1:5"], "worker": ["127.0.0.1:6", "127.0.0.1:7"]}
@@ -138,3 +140,9 @@ def test_a_real_job_divides_the_gpus(tmp_path):
     "ps-0.log", "worker-0.log", "worker-1.log", "worker-2.log"]
   warned = [line for line in done.stdout.splitlines() if "anyone who can connect" in line]
   assert all(line.startswith("tf1ps-local: ") for line in warned) and len(warned) <= 1
+
+
+def test_without_a_temporary_directory_there_are_no_logs(monkeypatch, capsys):
+  monkeypatch.setattr(tempfile, "tempdir", "/no/such/directory")
+  assert local._new_log_dir() is None
+  assert "so the job has no log files. Give --log_dir" in capsys.readouterr().out

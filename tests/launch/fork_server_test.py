@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 import pytest
 
 from tests.launch import sample_tasks
-from tf1ps.launch import fork_server
+from tf1ps.launch import fork_server, fork_server_main
 from tf1ps.launch.fork_server import LocalTask
 
 
@@ -196,3 +198,11 @@ def test_function_and_arguments_are_pickled():
 def test_what_no_other_process_could_run_is_refused(task, message):
   with pytest.raises(ValueError, match=message):
     fork_server.pickle_task(task)
+
+
+def test_imports_need_no_temporary_directory(monkeypatch):
+  monkeypatch.setattr(tempfile, "tempdir", "/no/such/directory")
+  ours, theirs = multiprocessing.Pipe()
+  with ours, theirs:
+    fork_server_main._import_modules(theirs, ["json"], quiet=True)
+    assert ours.recv() == ("ready",)

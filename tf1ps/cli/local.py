@@ -39,7 +39,7 @@ def _run(argv) -> int:
   worker.make_options()
   if FLAGS.container is not None:
     check_container_name(FLAGS.container)
-  log_dir = FLAGS.log_dir or tempfile.mkdtemp(prefix="tf1ps-log-")
+  log_dir = FLAGS.log_dir or _new_log_dir()
   shares, line = divide_gpus(visible_gpus(), FLAGS.num_workers)
   if line:
     print("tf1ps-local: " + line)
@@ -53,6 +53,16 @@ def _run(argv) -> int:
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
     quiet=FLAGS.verbosity not in ("debug", "info"))
+
+
+def _new_log_dir():
+  """Makes a directory for logs; returns None where no temporary directory can be written."""
+  try:
+    return tempfile.mkdtemp(prefix="tf1ps-log-")
+  except OSError:
+    print("tf1ps-local: no temporary directory can be written, so the job has no log files. Give "
+          "--log_dir to keep them.")
+    return None
 
 
 def _num_ps() -> int:

@@ -72,7 +72,10 @@ def main(connection, launcher_pipe, launcher, modules, quiet, argv):
 
 def _import_modules(connection, modules, quiet):
   """Imports the modules and reports to the launcher; an import that fails ends the process."""
-  noise = tempfile.TemporaryFile()
+  try:
+    noise = tempfile.TemporaryFile()
+  except OSError:  # no directory for it can be written
+    noise = open(os.devnull, "w+b")
   kept = [os.dup(1), os.dup(2)] if quiet else []
   try:
     for number in range(1, 1 + len(kept)):
