@@ -126,7 +126,8 @@ def test_a_program_says_everything_when_asked():
 
 
 def test_without_a_temporary_directory_the_output_is_shown(capfd, monkeypatch):
-  monkeypatch.setattr(quiet.tempfile, "tempdir", "/no/such/directory")
-  with quiet.held_back():
-    os.write(2, b"shown\n")
+  with monkeypatch.context() as patch:
+    patch.setattr(quiet.tempfile, "tempdir", "/no/such/directory")
+    with quiet.held_back():
+      os.write(2, b"shown\n")
   assert capfd.readouterr().err == "shown\n"
