@@ -103,8 +103,8 @@ def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
 
 
 def test_data_that_are_over_begin_anew(start, tmp_path):
-  for _ in range(2):
-    this = job(start, "--checkpoint_dir=%s" % tmp_path, "--epochs=1", "--records=20",
+  for epochs in (1, 2):  # of the job, whenever it was started
+    this = job(start, "--checkpoint_dir=%s" % tmp_path, "--epochs=%d" % epochs, "--records=20",
                num_workers=1)
     ps, chief = this.ps(), this.worker()
     assert job_lib.codes(chief, ps) == [0, 0]
