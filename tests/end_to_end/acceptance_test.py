@@ -130,7 +130,9 @@ def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_workers_end_when_their_ps_stays_away(start, how):
-  job = job_lib.Job(start, num_ps=2, flags=ENDLESS, heartbeat_timeout=3.0)
+  # A worker that has joined may have no session yet: then this limit ends it.
+  job = job_lib.Job(
+    start, num_ps=2, flags=[*ENDLESS, "--start_timeout=15"], heartbeat_timeout=3.0)
   servers, workers = job.all()
   for worker in workers:
     worker.wait_for("progress" if worker is workers[0] else "joined run")
