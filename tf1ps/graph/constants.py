@@ -12,7 +12,6 @@ import tensorflow.compat.v1 as tf
 
 LARGE = 1 << 24  # bytes from which a constant is large
 LARGEST_GRAPH = 2 ** 31 - 1  # bytes of a graph's definition
-_STRING = 8  # bytes of a string, at least
 
 
 def constant_bytes(graph: tf.Graph) -> Dict[str, int]:
@@ -22,10 +21,10 @@ def constant_bytes(graph: tf.Graph) -> Dict[str, int]:
     if op.type != "Const":
       continue
     value = op.outputs[0]
-    size = (value.shape.num_elements() or 0) * (value.dtype.size or _STRING)
-    if value.dtype == tf.string and size * _STRING >= LARGE:
-      size = op.node_def.ByteSize()
-    found[op.name] = size
+    if value.dtype == tf.string:
+      found[op.name] = op.node_def.ByteSize()
+    else:
+      found[op.name] = (value.shape.num_elements() or 0) * value.dtype.size
   return found
 
 
