@@ -12,7 +12,8 @@ from tests.training import local_loop
 from tf1ps.checkpoint import checkpoints, global_step, saving
 
 
-def train(directory, last_step, fail_at=(), saver=None, more_hooks=(), data=None, **kwargs):
+def train(directory, last_step, fail_at=(), saver=None, more_hooks=(), data=None,
+          log_step_count_steps=None, **kwargs):
   """Trains in this process with tf1ps.MonitoredTrainingSession; returns the x at its end."""
   with tf.Graph().as_default():
     model = local_loop.Model()
@@ -20,7 +21,8 @@ def train(directory, last_step, fail_at=(), saver=None, more_hooks=(), data=None
       tf.constant(data, name="data")
     scaffold = tf.train.Scaffold(saver=saver() if saver else None)
     with tf1ps.MonitoredTrainingSession(
-        checkpoint_dir=str(directory), scaffold=scaffold, log_step_count_steps=None,
+        checkpoint_dir=str(directory), scaffold=scaffold,
+        log_step_count_steps=log_step_count_steps,
         hooks=[tf.train.StopAtStepHook(last_step=last_step), FailOnce(fail_at), *more_hooks],
         **kwargs) as session:
       while not session.should_stop():
@@ -149,7 +151,8 @@ def test_the_graph_stands_beside_them(tmp_path):
 
 def test_large_constants_are_in_no_file(tmp_path, caplog):
   data = np.arange(2 ** 22 + 10, dtype=np.float32)
-  train(tmp_path, 3, save_checkpoint_steps=1, save_summaries_steps=1, data=data)
+  train(tmp_path, 3, save_checkpoint_steps=1, save_summaries_steps=1, data=data,
+        log_step_count_steps=100)
   assert listed(tmp_path) == [0, 1, 2, 3]
   assert max(path.stat().st_size for path in tmp_path.iterdir()) < 1 << 20
   assert not list(tmp_path.glob("*.meta"))

@@ -159,14 +159,17 @@ def open_session(
   if is_chief:
     own_hooks.extend(chief_only_hooks)
     events = summary_dir or checkpoint_dir
+    writers = []
     if log_step_count_steps and log_step_count_steps > 0:
-      own_hooks.append(summaries.StepCounter(tracker, log_step_count_steps, events))
+      writers.append(summaries.StepCounter(tracker, log_step_count_steps, events))
     if events and save_summaries:
-      own_hooks.append(summaries.SummarySaver(
+      writers.append(summaries.SummarySaver(
         tracker, scaffold, events, save_summaries.steps, save_summaries.secs))
-    if not any(isinstance(hook, (summaries.StepCounter, summaries.SummarySaver))
-               for hook in own_hooks):
+    if not writers:
       events = None
+    if events:
+      own_hooks.append(summaries.GraphWriter(events))
+    own_hooks.extend(writers)
     if checkpoint_dir and save_checkpoint:
       saver = CheckpointSaver(tracker, checkpoint_dir, scaffold, save_checkpoint.secs,
                               save_checkpoint.steps, save_graph_def, hooks=lifecycle_hooks)

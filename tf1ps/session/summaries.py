@@ -19,6 +19,27 @@ from tf1ps.graph import definition_without, large_constants
 _log = logging.getLogger("tf1ps")
 
 
+class GraphWriter(tf.train.SessionRunHook):
+  """Writes a graph with large constants to the events, without them.
+
+  Otherwise the first writer of a summary writes the graph, as TensorFlow does.
+  """
+
+  def __init__(self, directory: str):
+    """Creates the hook; it stands before those that write to the event files of the directory."""
+    self._directory = directory
+
+  def begin(self):
+    graph = tf.get_default_graph()
+    large = large_constants(graph)
+    if not large:
+      return
+    with tf.Graph().as_default():  # a new writer writes the default graph
+      writer = tf.summary.FileWriterCache.get(self._directory)
+    writer.add_event(tf.Event(
+      wall_time=time.time(), graph_def=definition_without(graph, large).SerializeToString()))
+
+
 class SummarySaver(tf.train.SessionRunHook):
   """Writes the scaffold's summaries."""
 
@@ -45,7 +66,6 @@ class SummarySaver(tf.train.SessionRunHook):
 
   def begin(self):
     self._tracker.check_step("a summary")
-    _write_graph(self._directory)
 
   def before_run(self, run_context):
     self._due = self._scaffold.summary_op is not None and (
@@ -82,10 +102,6 @@ class StepCounter(tf.train.SessionRunHook):
     self._tracker, self._every_steps, self._directory = tracker, every_steps, directory
     self._last = None
 
-  def begin(self):
-    if self._directory is not None:
-      _write_graph(self._directory)
-
   def after_create_session(self, session, coord):
     self._last = (self._tracker.value, time.monotonic())
 
@@ -101,18 +117,3 @@ class StepCounter(tf.train.SessionRunHook):
     if self._directory is not None:
       summary = tf.Summary(value=[tf.Summary.Value(tag=self.TAG, simple_value=steps / seconds)])
       tf.summary.FileWriterCache.get(self._directory).add_summary(summary, step)
-
-
-def _write_graph(directory: str) -> None:
-  """Writes the default graph to the events without its large constants, if it has any.
-
-  Otherwise the first writer of a summary writes the graph, as TensorFlow does.
-  """
-  graph = tf.get_default_graph()
-  large = large_constants(graph)
-  if not large:
-    return
-  with tf.Graph().as_default():  # a new writer writes the default graph
-    writer = tf.summary.FileWriterCache.get(directory)
-  writer.add_event(tf.Event(
-    wall_time=time.time(), graph_def=definition_without(graph, large).SerializeToString()))
