@@ -201,7 +201,7 @@ def test_its_own_end_is_reported(make):
 
 
 @pytest.mark.parametrize("state, run_of, examples", [
-  (heartbeat.MEMBER_TRAINING, "same", 96), (heartbeat.MEMBER_DONE, "same", 0),
+  (heartbeat.MEMBER_TRAINING, "same", 96), (heartbeat.MEMBER_DONE, "same", 96),
   (heartbeat.MEMBER_TRAINING, "other", 0)])
 def test_what_an_earlier_process_trained_on_in_this_run(make, state, run_of, examples):
   first = make()

@@ -98,6 +98,20 @@ def test_a_ps_that_is_released_lingers_and_leaves(job):
   assert ps.lines[-1] == "ended: the chief released this task: the job has ended"
 
 
+def test_a_released_ps_sends_no_heartbeat_to_one_that_may_leave_before_it(job):
+  job.serve()
+  other = job.serve(index=1, linger=60.0)  # longer than the test
+
+  def age():
+    return {m.name: m.age for m in heartbeat.members_of(job.records(), None)}.get("/job:ps/task:1")
+
+  harness.wait_until(lambda: age() is not None)
+  job.mark_run(1, ended=True)
+  harness.wait_until(lambda: age() > 2.5 * Timing().heartbeat_interval)
+  assert probe.probe_task(job.ps[1], 20.0).is_up  # it lingers
+  other.kill()
+
+
 def test_each_ps_is_released_by_its_own_record(job):
   servers = [job.serve(index=i, start_timeout=60.0) for i in range(2)]
   job.mark_run(1, ended=True)

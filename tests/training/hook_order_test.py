@@ -19,22 +19,26 @@ def input_fn(mode, shard):
 @pytest.mark.parametrize("flags, order", [
   (dict(steps_in_flight=2), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
-    "EndOfDataHook", "InputPositions", "StepsInFlight", "TrafficReport", "Progress"]),
+    "EndOfDataHook", "InputPositions", "TrainedExamples", "StepsInFlight", "TrafficReport",
+    "Progress"]),
   (dict(sync_replicas=True), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
-    "SyncReplicasHook", "InputPositions", "TrafficReport", "Progress"]),
+    "SyncReplicasHook", "InputPositions", "TrainedExamples", "TrafficReport",
+    "Progress"]),
   (dict(sync_replicas=True, on_uneven="repeat", epochs=1), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
-    "SyncReplicasHook", "InputPositions", "RepeatedData", "TrafficReport", "Progress"]),
-  (dict(replication="all_reduce"), [
-    "Execution", "ExampleCounter", "StopAtStep", "EndOfDataHook", "StepVote", "TrafficReport",
+    "SyncReplicasHook", "InputPositions", "RepeatedData", "TrainedExamples", "TrafficReport",
     "Progress"]),
+  (dict(replication="all_reduce"), [
+    "Execution", "ExampleCounter", "StopAtStep", "NoExamplesLeft", "EndOfDataHook", "StepVote",
+    "TrainedExamples", "TrafficReport", "Progress"]),
   (dict(shard="dynamic", epochs=1), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
-    "EndOfDataHook", "DynamicRanges", "TrafficReport", "Progress"]),
+    "EndOfDataHook", "TrainedExamples", "DynamicRanges", "TrafficReport", "Progress"]),
   (dict(prefetch=True), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
-    "EndOfDataHook", "PrefetchHook", "InputPositions", "TrafficReport", "Progress"])])
+    "EndOfDataHook", "PrefetchHook", "InputPositions", "TrainedExamples", "TrafficReport",
+    "Progress"])])
 def test_the_hooks_of_a_loop_stand_in_this_order(flags, order):
   made = options.Options(steps=100, examples=1000, batch_size=4, **flags)
   run = Membership(local_server.record("hook-order"))

@@ -95,6 +95,24 @@ def test_the_parts_of_all_workers_add_up(total, count, parts):
   assert sum(parts) == total
 
 
+def test_examples_before_are_no_part_of_any_worker():
+  counter = progress.ExampleCounter(local_loop.fetches(4))
+  hooks = [stops.StopAtExamples(counter, 20, index, 2, lambda: 9) for index in (0, 1)]  # 6 and 5
+  assert [hook.is_reached_by(5) for hook in hooks] == [False, True]
+  assert not hooks[0].nothing_left
+
+
+@pytest.mark.parametrize("replication", ["between_graph", "all_reduce"])
+def test_without_examples_left_no_step_is_made(replication):
+  local_loop.Model()
+  counter = progress.ExampleCounter(local_loop.fetches(4))
+  made = stops.Stops(options.Options(examples=20, replication=replication),
+                     global_step.GlobalStepTracker(), counter, 0, 2, 0, lambda: 20)
+  assert local_loop.run([counter, *made.hooks], 9)[0] == 0
+  assert made.reason(False) == (
+    "nothing was left to do: the job had trained on 20 examples before (--examples=20)")
+
+
 def make(index=0, count=1, examples_done=0, step=0, **flags):
   tracker, counter = global_step.GlobalStepTracker(), progress.ExampleCounter(local_loop.fetches(4))
   tracker.value = step
@@ -138,8 +156,11 @@ def test_examples_are_divided_unless_the_chief_counts_for_all(index, replication
 
 
 def test_all_reduce_ends_its_examples_by_vote():
-  assert len(make(examples=9, steps=9).hooks) == 2
-  assert len(make(examples=9, steps=9, replication="all_reduce").hooks) == 1
+  def kinds(**flags):
+    return [type(hook) for hook in make(examples=9, steps=9, **flags).hooks]
+
+  assert kinds() == [stops.StopAtStep, stops.StopAtExamples]
+  assert kinds(replication="all_reduce") == [stops.StopAtStep, stops.NoExamplesLeft]
 
 
 def test_a_step_that_is_known_to_be_the_last():

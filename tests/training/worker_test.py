@@ -53,10 +53,10 @@ def test_steps_are_of_the_job_however_often_it_is_started(start, tmp_path):
   assert losses[0] == losses[1] > losses[2]
 
 
-def test_epochs_are_of_the_job_however_often_it_is_started(start, tmp_path):
+def test_epochs_and_examples_are_of_the_job_however_often_it_is_started(start, tmp_path):
   found = []
-  for epochs in (2, 2, 3):
-    job = Job(start, flags=["--checkpoint_dir=%s" % tmp_path, "--epochs=%d" % epochs])
+  for flag in ("--epochs=2", "--epochs=2", "--epochs=3", "--examples=1265"):
+    job = Job(start, flags=["--checkpoint_dir=%s" % tmp_path, flag])
     (ps,), workers = job.all()
     assert codes(*workers, ps) == [0, 0, 0]
     ends = [last_line(worker, LAST) for worker in workers]
@@ -66,7 +66,9 @@ def test_epochs_are_of_the_job_however_often_it_is_started(start, tmp_path):
              "(--epochs=2)")
   # 200 of 400 records for each worker: seven batches per epoch, thirteen for two.
   assert found == [[[400, went_through % 2]] * 2 + [26], [[0, nothing]] * 2 + [26],
-                   [[200, went_through % 3]] * 2 + [40]]
+                   [[200, went_through % 3]] * 2 + [40],
+                   # 65 are left of 1265: a batch of 32 for the part of 32, two for that of 33.
+                   [[n, "trained on its part of --examples=1265"] for n in (64, 32)] + [43]]
 
 
 @pytest.mark.parametrize("flags, steps, examples, reason", [

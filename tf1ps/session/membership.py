@@ -183,7 +183,7 @@ class Membership:
   def examples_before(self) -> int:
     """Returns the examples that an earlier process of this task trained on in this run."""
     previous = self.heartbeat.previous
-    if previous is None or not self.run_id or previous.run != self.run_id or previous.has_ended:
+    if previous is None or not self.run_id or previous.run != self.run_id:
       return 0
     return previous.examples
 

@@ -4,7 +4,8 @@ A ps (and, with in-graph replication, a worker)
 
 1. writes its cluster into its own control records, so that workers can compare it with theirs;
 2. sends heartbeats and reads the run's record: a run that the chief marked as ended releases it;
-3. lingers for 1.5 s after that, so that the last calls of other tasks succeed, and leaves.
+3. stops its heartbeats and lingers for 1.5 s, so that the last calls of other tasks succeed, and
+   leaves.
 
 It leaves with an error if no worker comes within its start limit, if all workers of the job are
 lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
@@ -45,6 +46,7 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
     while not interrupted.wait(TIMING.poll_interval):
       line = watch.look()
       if line is not None:
+        watch.close()  # first: a heartbeat would fail once the task that keeps them has left
         interrupted.wait(TIMING.linger)
         return line
     return "the wait was interrupted"

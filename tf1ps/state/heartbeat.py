@@ -47,6 +47,7 @@ class Member(NamedTuple):
   age: float  # seconds since the heartbeat
   reset: str = ""  # the token of the reset for which it has stopped its session
   epochs: int = 0  # of the chief: the epochs that the job had finished when it started
+  job_examples: int = 0  # of the chief: the examples that the job had trained on before its run
 
   @property
   def name(self) -> str:
@@ -114,7 +115,8 @@ class Heartbeat:
     self._lock = threading.Lock()
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
-      state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0)
+      state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0,
+      job_examples=0)
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
     self._steady_since: Optional[float] = None

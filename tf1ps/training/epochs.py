@@ -19,7 +19,7 @@ from typing import Callable, Dict, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointError, latest_checkpoint
-from tf1ps.cluster import LifecycleHook
+from tf1ps.cluster import LifecycleHook, TaskUnavailableError, probe_tasks
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import SHARD_DYNAMIC
 from tf1ps.session import Membership
@@ -50,18 +50,24 @@ def read_finished(options: options_lib.Options) -> int:
 
 
 def finished_before(run: Membership, options: options_lib.Options) -> int:
-  """Returns the epochs that the job has finished before; a worker waits for the chief's number."""
+  """Returns the epochs that the job has finished before; a worker waits for the chief's number.
+
+  Raises TaskUnavailableError if the chief does not come within `options.start_timeout`.
+  """
   if not are_counted(options):
     return 0
   if run.is_chief:
     return run.heartbeat.get("epochs")
-  until = time.monotonic() + options.start_timeout
-  while time.monotonic() < until:
-    chief = run.find_chief()
+  began = time.monotonic()
+  while True:
+    chief, waited = run.find_chief(), time.monotonic() - began
     if chief is not None:
       return chief.epochs
+    if waited > options.start_timeout:
+      needed = [run.cluster.chief, *(task for task in run.holders if task != run.cluster.chief)]
+      raise TaskUnavailableError(
+        probe_tasks(needed), waited, "the chief has sent no heartbeat")
     time.sleep(TIMING.fast_poll_interval)
-  return 0  # the session says that the chief is missing
 
 
 class FinishedEpochs(LifecycleHook):

@@ -275,8 +275,8 @@ TABLE: Tuple[Option, ...] = (
   Option("epochs", "How often the workers together go through the data, whenever the job was "
          "started.", "Training", _TRAINING,
          int, above=0),
-  Option("examples", "The examples that the workers together train on.", "Training", _TRAINING, int,
-         above=0),
+  Option("examples", "The examples that the workers together train on, whenever the job was "
+         "started.", "Training", _TRAINING, int, above=0),
   Option("optimizer", "The optimizer, if the program has none of its own.", "Training", _TRAINING,
          default="adam", values=OPTIMIZERS),
   Option("learning_rate", "The learning rate; by default the usual one of the optimizer.",

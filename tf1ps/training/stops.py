@@ -8,7 +8,7 @@ the number of workers, as long as their speeds keep their order of magnitude bet
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Union
+from typing import Callable, Dict, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -99,16 +99,33 @@ class StopAtStep(tf.train.SessionRunHook):
 
 
 class StopAtExamples(tf.train.SessionRunHook):
-  """Requests a stop when this worker has trained on its part of the examples."""
+  """Requests a stop when this worker has trained on its part of the examples that are left."""
 
-  def __init__(self, counter, num_examples: int):
-    """Creates the hook behind `counter`, for this worker's part of the examples.
+  def __init__(self, counter, num_examples: int, index: int = 0, count: int = 1,
+               before: Callable[[], int] = lambda: 0):
+    """Creates the hook behind `counter`, for worker `index` of `count`.
 
-    The last batch may exceed it.
+    The last batch may exceed its part.
+
+    Args:
+      counter: counts this worker's examples.
+      num_examples: the examples of the job.
+      index, count: this worker, and how many there are.
+      before: called in a session; returns the examples that the job had trained on before.
     """
     if num_examples < 1:
       raise ValueError("num_examples must be at least 1, got %r" % (num_examples,))
     self._counter, self._num_examples = counter, num_examples
+    self._index, self._count, self._before = index, count, before
+
+  @property
+  def nothing_left(self) -> str:
+    """Why no worker has anything to do, or ""."""
+    before = self._before()
+    if before < self._num_examples:
+      return ""
+    return "nothing was left to do: the job had trained on %d examples before (--examples=%d)" % (
+      before, self._num_examples)
 
   @property
   def is_reached(self) -> bool:
@@ -117,7 +134,8 @@ class StopAtExamples(tf.train.SessionRunHook):
 
   def is_reached_by(self, examples: int) -> bool:
     """Whether this worker's part is done after this many further examples."""
-    return self._counter.examples + examples >= self._num_examples
+    left = max(0, self._num_examples - self._before())
+    return self._counter.examples + examples >= part_of(left, self._index, self._count)
 
   def is_near(self, begun: float) -> bool:
     """Whether each step should read the global step: never, examples are counted here."""
@@ -142,6 +160,17 @@ class StopAtExamples(tf.train.SessionRunHook):
 def part_of(total: int, index: int, count: int) -> int:
   """Returns worker `index`'s part of `total` examples; the parts of `count` workers sum to it."""
   return total // count + (1 if index < total % count else 0)
+
+
+class NoExamplesLeft(tf.train.SessionRunHook):
+  """Requests a stop before the first step if no worker has examples left."""
+
+  def __init__(self, stop: StopAtExamples):
+    self._stop = stop
+
+  def after_create_session(self, session, coord):
+    if self._stop.nothing_left:
+      coord.request_stop()
 
 
 class NothingLeft(tf.train.SessionRunHook):
@@ -171,10 +200,12 @@ class Stops:
   """
 
   def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
-               counter: progress.ExampleCounter, index: int, count: int, epochs_before: int = 0):
+               counter: progress.ExampleCounter, index: int, count: int, epochs_before: int = 0,
+               examples_before: Callable[[], int] = lambda: 0):
     """Creates the stops of worker `index` of `count`; raises ValueError for too few examples.
 
-    `epochs_before` is the number of epochs that the job had finished when it started.
+    `epochs_before` is the number of epochs that the job had finished when it started;
+    `examples_before`, called in a session, returns the examples that it had trained on before.
     """
     self._options, self._counter = options, counter
     self._by_reason: Dict[str, object] = {}
@@ -192,12 +223,12 @@ class Stops:
           options.examples, count))
       if options.replication == "in_graph":
         index, count = 0, 1  # the chief counts for all
-      self._examples = StopAtExamples(counter, part_of(options.examples, index, count))
+      self._examples = StopAtExamples(counter, options.examples, index, count, examples_before)
       self._by_reason["trained on its part of --examples=%d" % options.examples] = self._examples
-    self.hooks: List[tf.train.SessionRunHook] = [
-      stop for stop in self._by_reason.values()
+    self.hooks: List[tf.train.SessionRunHook] = list(self._by_reason.values())
+    if options.replication == "all_reduce" and self._examples is not None:
       # All-reduce ends by a vote: a worker that stopped alone would leave the others waiting.
-      if options.replication != "all_reduce" or stop is not self._examples]
+      self.hooks[-1] = NoExamplesLeft(self._examples)
 
   @property
   def is_reached(self) -> bool:
@@ -232,7 +263,7 @@ class Stops:
     """
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
-        return reason
+        return stop is self._examples and stop.nothing_left or reason
     if was_ended and all_went_through:
       return "all workers went through their data (--on_uneven=repeat)"
     if was_ended and self._options.on_uneven == REPEAT:

@@ -45,6 +45,7 @@ from tf1ps.training import (
   step_vote,
   stops,
   traffic_report,
+  trained_examples,
 )
 from tf1ps.training import options as options_lib
 from tf1ps.training.outcome import Outcome
@@ -186,7 +187,8 @@ class _Training:
     self.counter = progress.ExampleCounter(fetches, lambda: run.examples_before)
     self._stops = stops.Stops(
       options, self.tracker, self.counter, cluster.replica_index, cluster.num_replicas,
-      epochs_before)
+      epochs_before, lambda: self._examples.before)
+    self._examples = trained_examples.TrainedExamples(run, options, self.counter)
     self._epochs = None
     if run.is_chief and epochs.are_counted(options):
       self._epochs = epochs.FinishedEpochs(
@@ -246,8 +248,8 @@ class _Training:
     """
     found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
              self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
-             self._step.repeats, self._epochs, *self._policies.hooks, *self._ranges, self._threads,
-             self._traffic]
+             self._step.repeats, self._epochs, self._examples, *self._policies.hooks, *self._ranges,
+             self._threads, self._traffic]
     if self._run.is_chief:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,
