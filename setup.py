@@ -7,6 +7,9 @@ from setuptools import find_packages, setup
 ROOT = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+?)"', (ROOT / "tf1ps" / "version.py").read_text()).group(1)
 LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
+# tf.layers, the cells and tf.contrib of tf1ps.v1; TensorFlow 1.15 has its own. There is a tf_keras
+# for each TensorFlow, and it says for which: pip takes the one that fits.
+LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}"]
 
 setup(
     name="tf1ps",
@@ -28,7 +31,8 @@ setup(
         "grpcio",  # asks TensorFlow's servers for their status
     ],
     extras_require={
-        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5"],
+        "legacy": LIBRARIES,
+        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", *LIBRARIES],
         "lint": ["ruff==0.17.5"],
         "bench": ["matplotlib"],  # the chart of the benchmarks
         "docs": ["sphinx>=8.1", "myst-parser>=4.0"],  # the site of `make docs`

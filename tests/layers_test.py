@@ -62,9 +62,13 @@ def upward_imports(root):
 
 
 def strange_rooms(root):
-  """Folders of tf1ps that are no room, or that no wheel would hold."""
+  """Folders of tf1ps that are no room, or that no wheel would hold.
+
+  The folders of v1 are TensorFlow's namespaces.
+  """
   folders = {path.parent for path in sources(root, "tf1ps")} - {root / "tf1ps"}
   rooms = {root / "tf1ps" / room for room in ROOMS}
+  rooms |= {folder for folder in folders if root / "tf1ps" / "v1" in folder.parents}
   return ([report(root, path, 1, "no room") for path in sorted(folders - rooms)]
           + [report(root, path, 1, "no __init__.py") for path in sorted(folders)
              if not (path / "__init__.py").exists()])
@@ -108,15 +112,16 @@ def private_tensorflow(root):
 def deep_imports(root):
   """Imports that reach past the names that a room or tf1ps exports.
 
-  Within a room modules import each other. A test may import what it mirrors.
+  Within a room modules import each other. A test may import what it mirrors. The namespaces of v1
+  are public.
   """
   found = []
   for path in sources(root, "benchmarks", "examples", "tf1ps"):
     parts = path.relative_to(root).parts
-    own = parts[1] if parts[0] == "tf1ps" and len(parts) == 3 else None
+    own = parts[1] if parts[0] == "tf1ps" and len(parts) >= 3 else None
     for line, name in imports(root, path):
       package, room, *rest = (name + "..").split(".")[:4]
-      if package != "tf1ps" or room not in ROOMS or room in (own, "cli"):
+      if package != "tf1ps" or room not in ROOMS or room in (own, "cli", "v1"):
         continue
       if rest[0] and (root / "tf1ps" / room / (rest[0] + ".py")).exists():
         found.append(report(root, path, line, "imports %s, which is no public name" % name))
@@ -171,6 +176,8 @@ def test_this_checkout_holds(check):
     (strange_rooms, "tf1ps/utils/text.py", "", [
         "tf1ps/utils:1: no room", "tf1ps/utils:1: no __init__.py"]),
     (strange_rooms, "tf1ps/state/__init__.py", "", []),
+    (strange_rooms, "tf1ps/v1/nn/__init__.py", "", []),
+    (strange_rooms, "tf1ps/v1/nn/cells.py", "", ["tf1ps/v1/nn:1: no __init__.py"]),
     (flags_outside_cli, "tf1ps/state/run.py", "from absl import app, flags", [
         "tf1ps/state/run.py:1: only cli has flags"]),
     (flags_outside_cli, "tf1ps/cli/ps.py", "from absl import flags", []),
@@ -186,6 +193,7 @@ def test_this_checkout_holds(check):
     (private_tensorflow, "tf1ps/compat/scope.py", "import tensorflow.python.ops", []),
     (private_tensorflow, "examples/one.py", "import tensorflow.compat.v1 as tf\ntf.train", []),
     (deep_imports, "examples/one.py", "from tf1ps.state import Barrier", []),
+    (deep_imports, "tf1ps/v1/nn/cells.py", "from tf1ps.v1 import graph_mode", []),
     (sleeping_tests, "tests/run_test.py", "import time\n\ntime.sleep(1)", [
         "tests/run_test.py:3: wait for a condition instead"]),
     (sleeping_tests, "tests/run_test.py", "from time import sleep", [

@@ -110,6 +110,10 @@ def show_imports(name, argv):
     module for module in set(sys.modules) - before if module.startswith(("tf1ps", "tensorflow")))))
 
 
+def show_mode():
+  print("v1 imported:", "tf1ps.v1" in sys.modules)
+
+
 def show_config(argv):
   """Prints the config that a ps's flags make, as JSON."""
   def main(unused_program):

@@ -22,3 +22,8 @@ def test_a_launched_task_imports_nothing_of_ours_any_more(start, name, argv):
   assert any("exit code 1" in line for line in lines), lines
   late, = [json.loads(line[5:]) for line in lines if line.startswith("new: ")]
   assert [module for module in late if module.startswith("tf1ps")] == []
+
+
+def test_it_leaves_tensorflows_mode_as_it_is(start):
+  task = start("preloaded", commands.show_mode)
+  assert task.wait() == 0 and task.lines[-1] == "v1 imported: False", task.output

@@ -7,15 +7,17 @@ import pkgutil
 
 import tf1ps
 
-# The modules of the fork server itself, and this one.
-_NOT_IN_TASKS = ("tf1ps.launch.fork_server_main", "tf1ps.launch.task_main", __name__)
+# The modules of the fork server itself, and this one; v1 would change TensorFlow's mode.
+_NOT_IN_TASKS = ("tf1ps.launch.fork_server_main", "tf1ps.launch.task_main", "tf1ps.v1", __name__)
 
 
-def import_all() -> None:
+def import_all(package=tf1ps) -> None:
   """Imports the modules of all rooms but `_NOT_IN_TASKS`."""
-  for module in pkgutil.walk_packages(tf1ps.__path__, "tf1ps."):
+  for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
     if module.name not in _NOT_IN_TASKS:
-      importlib.import_module(module.name)
+      imported = importlib.import_module(module.name)
+      if module.ispkg:
+        import_all(imported)
 
 
 import_all()

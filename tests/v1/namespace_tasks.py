@@ -1,0 +1,116 @@
+"""What tests of `tf1ps.v1` run as processes: importing it changes TensorFlow's mode."""
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import tensorflow.compat.v1 as stock
+
+
+def drop_ins():
+  import tf1ps
+  import tf1ps.v1 as tf
+  from tf1ps import pipeline
+  assert not tf.executing_eagerly() and not tf.resource_variables_enabled()
+  for name in ("Server", "replica_device_setter", "MonitoredTrainingSession", "Coordinator",
+               "SyncReplicasOptimizer", "start_queue_runners"):
+    assert getattr(tf.train, name) is getattr(tf1ps, name)
+    assert name in dir(tf.train) and name in tf.train.__all__
+  for name in ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"):
+    assert getattr(tf, name) is getattr(tf.queue, name) is getattr(tf1ps, name)
+  assert tf.train.shuffle_batch is pipeline.shuffle_batch
+  assert tf.train.string_input_producer is pipeline.string_input_producer
+  assert tf.contrib.training.GreedyLoadBalancingStrategy is tf1ps.GreedyLoadBalancingStrategy
+  assert sys.modules["tf1ps.cluster.server"]._end_waiter.__module__ == "tf1ps.state.ending"
+  seven = tf.constant(7)
+  with tf.train.MonitoredTrainingSession() as session:
+    assert session.run(seven) == 7
+
+
+def the_rest_is_tensorflows():
+  import tf1ps.v1 as tf
+  assert tf.constant is stock.constant and tf.train.Saver is stock.train.Saver
+  assert tf.losses is stock.losses and tf.app.flags is stock.app.flags
+  names = dir(tf)
+  assert {"constant", "train", "contrib", "app", "FIFOQueue", "keras"} <= set(names)
+  assert not {"annotations", "namespace", "graph_mode", "typing"} & set(names)
+  assert names == tf.__all__ and "overlay" not in dir(tf.train)
+  assert "legacy program" in tf.__doc__ and "tf.train" in tf.train.__doc__
+
+
+def every_way_to_import():
+  import tf1ps.v1.losses as losses
+  from tf1ps.v1 import contrib, layers
+  from tf1ps.v1.contrib import training
+  from tf1ps.v1.examples.tutorials.mnist import input_data
+  from tf1ps.v1.losses import mean_squared_error
+  from tf1ps.v1.nn.rnn_cell import LSTMCell
+  from tf1ps.v1.train import Server
+  assert losses is stock.losses and mean_squared_error is losses.mean_squared_error
+  assert LSTMCell is stock.nn.rnn_cell.LSTMCell and callable(Server)
+  assert callable(layers.dense) and contrib.training is training
+  assert callable(input_data.read_data_sets)
+  namespace = {}
+  exec("from tf1ps.v1.train import *", namespace)
+  assert namespace["Server"] is Server
+
+
+def refusal(owner, name):
+  """Returns why a namespace has no such name, which is the same however a program asks for it."""
+  assert not hasattr(owner, name)
+  for statement in ("from %s import %s", "import %s.%s"):
+    try:
+      exec(statement % (owner.__name__, name))
+    except ImportError as error:
+      imported = str(error)
+  try:
+    getattr(owner, name)
+  except AttributeError as error:
+    assert str(error) == imported
+    return imported
+
+
+def what_is_nowhere():
+  import tf1ps.v1 as tf
+  assert refusal(tf, "absent") == "module 'tf1ps.v1' has no attribute 'absent'"
+  assert refusal(tf.layers, "absent") == (
+      "tf.layers.absent is not there: TensorFlow has no such name.")
+  assert refusal(tf.contrib, "absent").startswith("tf.contrib.absent is not there")
+
+
+def keras_3_was_chosen():
+  import tf1ps.v1 as tf
+  assert refusal(tf.layers, "dense") == (
+      "tf.layers.dense is not there: the environment sets TF_USE_LEGACY_KERAS=0. Remove it, or "
+      "set it to 1.")
+
+
+def keras_3_was_used():
+  assert not hasattr(stock.layers, "dense")
+  import tf1ps.v1 as tf
+  assert "the program used Keras 3 before it imported tf1ps.v1. Import tf1ps.v1 first" in refusal(
+      tf.layers, "dense")
+
+
+def without_the_extra():
+  find = importlib.util.find_spec
+  importlib.util.find_spec = lambda name, *args: None if name == "tf_keras" else find(name, *args)
+  import tf1ps.v1 as tf
+  assert refusal(tf.nn.rnn_cell, "LSTMCell") == (
+      "tf.nn.rnn_cell.LSTMCell is not there: it needs the package tf_keras. Run: pip install "
+      "'tf1ps[legacy]'.")
+
+
+def main_of_a_program():
+  import tf1ps.v1 as tf
+  from tf1ps import session
+  ended = []
+  session.end_open_sessions = ended.append
+  for main, code in ((lambda argv: None, None), (lambda argv: 3, 3), (lambda argv: 1 / 0, None)):
+    try:
+      tf.app.run(main, ["program"])
+    except SystemExit as error:
+      assert (error.code or None) == code
+    except ZeroDivisionError as error:
+      assert ended[2] is error
+  assert ended[:2] == [None, None] and len(ended) == 3

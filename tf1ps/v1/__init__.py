@@ -1,0 +1,28 @@
+"""The one import of a legacy program: `import tf1ps.v1 as tf`.
+
+It is `tensorflow.compat.v1` in graph mode, with tf1ps' drop-ins in their places, and with the names
+that TensorFlow has taken since. Importing it imports TensorFlow and switches it to graph mode,
+so it comes before all else that uses TensorFlow. docs/v1.md lists the differences.
+"""
+
+from __future__ import annotations
+
+import typing
+
+from tf1ps.v1 import graph_mode as _graph_mode
+
+_tf = _graph_mode.import_tensorflow()
+
+from tf1ps.v1 import namespace as _namespace  # noqa: E402
+
+if typing.TYPE_CHECKING:
+  from tensorflow.compat.v1 import *  # noqa: F403  an editor completes the names
+
+_namespace.install_finder()
+__getattr__, __dir__ = _namespace.overlay(
+    __name__, _tf,
+    drop_ins={
+      "session": ["Session"],
+      "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
+    },
+    namespaces=("app", "contrib", "examples", "layers", "nn", "queue", "train"))

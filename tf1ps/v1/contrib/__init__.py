@@ -1,0 +1,21 @@
+"""`tf.contrib`: what legacy programs use of it, by the library that has it today.
+
+TensorFlow 1.15 has it all, and only tf1ps' drop-ins take their places.
+"""
+
+from __future__ import annotations
+
+import tensorflow
+
+from tf1ps.v1 import namespace as _namespace
+
+
+def _gone(name):
+  raise AttributeError(
+      "tf.contrib.%s is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only %s of it."
+      % (name, ", ".join(_NAMESPACES)))
+
+
+_NAMESPACES = ("training",)
+__getattr__, __dir__ = _namespace.overlay(
+    __name__, getattr(tensorflow, "contrib", None), namespaces=_NAMESPACES, gone=_gone)

@@ -1,0 +1,56 @@
+"""TensorFlow as a TensorFlow-1 program expects it: in graph mode, with the layers of Keras 2.
+
+TensorFlow reads TF_USE_LEGACY_KERAS when it is imported, and again when a program first uses its
+Keras, `tf.layers` or `tf.nn.rnn_cell`. This module sets it before both, where it comes in time.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+
+_USE_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
+def import_tensorflow():
+  """Imports TensorFlow, chooses `tf_keras` where it is installed, and switches to graph mode.
+
+  A choice that the environment already holds stays.
+
+  Returns:
+    The module tensorflow.compat.v1.
+  """
+  if importlib.util.find_spec("tf_keras"):
+    os.environ.setdefault(_USE_LEGACY_KERAS, "1")
+  import tensorflow.compat.v1 as tf
+  tf.disable_v2_behavior()
+  return tf
+
+
+def explain_missing_keras(namespace: str, probe: str):
+  """Makes the look-up of names that are missing in a namespace which TensorFlow takes from Keras.
+
+  Args:
+    namespace: its name below tensorflow.compat.v1, such as "layers".
+    probe: a name that it holds where Keras 2 is there.
+
+  Returns:
+    A function that takes a name and raises AttributeError, which says what to do.
+  """
+  def explain(name):
+    import tensorflow.compat.v1 as tf
+    module = functools.reduce(getattr, namespace.split("."), tf)
+    why = "TensorFlow has no such name" if hasattr(module, probe) else _keras_problem()
+    raise AttributeError("tf.%s.%s is not there: %s." % (namespace, name, why))
+  return explain
+
+
+def _keras_problem() -> str:
+  if not importlib.util.find_spec("tf_keras"):
+    return "it needs the package tf_keras. Run: pip install 'tf1ps[legacy]'"
+  if os.environ.get(_USE_LEGACY_KERAS) not in ("1", "true", "True"):
+    return "the environment sets %s=%s. Remove it, or set it to 1" % (
+        _USE_LEGACY_KERAS, os.environ.get(_USE_LEGACY_KERAS))
+  return ("the program used Keras 3 before it imported tf1ps.v1. Import tf1ps.v1 first, or set "
+          "%s=1 in the environment" % _USE_LEGACY_KERAS)

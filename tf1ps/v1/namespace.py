@@ -1,0 +1,113 @@
+"""A module that answers with names of tf1ps first, and then with TensorFlow's.
+
+Each namespace of TensorFlow in which tf1ps replaces something is a module of this room. A name is
+looked up at its first use, in this order: what the module itself defines, the drop-ins of tf1ps,
+TensorFlow's names, names that TensorFlow has no longer. `install_finder` lets Python import the
+other namespaces, too: `from tf1ps.v1.losses import mean_squared_error`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+from typing import Callable, Dict, List, Optional, Sequence
+
+_ROOM = __name__.rpartition(".")[0]
+
+
+def overlay(package: str, base: Optional[types.ModuleType],
+            drop_ins: Optional[Dict[str, List[str]]] = None, namespaces: Sequence[str] = (),
+            gone: Optional[Callable[[str], object]] = None):
+  """Declares the names of a namespace.
+
+  Args:
+    package: the `__name__` of the module that is the namespace.
+    base: TensorFlow's module of this namespace; None where it has none any more.
+    drop_ins: the names that come from tf1ps, by the room that exports them.
+    namespaces: the namespaces below this one that are modules of this room.
+    gone: looks a name up that TensorFlow has no longer: it returns a value, or raises
+      AttributeError with the name of what to use.
+
+  Returns:
+    The namespace's `__getattr__` and `__dir__`.
+  """
+  module = sys.modules[package]
+  room_of = {name: room for room, names in (drop_ins or {}).items() for name in names}
+  if not hasattr(module, "__path__"):
+    module.__path__ = []  # Python asks a finder only below a package
+
+  def find(name):
+    if name in namespaces:
+      return importlib.import_module("%s.%s" % (package, name))
+    if name in room_of:
+      value = getattr(importlib.import_module("tf1ps." + room_of[name]), name, None)
+      if value is not None:
+        return value
+    if hasattr(base, name):
+      return getattr(base, name)
+    if gone:
+      return gone(name)
+    raise AttributeError("module %r has no attribute %r" % (package, name))
+
+  def get(name):
+    if name == "__all__":
+      return list_names()
+    if name.startswith("__"):  # TensorFlow's would mislead Python
+      raise AttributeError("module %r has no attribute %r" % (package, name))
+    value = find(name)
+    setattr(module, name, value)
+    return value
+
+  def list_names():
+    own = [name for name, value in vars(module).items()
+           if getattr(value, "__module__", None) == package]
+    names = {*own, *room_of, *namespaces, *(dir(base) if base else ())}
+    return sorted(name for name in names if not name.startswith("_"))
+
+  return get, list_names
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+  """Finds the modules below this room: its own files, else TensorFlow's module of that name."""
+
+  def find_spec(self, fullname, path, target=None):
+    if not fullname.startswith(_ROOM + "."):
+      return None
+    above, _, name = fullname.rpartition(".")
+    parent = sys.modules[above]
+    if parent.__name__ != above:  # TensorFlow's own: import there what lies below it
+      return _alias(fullname, importlib.import_module("%s.%s" % (parent.__name__, name)))
+    spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+    if spec is not None:
+      return spec
+    try:
+      value = getattr(parent, name)
+    except AttributeError as error:
+      raise ImportError(str(error), name=fullname) from None
+    return _alias(fullname, value) if isinstance(value, types.ModuleType) else None
+
+
+class _Alias(importlib.abc.Loader):
+  """Makes a second name of a module that is already imported."""
+
+  def __init__(self, module):
+    self._module = module
+
+  def create_module(self, spec):
+    return None
+
+  def exec_module(self, module):
+    sys.modules[module.__name__] = self._module  # Python takes what it finds there
+
+
+def _alias(fullname, module):
+  return importlib.machinery.ModuleSpec(fullname, _Alias(module))
+
+
+def install_finder() -> None:
+  """Has Python ask this module for the modules below this room."""
+  if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Finder())
