@@ -55,6 +55,9 @@ def check(parser, args):
     parser.error("--rounds and --seeds must be at least 1, --minibatches at least 0")
   if args.seconds <= 0 or args.settle < 0:
     parser.error("--seconds must be above 0, --settle at least 0")
+  if args.seconds + args.settle > interleaving.LONGEST_TURN:
+    parser.error("--seconds and --settle together must be at most %g: the others stand meanwhile, "
+                 "and would lose their connections. Give more --rounds" % interleaving.LONGEST_TURN)
   for option in ("json", "chart"):
     folder = os.path.dirname(os.path.abspath(getattr(args, option)))
     if getattr(args, option) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):

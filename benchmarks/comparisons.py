@@ -157,50 +157,91 @@ def run(one: Comparison, pace: interleaving.Pace, minibatches: int, seeds: int,
     legacy_python: a Python 3.7 with TensorFlow 1.15 that runs the classic script too, or None.
 
   Returns:
-    Its rows; of another algorithm, where losses say so.
+    Its rows; of another algorithm, where losses say so. A line that was lost has its reason; where
+    that is the line that others are compared with, no row has a ratio.
 
   Raises:
     links.LinkError: there can be no such link here.
-    RuntimeError: the line that others are compared with did not run.
   """
   lines = list(one.lines)
   base = next(line for line in lines if line.name == (one.base or CLASSIC.name))
   if legacy_python and base is CLASSIC:
     lines.insert(1, CLASSIC._replace(name="classic, TensorFlow 1.15", python=legacy_python))
   with links.link_of(one.gbit) as link:
-    measured = interleaving.compare(one.model, link, lines, pace, base.name)
-  if base.name not in measured:
-    raise RuntimeError("%s stopped working on %s" % (base.name, one.model))
-  lines = [line for line in lines if line.name in measured]
-  found, judge, spread = {}, one.loss_base or base.name, 0.0
-  if minibatches:
-    interleaving.say("%s: losses after %d minibatches" % (one.model, minibatches))
-    found = losses.compare(one.model, lines, minibatches)
-    if judge in found:
-      line = next(line for line in lines if line.name == judge)
-      spread = losses.spread(one.model, line, minibatches, found[judge], seeds)
-      interleaving.say("%s: loss of %s %.8g, spread over %d seeds %.2g" % (
-        one.model, judge, found[judge], seeds, spread))
+    measured, lost = interleaving.compare(one.model, link, lines, pace)
+  judge = one.loss_base or base.name
+  found, spread = {}, 0.0
+  if minibatches and measured:
+    found, spread = _losses(one.model, [line for line in lines if line.name in measured],
+                            next(line for line in lines if line.name == judge), minibatches, seeds)
   made = []
   for line in lines:
+    if line.name in lost:
+      made.append(lost_row(one.model, link, line, lost[line.name], line is base))
+      continue
     loss = found.get(line.name)
     another = loss is not None and judge in found and losses.is_another_algorithm(
       loss, found[judge], spread)
-    made.append(_row(one.model, link, line, another, measured[line.name], measured[base.name], loss,
-                     minibatches))
+    made.append(row(one.model, link, line, measured[line.name], measured.get(base.name), loss,
+                    minibatches, another))
   return made
 
 
-def _row(model, link, line, another, measured, base, loss, minibatches):
+def _losses(model, lines, judge, minibatches, seeds):
+  """The losses of lines and of the one that they are held to, by name, and the spread of that."""
+  interleaving.say("%s: losses after %d minibatches" % (model, minibatches))
+  if judge not in lines:
+    lines = [judge, *lines]  # what cost it its row may not cost it its loss
+  found = losses.compare(model, lines, minibatches)
+  if judge.name not in found:
+    return found, 0.0
+  spread = losses.spread(model, judge, minibatches, found[judge.name], seeds)
+  interleaving.say("%s: loss of %s %.8g, spread over %d seeds %.2g" % (
+    model, judge.name, found[judge.name], seeds, spread))
+  return found, spread
+
+
+def lost_row(model: str, link: links.Link, line: System, reason: str, is_base: bool) -> dict:
+  """The row of a line of which nothing was measured.
+
+  Args:
+    model: the model's name.
+    link: over which it ran.
+    line: the system.
+    reason: why.
+    is_base: whether the others are compared with it.
+  """
+  if is_base:
+    reason += "; the others are compared with it, so there are no ratios"
+  return rows.lost(model, link.name, line.name, " ".join(line.options), reason)
+
+
+def row(model: str, link: links.Link, line: System, measured: interleaving.Measured,
+        base: Optional[interleaving.Measured], loss: Optional[float] = None,
+        minibatches: Optional[int] = None, another: bool = False) -> dict:
+  """The row of a line.
+
+  Args:
+    model: the model's name.
+    link: over which it ran.
+    line: the system.
+    measured: what was measured of it.
+    base: what was measured of the line that it is compared with; None: that one was lost.
+    loss: after `minibatches`.
+    minibatches: see there; 0 or None: losses are not compared.
+    another: whether its loss makes it another algorithm.
+  """
   def median(values):
     return rows.summary(list(values), 6)["median"]
 
   windows = measured.windows
   rates = [window.steps_per_second for window in windows]
+  ratio = None
+  if base is not None:
+    ratio = median(rates) / median(window.steps_per_second for window in base.windows)
   cpu = {job: median(window.cpu_ms_per_step[job] for window in windows)
          for job in ("worker", "ps")}
   return rows.row(
     model, link.name, line.name + rows.ANOTHER * another, " ".join(line.options), rates,
-    median(rates) / median(window.steps_per_second for window in base.windows), cpu,
-    measured.peak_mb, median(window.bytes_per_step for window in windows), loss,
+    ratio, cpu, measured.peak_mb, median(window.bytes_per_step for window in windows), loss,
     minibatches or None)

@@ -3,12 +3,15 @@
 1. Each system is started, makes its first steps and is stopped (see jobs.py).
 2. In each round every system goes on in turn, settles, and is measured for some seconds; each round
    begins with another one.
-3. All are ended.
+3. Between the turns, and while others start, a system that has stood for long makes a step: gRPC
+   closes a connection on which a ping had no answer for a minute, stopped or not.
+4. All are ended.
 
-A system that cannot run is left out, and said to be.
+A system that cannot run, or stops working, is lost, with its reason; the others go on.
 """
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import sys
@@ -19,6 +22,8 @@ from typing import Callable, Dict, List, NamedTuple, Sequence
 from benchmarks import global_steps, jobs, systems
 
 FIRST_STEPS = 16  # before a system counts as started
+LONGEST_STAND = 15.0  # seconds that a system stands before it makes a step between the turns
+LONGEST_TURN = 30.0  # seconds; with the stand before it less than the minute of a ping
 _ROOM = 2000  # MB that must be there to start another one
 
 left_out: List[str] = []  # what did not run, and why
@@ -44,19 +49,30 @@ class Measured(NamedTuple):
   ps_peak_mb: float  # of the ps alone
 
 
+class Compared(NamedTuple):
+  """What became of the systems of a table."""
+
+  measured: Dict[str, Measured]  # by the system's name
+  lost: Dict[str, str]  # why nothing was measured, by the system's name
+
+
 def say(text: str) -> None:
   """Tells who runs the benchmarks what is going on, beside their output."""
   print("benchmarks: " + text, file=sys.stderr, flush=True)
 
 
+def reason(error: jobs.JobError) -> str:
+  """Why a system did not run, in a line."""
+  return str(error).splitlines()[0]
+
+
 def leave_out(error: jobs.JobError) -> None:
   """Says, and keeps, that a system did not run."""
   say("left out: %s" % error)
-  left_out.append("did not run: %s" % str(error).splitlines()[0])
+  left_out.append("did not run: %s" % reason(error))
 
 
-def compare(model: str, link, lines: Sequence[systems.System], pace: Pace,
-            base: str) -> Dict[str, Measured]:
+def compare(model: str, link, lines: Sequence[systems.System], pace: Pace) -> Compared:
   """Measures systems that train the same model.
 
   Args:
@@ -64,47 +80,89 @@ def compare(model: str, link, lines: Sequence[systems.System], pace: Pace,
     link: a `links.Link`.
     lines: the systems.
     pace: how long.
-    base: the name of the system without which there is nothing to compare with.
 
   Returns:
-    What was measured, by the system's name, without those that did not run.
-
-  Raises:
-    RuntimeError: the base did not run.
+    What was measured, and which systems were lost.
   """
   folder = tempfile.mkdtemp(prefix="tf1ps-benchmarks-")
-  run = systems.Run(model, folder, link)
-  running: List[jobs.Job] = []
+  stage = _Stage()
   reader = None
   try:
     if any(line.peer == "tf1ps" for line in lines):
       reader = global_steps.Reader(link.prefixes["worker"], systems.environment())
     for line in lines:
-      job = _start(line, run, reader)
-      if job is not None:
-        running.append(job)
-      elif line.name == base:
-        raise RuntimeError("%s does not run on %s: there is nothing to compare with" % (
-          base, model))
-    windows = {job.system.name: [] for job in running}
+      stage.start(line, systems.Run(model, folder, link), reader)
+    windows: Dict[str, List[jobs.Window]] = {line.name: [] for line in lines}
     for number in range(pace.rounds):
-      for job in turns(running, number):
-        try:
-          windows[job.system.name].append(measure(job, pace))
-        except jobs.JobError as error:
-          leave_out(error)
-          windows.pop(job.system.name)
-          job.end()
-      running = [job for job in running if job.system.name in windows]
+      for job in turns(stage.running, number):
+        if job in stage.running:
+          with stage.losing(job):
+            windows[job.system.name].append(measure(job, pace))
+          stage.rouse()
       say("%s, %s: round %d of %d" % (model, link.name, number + 1, pace.rounds))
-    return {job.system.name: Measured(
-      windows[job.system.name], job.peak_mb(), job.peak_mb(("ps",))) for job in running}
+    measured = {}
+    for job in list(stage.running):
+      with stage.losing(job):
+        measured[job.system.name] = Measured(
+          windows[job.system.name], job.peak_mb(), job.peak_mb(("ps",)))
+    return Compared(measured, stage.lost)
   finally:
-    for job in running:
+    for job in stage.running:
       job.end()
     if reader is not None:
       reader.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Stage:
+  """The systems of a table.
+
+  Attributes:
+    running: the jobs that can have a turn; all are stopped but the one whose turn it is.
+    lost: why others cannot, by the system's name.
+  """
+
+  def __init__(self):
+    self.running: List[jobs.Job] = []
+    self.lost: Dict[str, str] = {}
+
+  def start(self, line, run, reader):
+    """Starts a system, which makes its first steps and is stopped."""
+    if _available_mb() < _ROOM:
+      self._lose(line.name, jobs.JobError("%s: less than %d MB of memory are left; say --only" % (
+        line.name, _ROOM)))
+      return
+    job = jobs.Job(line, run, reader)
+    self.running.append(job)
+    with self.losing(job):
+      job.wait_for_steps(FIRST_STEPS, meanwhile=self.rouse)
+      job.stop()
+
+  def rouse(self):
+    """Lets each job that has stood for long make a step, with which its connections live on."""
+    for job in list(self.running):
+      if job.stood > LONGEST_STAND:
+        with self.losing(job):
+          job.go_on()
+          job.wait_for_steps(job.steps()[0] + 1, LONGEST_TURN, every=0.01)
+          job.stop()
+
+  @contextlib.contextmanager
+  def losing(self, job):
+    """Takes a job whose system fails in the block off the stage."""
+    try:
+      yield
+    except jobs.JobError as error:
+      self._lose(job.system.name, error)
+      self.running.remove(job)
+      job.end()
+
+  def _lose(self, name, error):
+    self.lost[name] = reason(error)
+    if isinstance(error, jobs.NotThereYet):
+      say("not there yet: %s" % error)
+    else:
+      leave_out(error)
 
 
 def turns(items: Sequence, number: int) -> list:
@@ -147,28 +205,6 @@ def alone(lines: Sequence[systems.System], rounds: int, measure_one: Callable) -
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(line, run, reader):
-  """A job that has made its first steps and is stopped; None if it cannot."""
-  if _available_mb() < _ROOM:
-    leave_out(jobs.JobError("%s: less than %d MB of memory are left; say --only" % (
-      line.name, _ROOM)))
-    return None
-  job = jobs.Job(line, run, reader)
-  try:
-    job.wait_for_steps(FIRST_STEPS)
-    job.stop()
-    return job
-  except jobs.NotThereYet as error:
-    say("not there yet: %s" % error)
-  except jobs.JobError as error:
-    leave_out(error)
-  except BaseException:
-    job.end()
-    raise
-  job.end()
-  return None
-
-
 def _available_mb():
   with open("/proc/meminfo") as text:
     return int(re.search(r"MemAvailable:\s+(\d+) kB", text.read()).group(1)) / 1000
@@ -188,10 +224,10 @@ def measure(job: jobs.Job, pace: Pace) -> jobs.Window:
   try:
     before = job.steps()[0]
     time.sleep(pace.settle)
-    job.wait_for_steps(before + 1, every=0.01)
+    job.wait_for_steps(before + 1, LONGEST_TURN, every=0.01)
     first = job.sample()
     time.sleep(pace.seconds)
-    job.wait_for_steps(first.steps + 1, every=0.01)
+    job.wait_for_steps(first.steps + 1, LONGEST_TURN, every=0.01)
     job.check()
     return jobs.between(first, job.sample())
   finally:

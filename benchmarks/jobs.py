@@ -13,11 +13,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks import counters, global_steps, links, systems
 
 START_LIMIT = 300.0  # seconds until a system makes its first steps
+_LONGEST_LINE = 300  # characters of what a process said
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LOSS = re.compile(r"^loss (\S+)$|test micro_loss ([\w.+-]+)", re.MULTILINE)
 # What a program of tf1ps says of a flag, or of a flag's value, that it does not know.
@@ -71,6 +72,7 @@ class Job:
     self._reader = reader
     self.tasks, self.addresses = systems.tasks_of(system, self._run)
     self._processes: List[Tuple[systems.Task, subprocess.Popen, str]] = []
+    self._stopped_at: Optional[float] = None
     try:
       for task in self.tasks:
         path = os.path.join(self._run.folder, "%s%d.log" % (task.job, task.index))
@@ -94,11 +96,18 @@ class Job:
 
   def stop(self) -> None:
     """Holds it."""
+    self._stopped_at = time.monotonic()
     self.signal(signal.SIGSTOP)
 
   def go_on(self) -> None:
     """Lets it go on."""
+    self._stopped_at = None
     self.signal(signal.SIGCONT)
+
+  @property
+  def stood(self) -> float:
+    """The seconds since it was stopped; 0 where it was not."""
+    return 0.0 if self._stopped_at is None else time.monotonic() - self._stopped_at
 
   def steps(self) -> Tuple[int, float]:
     """Its global steps, and when the last one was made."""
@@ -113,7 +122,8 @@ class Job:
       self.addresses["ps"][0], systems.CONTAINER, self.system.variables)
 
   def sample(self) -> Sample:
-    """Reads what a window begins or ends with."""
+    """Reads what a window begins or ends with; raises JobError if a process has ended."""
+    self.check()
     steps, at = self.steps()
     cpu: Dict[str, float] = {"worker": 0.0, "ps": 0.0}
     for task, process, _ in self._processes:
@@ -128,7 +138,11 @@ class Job:
 
     Args:
       kinds: the jobs whose processes count.
+
+    Raises:
+      JobError: a process has ended.
     """
+    self.check()
     total = 0.0
     for task, process, _ in self._processes:
       if task.job not in kinds:
@@ -137,23 +151,35 @@ class Job:
         total += int(re.search(r"VmHWM:\s+(\d+) kB", text.read()).group(1)) * 1.024e-3
     return total
 
-  def wait_for_steps(self, steps: int, limit: float = START_LIMIT, every: float = 0.1) -> None:
-    """Waits until it has made so many, looking every so many seconds; raises JobError."""
+  def wait_for_steps(self, steps: int, limit: float = START_LIMIT, every: float = 0.1,
+                     meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Waits until it has made so many steps.
+
+    Args:
+      steps: how many.
+      limit: seconds until a JobError is raised, as one is when a process ends.
+      every: seconds between two looks.
+      meanwhile: is called after each look.
+    """
     until = time.monotonic() + limit
     while self.steps()[0] < steps:
       self.check()
       if time.monotonic() > until:
         raise JobError("%s made fewer than %d steps in %.0f s\n%s" % (
           self.system.name, steps, limit, self.said()))
+      meanwhile()
       time.sleep(every)
 
   def check(self) -> None:
-    """Raises JobError if a process has ended."""
-    for task, process, _ in self._processes:
+    """Raises JobError if a process has ended; its first line has the last one that was said."""
+    for task, process, path in self._processes:
       if process.poll() is not None:
         killed = process.returncode == -signal.SIGKILL
+        with open(path, errors="replace") as log:
+          said = log.read().strip().splitlines()[-1:]
         raise self._error("%s: %s %d ended with %d%s" % (
-          self.system.name, task.job, task.index, process.returncode, _KILLED * killed))
+          self.system.name, task.job, task.index, process.returncode,
+          _KILLED if killed else "".join(": " + line[:_LONGEST_LINE].strip() for line in said)))
 
   def loss(self, limit: float) -> float:
     """Waits for the loss that it prints at its end, which is worker 0's or the coordinator's."""

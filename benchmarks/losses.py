@@ -66,9 +66,14 @@ def spread(model: str, classic: systems.System, minibatches: int, first: float,
     classic: the classic script.
     minibatches: how many.
     first: its loss at the first seed.
-    seeds: how many there are, the first among them.
+    seeds: how many there are, the first among them; one at which it does not run is left out.
   """
-  found = [first] + [train(model, classic, minibatches, seed) for seed in range(1, seeds)]
+  found = [first]
+  for seed in range(1, seeds):
+    try:
+      found.append(train(model, classic, minibatches, seed))
+    except jobs.JobError as error:
+      interleaving.leave_out(error)
   return max(found) - min(found)
 
 

@@ -44,6 +44,11 @@ def row(model: str, link: str, system: str, options: str, rates: Sequence[float]
     _rounded(eval_loss, 8), minibatches)))
 
 
+def lost(model: str, link: str, system: str, options: str, reason: str) -> dict:
+  """The row of a system of which nothing was measured, with the key "lost"."""
+  return dict(row(model, link, system, options, []), lost=reason)
+
+
 def is_headline(one: dict) -> bool:
   """Whether a row may be told of: not that of another algorithm."""
   return not one["system"].endswith(ANOTHER)
@@ -80,7 +85,8 @@ def table(rows: Sequence[dict]) -> str:
   for one in rows:
     rate, cpu = one["steps_per_second"], one["cpu_ms_per_step"]
     cells = [
-      one["model"], one["link"], one["system"], one["options"] and "`%s`" % one["options"],
+      one["model"], one["link"], one["system"] + (" (lost)" if "lost" in one else ""),
+      one["options"] and "`%s`" % one["options"],
       rate and "%s (%s to %s)" % tuple(map(_short, (rate["median"], rate["min"], rate["max"]))),
       _short(one["ratio_to_classic"]),
       cpu and "%s + %s" % (_short(cpu["worker"]), _short(cpu["ps"])), _short(one["peak_mb"]),

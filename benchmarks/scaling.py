@@ -20,7 +20,6 @@ from benchmarks import comparisons, interleaving, links, rows, systems
 
 _LIMIT = 600.0  # seconds of one process
 _WORKERS, _PS, _VARIABLES, _TASKS = (1, 2, 4, 8), (1, 2, 4), (10, 50, 200, 1000), (4, 16, 32, 64)
-_BASE = "classic"
 
 
 def run(args) -> Iterator[List[dict]]:
@@ -45,23 +44,18 @@ def run(args) -> Iterator[List[dict]]:
 def _compare(model, pace, workers, ps):
   lines = [comparisons.CLASSIC._replace(workers=workers, ps=ps),
            comparisons.DEFAULTS._replace(workers=workers, ps=ps)]
-  measured = interleaving.compare(model, links.LOOPBACK, lines, pace, _BASE)
+  measured, lost = interleaving.compare(model, links.LOOPBACK, lines, pace)
+  base = measured.get(comparisons.CLASSIC.name)
   made = []
   for line in lines:
-    if line.name not in measured:
+    if line.name in lost:
+      made.append(comparisons.lost_row(
+        model, links.LOOPBACK, line, lost[line.name], line is lines[0]))
       continue
-    windows = measured[line.name].windows
-    rates = [window.steps_per_second for window in windows]
-    base = [window.steps_per_second for window in measured[_BASE].windows]
-    medians = {job: rows.summary([window.cpu_ms_per_step[job] for window in windows])["median"]
-               for job in ("worker", "ps")}
     made.append(dict(
-      rows.row(model, "loopback", line.name, " ".join(line.options), rates,
-               rows.summary(rates)["median"] / rows.summary(base)["median"], medians,
-               measured[line.name].peak_mb,
-               rows.summary([window.bytes_per_step for window in windows], 8)["median"]),
-      scale={"workers": workers, "ps": ps,
-             "variables": len(_names(model))}, ps_peak_mb=measured[line.name].ps_peak_mb))
+      comparisons.row(model, links.LOOPBACK, line, measured[line.name], base),
+      scale={"workers": workers, "ps": ps, "variables": len(_names(model))},
+      ps_peak_mb=measured[line.name].ps_peak_mb))
   return made
 
 

@@ -56,6 +56,18 @@ def test_a_system_that_was_killed_is_said_to_be(tmp_path, monkeypatch):
     job.end()
 
 
+def test_a_process_that_ended_is_told_with_the_last_line_that_it_said(tmp_path, monkeypatch):
+  job = job_of(tmp_path, monkeypatch, "print('much'); sys.exit('ping timeout')")
+  try:
+    with pytest.raises(jobs.JobError, match=r"^one: worker 0 ended with 1: ping timeout\n---"):
+      job.wait_for_steps(1, limit=60.0)
+    for read in (job.sample, job.peak_mb):
+      with pytest.raises(jobs.JobError, match="ended with 1"):
+        read()
+  finally:
+    job.end()
+
+
 def test_a_stopped_job_makes_no_step_until_it_goes_on(tmp_path, monkeypatch):
   job = job_of(tmp_path, monkeypatch, "while True: counter.add(); time.sleep(0.001)")
   try:
@@ -66,8 +78,9 @@ def test_a_stopped_job_makes_no_step_until_it_goes_on(tmp_path, monkeypatch):
       first = job.steps()[0]
       pause.wait(0.05)
     pause.wait(0.1)
-    assert job.steps()[0] == first
+    assert job.steps()[0] == first and job.stood > 0.1
     job.go_on()
+    assert job.stood == 0
     job.wait_for_steps(first + 5)
     sample = job.sample()
     assert sample.steps > first and sample.cpu["ps"] == 0 and sample.bytes >= 0

@@ -17,6 +17,7 @@ from tests.benchmarks import running
   (["latency"], "there is no benchmark latency: latency_S"),
   (["--rounds=0"], "--rounds and --seeds must be at least 1"),
   (["--seconds=0"], "--seconds must be above 0"),
+  (["--seconds=30"], "--seconds and --settle together must be at most 30"),
   (["--json=none/rows.jsonl"], "none is no folder that can be written to"),
   (["--chart=none/chart.png"], "none is no folder that can be written to"),
   (["--chart=chart.jpg"], "--chart=chart.jpg: its name must end in .png"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from benchmarks import losses, rows
+import pytest
+
+from benchmarks import interleaving, jobs, losses, rows
 
 ROW = rows.row("L", "loopback", "tf1ps", "--pack_bytes=0", [30.0, 10.0, 20.0], 2.0,
                {"worker": 3.0, "ps": 1.5}, 900.0, 1234.4, 0.25, 240)
@@ -39,3 +41,15 @@ def test_another_algorithm_is_no_headline():
   assert not losses.is_another_algorithm(2.2225, 2.2098, 0.02)
   assert not losses.is_another_algorithm(2.2098, 2.2098, 0.0)
   assert losses.is_another_algorithm(float("nan"), 2.2098, 0.02)
+
+
+def test_a_seed_that_does_not_run_costs_no_table(monkeypatch):
+  def train(model, line, minibatches, seed=0):
+    if seed == 1:
+      raise jobs.JobError("classic: worker 0 ended with 1")
+    return 0.5 + 0.1 * seed
+
+  monkeypatch.setattr(losses, "train", train)
+  monkeypatch.setattr(interleaving, "left_out", [])
+  assert losses.spread("S", None, 16, 0.5, seeds=4) == pytest.approx(0.3)
+  assert interleaving.left_out == ["did not run: classic: worker 0 ended with 1"]
