@@ -12,7 +12,7 @@ from tf1ps import version
 NAMES = ["Coordinator", "Error", "FIFOQueue", "GreedyLoadBalancingStrategy", "ModelSpec",
          "MonitoredTrainingSession",
          "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
-         "SyncReplicasOptimizer", "byte_size_load_fn", "replica_device_setter",
+         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "replica_device_setter",
          "start_queue_runners"]
 PROGRAM = """
 import json, sys

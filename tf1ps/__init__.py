@@ -19,7 +19,7 @@ _NAMES = {
   "placement": ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"],
   "program": ["ModelSpec"],
   "replication": ["SyncReplicasOptimizer"],
-  "session": ["MonitoredTrainingSession"],
+  "session": ["MonitoredTrainingSession", "Supervisor"],
   "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
 }
 _ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}

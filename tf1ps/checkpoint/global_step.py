@@ -33,6 +33,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
   Attributes:
     value: the global step when it was last fetched; None before there is a session.
     own_steps: training steps of this task, over all sessions since the process started.
+    has_step: whether the graph has a global step; known from `begin` on.
     asked: whether the global step was fetched after the run that has just ended.
     rate: global steps per step of this task, at least 1, between the last two fetches.
   """
@@ -53,7 +54,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._asked_at_step = 0
     self._asked_at_time = 0.0
     self._within = None
-    self._tensor, self._has_step = None, False
+    self._tensor, self.has_step = None, False
     self._along, self._count_run = along, count_run
 
   @property
@@ -67,13 +68,13 @@ class GlobalStepTracker(tf.train.SessionRunHook):
 
   def begin(self):
     step = tf.train.get_global_step()
-    self._has_step = step is not None
+    self.has_step = step is not None
     # A run of the constant still shows that a session was lost.
-    self._tensor = step if self._has_step else tf.constant(0, tf.int64)
+    self._tensor = step if self.has_step else tf.constant(0, tf.int64)
 
   def check_step(self, purpose: str) -> None:
     """Raises RuntimeError if the graph has no global step; `purpose` says what needs it."""
-    if not self._has_step:
+    if not self.has_step:
       raise RuntimeError(
         "%s needs a global step: call tf.train.get_or_create_global_step() while the graph is "
         "built" % purpose)

@@ -35,7 +35,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
   def __init__(self, tracker: global_step.GlobalStepTracker, checkpoint_dir: str,
                scaffold: tf.train.Scaffold, save_secs: Optional[float] = None,
                save_steps: Optional[int] = None, save_graph_def: bool = True,
-               basename: str = "model.ckpt", hooks: Sequence[LifecycleHook] = ()):
+               basename: str = "model.ckpt", hooks: Sequence[LifecycleHook] = (),
+               needs_global_step: bool = True):
     """Creates the hook.
 
     Args:
@@ -48,6 +49,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
         checkpoint. A graph with large constants gets no meta graph.
       basename: the names of the checkpoints before "-STEP".
       hooks: those that prepare for a checkpoint, and keep texts beside it.
+      needs_global_step: False: a graph without a global step is saved under the basename alone.
 
     Raises:
       ValueError: not exactly one of save_secs and save_steps is given, or it is not positive;
@@ -74,9 +76,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self.saved_step = None
     self._nans: Dict[str, tf.Tensor] = {}
     self._is_spoiled = False
+    self._needs_global_step = needs_global_step
 
   def begin(self):
-    self._tracker.check_step("a checkpoint")
+    if self._needs_global_step:
+      self._tracker.check_step("a checkpoint")
     try:
       tf.gfile.MakeDirs(self._directory)
     except tf.errors.OpError as error:
@@ -139,7 +143,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     """Saves the checkpoint of the end; may be called again after an error."""
     texts = self._make_beside()
     step = self._tracker.ask(session)
-    if step != self.saved_step or self._is_spoiled:
+    if step != self.saved_step or self._is_spoiled or not self._tracker.has_step:
       self.save(session, step)
       if self._is_spoiled:
         raise checkpoints.CheckpointError(
@@ -167,7 +171,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
       try:
         # With a meta graph for tf.train.import_meta_graph, as TensorFlow's hook writes it.
         path = self._scaffold.saver.save(
-          session, self._prefix, global_step=step, write_meta_graph=self._save_graph_def)
+          session, self._prefix, global_step=step if self._tracker.has_step else None,
+          write_meta_graph=self._save_graph_def)
       except tf.errors.NotFoundError as error:
         raise checkpoints.CheckpointError(
           "%s cannot be saved: %s. A ps writes its part of a checkpoint on its own disk: all tasks "

@@ -124,6 +124,10 @@ class SignalQueue:
 
   def _restore(self):
     _handlers.remove(self._handler)
+    if threading.current_thread() is not threading.main_thread():
+      # The main thread has ended, and the process ends. Python changes no handlers elsewhere.
+      self._writer.close()
+      return
     for number, handler in self._replaced.items():
       # None: a handler that was not installed from Python and cannot be installed from here.
       signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -17,7 +17,8 @@ that leaves informs the others. Late gradients are counted.
 from __future__ import annotations
 
 import hashlib
-from typing import Optional
+import weakref
+from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -34,6 +35,17 @@ from tf1ps.transfer import (
   keep_constants_local,
   make_buckets,
 )
+
+_built = weakref.WeakSet()  # a process global: no collection, which a meta graph would write
+
+
+def sync_optimizers(graph: tf.Graph) -> List["SyncReplicasOptimizer"]:
+  """Returns the `SyncReplicasOptimizer`s whose training step is in a graph.
+
+  For a Supervisor: programs hand it an operation or two of the optimizer, and no hook.
+  """
+  found = [one for one in _built if one.graph is graph]
+  return sorted(found, key=lambda one: one.get_name())
 
 
 class SyncReplicasOptimizer(WrappingOptimizer):
@@ -164,6 +176,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     loss = losses[0] if is_loss else None
     self._global_step = global_step
     self._scope = tf.get_default_graph().get_name_scope()
+    _built.add(self)
     with tf.name_scope(name, self._name):
       shared_name = _shared_name(self._name, pairs)
       home = task_of_device(global_step.device)
@@ -197,9 +210,14 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     """
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
 
+  @property
+  def graph(self) -> Optional[tf.Graph]:
+    """The graph of the training step; None before apply_gradients was called."""
+    return None if self._joined is None else self._joined.graph
+
   def join_by_hook(self):
     """Leaves joining to the hook, which knows whether a chief clears the state of earlier jobs."""
-    local_variables = self._joined.graph.get_collection_ref(tf.GraphKeys.LOCAL_VARIABLES)
+    local_variables = self.graph.get_collection_ref(tf.GraphKeys.LOCAL_VARIABLES)
     local_variables[:] = [one for one in local_variables if one is not self._joined]
 
   def _check_built(self, method):

@@ -12,7 +12,10 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "lifecycle": ["MonitoredSession", "SessionLifecycle"],
   "membership": ["ClusterMismatchError", "Membership"],
   "monitored_session": ["Interval", "MonitoredTrainingSession", "open_session"],
+  "process_end": ["end_open_sessions"],
   "run_directory": ["DirectoryInUseError"],
   "session_creator": ["TaskLostError"],
   "signature": ["GraphMismatchError"],
+  "supervised_session": ["SupervisedSession"],
+  "supervisor": ["Supervisor"],
 })

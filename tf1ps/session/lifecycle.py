@@ -29,7 +29,7 @@ from tf1ps.cluster import (
   probe_tasks,
 )
 from tf1ps.compat import TIMING, error_line, signal_exit_code
-from tf1ps.session import ending, initialise, session_creator
+from tf1ps.session import ending, initialise, process_end, session_creator
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 
@@ -245,8 +245,10 @@ class _LastHook(tf.train.SessionRunHook):
       run_context.request_stop()
 
 
-class MonitoredSession(tf.train.MonitoredSession, RecoverableSession):
+class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_end.Endable):
   """A `tf.train.MonitoredSession` whose end is bounded, and which reports how it ended.
+
+  A session that the program leaves open ends with the process (process_end.py).
 
   Attributes:
     lifecycle: its `SessionLifecycle`.
@@ -271,6 +273,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession):
         creator.session.close()
       lifecycle.after_close(error)
       raise
+    process_end.register(self)
 
   def __exit__(self, exception_type, exception_value, traceback):
     def close_as_tensorflow(kind, error):
@@ -302,6 +305,13 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession):
     self._finish_steps(lambda kind, error: super(MonitoredSession, self).close)
     self._leave(None, super().close)
 
+  def end_with_process(self, error):
+    self.__exit__(None if error is None else type(error), error, None)
+
+  def save_last(self) -> None:
+    """The chief saves what came since its last checkpoint; nothing else ends."""
+    self.lifecycle.save_last(self.call_inside)
+
   def call_inside(self, function):
     return self.run_step_fn(lambda step_context: function(self._creator.session))
 
@@ -320,6 +330,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession):
     if self._has_left:
       return None
     self._has_left = True
+    process_end.forget(self)
     try:
       if error is None:
         finished = self.lifecycle.signum is None

@@ -87,11 +87,9 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     CheckpointError: the checkpoint directory cannot be trusted.
     SessionCreationError: the session could not be created.
   """
-  for name, value in (("start_timeout", start_timeout), ("end_timeout", end_timeout),
-                      ("max_wait_secs", max_wait_secs), ("heartbeat_timeout", heartbeat_timeout)):
-    if value is not None and not value > 0:
-      raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
-  membership = _membership(master, is_chief, checkpoint_dir, heartbeat_timeout)
+  check_limits(start_timeout=start_timeout, end_timeout=end_timeout, max_wait_secs=max_wait_secs,
+               heartbeat_timeout=heartbeat_timeout)
+  membership = membership_of(master, is_chief, checkpoint_dir, heartbeat_timeout)
   return open_session(
     membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config,
     _interval("save_checkpoint", save_checkpoint_secs, save_checkpoint_steps,
@@ -139,6 +137,8 @@ def open_session(
   count_examples: Callable[[], int] = lambda: 0,
   ends_by_vote: bool = False,
   shared_options: Sequence[str] = (),
+  checkpoint_basename: str = "model.ckpt",
+  needs_global_step: bool = True,
 ) -> lifecycle_lib.MonitoredSession:
   """Opens a training session; see `MonitoredTrainingSession` for the arguments not named here.
 
@@ -152,6 +152,8 @@ def open_session(
     count_examples: returns the examples that this worker has trained on.
     ends_by_vote: whether a hook ends the loop after a signal, for all workers together.
     shared_options: texts of flags that all workers must agree on.
+    checkpoint_basename: the names of the checkpoints before "-STEP".
+    needs_global_step: whether a graph without a global step cannot be saved.
   """
   scaffold = scaffold or tf.train.Scaffold()
   lifecycle_hooks = [hook for hook in hooks if isinstance(hook, LifecycleHook)]
@@ -172,7 +174,8 @@ def open_session(
     own_hooks.extend(writers)
     if checkpoint_dir and save_checkpoint:
       saver = CheckpointSaver(tracker, checkpoint_dir, scaffold, save_checkpoint.secs,
-                              save_checkpoint.steps, save_graph_def, hooks=lifecycle_hooks)
+                              save_checkpoint.steps, save_graph_def, checkpoint_basename,
+                              lifecycle_hooks, needs_global_step)
       own_hooks.append(saver)
   lifecycle = lifecycle_lib.SessionLifecycle(
     membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote)
@@ -189,7 +192,19 @@ def open_session(
     lifecycle, creator, [*own_hooks, *hooks], stop_grace_period_secs)
 
 
-def _membership(master, is_chief, checkpoint_dir, heartbeat_timeout):
+def check_limits(**limits: Optional[float]) -> None:
+  """Raises ValueError for a limit that is neither None nor a positive number of seconds."""
+  for name, value in limits.items():
+    if value is not None and not value > 0:
+      raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
+
+
+def membership_of(master: str, is_chief: bool, checkpoint_dir: Optional[str],
+                  heartbeat_timeout: Optional[float]) -> Optional[membership_lib.Membership]:
+  """Returns the membership of this task; None if `master` is no target of a `tf1ps.Server`.
+
+  Raises ValueError if `is_chief` contradicts the cluster.
+  """
   record = record_of(master)
   if record is None:
     if master:

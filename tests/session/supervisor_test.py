@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests import harness
+from tests.training import local_loop, local_server
+from tf1ps.checkpoint import checkpoints
+from tf1ps.cluster import server as server_lib
+from tf1ps.replication import rounds
+from tf1ps.session import initialise, process_end, supervised_session
+from tf1ps.state import heartbeat
+from tf1ps.state import run as run_lib
+
+
+@pytest.fixture(autouse=True)
+def graph():
+  with tf.Graph().as_default() as graph:
+    yield graph
+
+
+def saved(directory):
+  """The value of x in the last checkpoint, and the checkpoint's name."""
+  path = checkpoints.latest_checkpoint(str(directory))
+  return tf.train.load_checkpoint(path).get_tensor("x"), path.rsplit("/", 1)[1]
+
+
+def test_takes_the_arguments_of_stock_at_their_places():
+  stock = inspect.signature(tf.train.Supervisor.__init__).parameters
+  ours = inspect.signature(tf1ps.Supervisor.__init__).parameters
+  assert list(ours)[:len(stock)] == list(stock)
+  for name, parameter in stock.items():
+    assert ours[name].default == parameter.default, name
+  assert all(ours[name].kind == inspect.Parameter.KEYWORD_ONLY for name in set(ours) - set(stock))
+
+
+def test_has_every_public_name_of_stock(tmp_path):
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path))
+  missing = [name for name in dir(tf.train.Supervisor)
+             if not name.startswith("_") and not hasattr(supervisor, name)]
+  assert missing == []
+
+
+def test_trains_saves_at_stop_and_restores(tmp_path):
+  for begins, ends in ((0, 3), (3, 6)):
+    with tf.Graph().as_default():
+      model = local_loop.Model()
+      supervisor = tf1ps.Supervisor(logdir=str(tmp_path), global_step=model.global_step)
+      session = supervisor.prepare_or_wait_for_session("")
+      assert session.run(model.x) == begins
+      for _ in range(3):
+        session.run(model.train_op)
+      assert not supervisor.should_stop()
+      supervisor.stop()
+      assert supervisor.should_stop()
+      assert saved(tmp_path) == (ends, "model.ckpt-%d" % ends)
+      assert session.run(model.x) == ends  # stop leaves the session open, as stock does
+      session.close()
+      session.close()
+      with pytest.raises(RuntimeError, match="closed Session"):
+        session.run(model.x)
+
+
+def test_its_session_is_a_session_of_tensorflow(tmp_path):
+  model = local_loop.Model()
+  fed = tf.placeholder(tf.float32, [])
+  total = fed + model.x
+  supervisor = tf1ps.Supervisor(logdir=None)
+  with supervisor.prepare_or_wait_for_session() as session:
+    assert isinstance(session, tf.Session) and session.graph is tf.get_default_graph()
+    assert tf.get_default_session() is session
+    session.run(model.train_op)
+    assert model.loss.eval() == 1.0
+    assert session.make_callable(total, [fed])(2.0) == 3.0
+    supervisor.saver.save(session, str(tmp_path / "by_hand"), global_step=1)
+    beside = []
+    thread = threading.Thread(target=lambda: beside.append(session.run(model.x)))
+    thread.start()
+    thread.join()
+    assert beside == [1.0]
+  assert tf.get_default_session() is None
+  assert checkpoints.checkpoint_exists(str(tmp_path / "by_hand-1"))
+
+
+def test_an_error_in_the_block_leaves_the_session():
+  model = local_loop.Model()
+  supervisor = tf1ps.Supervisor()
+  with pytest.raises(KeyError):
+    with supervisor.prepare_or_wait_for_session() as session:
+      session.run(model.train_op)
+      raise KeyError("x")
+  with pytest.raises(RuntimeError, match="closed Session"):
+    session.run(model.x)
+
+
+def test_a_managed_session_ends_cleanly_at_the_end_of_the_input(tmp_path):
+  model = local_loop.Model()
+  numbers = tf.train.limit_epochs(tf.constant(1.0), 3)
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path), global_step=model.global_step)
+  with supervisor.managed_session() as session:
+    while not supervisor.should_stop():
+      session.run([numbers, model.train_op])
+  assert saved(tmp_path)[0] in (3.0, 4.0)  # the update may come before the end of the input
+
+
+def test_a_managed_session_raises_its_error_and_can_be_opened_again(tmp_path):
+  model = local_loop.Model()
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path), global_step=model.global_step)
+  with pytest.raises(ValueError, match="of the block"):
+    with supervisor.managed_session() as session:
+      session.run(model.train_op)
+      raise ValueError("of the block")
+  with supervisor.managed_session() as session:
+    session.run(model.train_op)
+  assert saved(tmp_path)[0] >= 1.0
+
+
+def test_without_init_op_the_variables_are_named(tmp_path):
+  local_loop.Model()
+  supervisor = tf1ps.Supervisor(init_op=None, logdir=str(tmp_path))
+  with pytest.raises(initialise.SessionCreationError, match="global_step, x"):
+    supervisor.prepare_or_wait_for_session()
+
+
+def test_init_fn_gets_the_session():
+  model = local_loop.Model()
+  started = tf.assign(model.x, 5.0)
+  supervisor = tf1ps.Supervisor(init_fn=lambda session: session.run(started))
+  with supervisor.managed_session() as session:
+    assert session.run(model.x) == 5.0
+
+
+def test_a_graph_without_a_global_step_is_saved(tmp_path):
+  x = tf.get_variable("x", [], initializer=tf.zeros_initializer(), use_resource=True)
+  up = tf.assign_add(x, 1.0)
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path), global_step=None)
+  with supervisor.managed_session() as session:
+    session.run(up)
+  assert saved(tmp_path) == (1.0, "model.ckpt")
+
+
+def test_a_global_step_of_another_name_counts(tmp_path):
+  x = tf.get_variable("x", [], initializer=tf.zeros_initializer(), use_resource=True)
+  steps = tf.Variable(0, name="steps", trainable=False)
+  up = tf.group(tf.assign_add(x, 1.0), tf.assign_add(steps, 1))
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path), global_step=steps)
+  with supervisor.managed_session() as session:
+    session.run(up)
+  assert saved(tmp_path) == (1.0, "model.ckpt-1")
+
+
+def test_writes_summaries_and_survives_one_that_needs_feeds(tmp_path, caplog):
+  model = local_loop.Model()
+  tf.summary.scalar("x", model.loss)
+  tf.summary.scalar("fed", tf.placeholder(tf.float32, []))
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path), save_summaries_secs=0.01)
+  with caplog.at_level(logging.WARNING, "tf1ps"), supervisor.managed_session() as session:
+    harness.wait_until(lambda: "create the Supervisor with summary_op=None" in caplog.text)
+    supervisor.summary_computed(session, tf.Summary(value=[
+      tf.Summary.Value(tag="by_hand", simple_value=2.0)]))
+    session.run(model.train_op)
+    assert not supervisor.should_stop()
+  assert caplog.text.count("a summary was not written") == 1
+  tags = {value.tag for path in tmp_path.glob("events*")
+          for event in tf.train.summary_iterator(str(path)) for value in event.summary.value}
+  assert "by_hand" in tags
+
+
+def test_a_loop_ends_at_stop_and_its_error_is_raised_there():
+  local_loop.Model()
+  supervisor = tf1ps.Supervisor()
+  calls = []
+
+  def work(text):
+    calls.append(text)
+    if len(calls) == 3:
+      raise KeyError("of the loop")
+
+  supervisor.prepare_or_wait_for_session()
+  supervisor.loop(None, work, args=("call",))
+  supervisor.wait_for_stop()
+  with pytest.raises(KeyError, match="of the loop"):
+    supervisor.stop()
+  assert calls == ["call"] * 3
+  process_end.end_open_sessions()
+
+
+def test_starts_the_queue_runners_once():
+  with tf.device("/cpu:0"):
+    numbers = tf.train.range_input_producer(5, num_epochs=1, shuffle=False).dequeue()
+  supervisor = tf1ps.Supervisor()
+  seen = []
+  with supervisor.managed_session() as session:
+    assert supervisor.start_queue_runners(session) == []
+    while not supervisor.should_stop():
+      seen.append(session.run(numbers))
+  assert seen == [0, 1, 2, 3, 4]
+
+
+def test_refuses_a_session_manager_and_bad_limits():
+  with pytest.raises(ValueError, match="session_manager must be None"):
+    tf1ps.Supervisor(session_manager=tf.train.SessionManager())
+  with pytest.raises(ValueError, match="start_timeout must be a positive number"):
+    tf1ps.Supervisor(start_timeout=0)
+
+
+@pytest.mark.parametrize("given", ["the optimizer's", "none"])
+def test_a_sync_optimizer_is_joined_and_left_without_a_hook(given):
+  model = local_loop.Model()
+  optimizer = tf1ps.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 1)
+  train_op = optimizer.minimize(tf.square(model.x.read_value() - 1.0), model.global_step)
+  tokens, runner = optimizer.get_init_tokens_op(), optimizer.get_chief_queue_runner()
+  uninitialised = tf.get_variable(
+    "own", [], initializer=tf.zeros_initializer(), collections=[tf.GraphKeys.LOCAL_VARIABLES])
+  options = {} if given == "none" else dict(
+    local_init_op=optimizer.chief_init_op,
+    ready_for_local_init_op=optimizer.ready_for_local_init_op)
+  supervisor = tf1ps.Supervisor(**options)
+  session = supervisor.prepare_or_wait_for_session()
+  supervisor.start_queue_runners(session, [runner])
+  session.run(tokens)
+  for _ in range(3):
+    session.run(train_op)
+  assert session.run([model.global_step, uninitialised]) == [3, 0.0]
+  assert sum(rounds.view_rounds(session.run(optimizer.look)).left) == 0
+  supervisor.stop()
+  inside = session.inside()
+  inside.hold_close()
+  session.close()
+  assert rounds.view_rounds(tf.Session.run(inside, optimizer.look)).left[0]
+  inside.finish_close()
+
+
+# On a server of this process, whose other workers are only said to be there.
+
+
+@pytest.fixture
+def record(request):
+  """The record of a server of this process, which drop-ins find by its target."""
+  found = local_server.record(request.node.name.replace("_", "-"))
+  before = server_lib._records[found.target]
+  server_lib._records[found.target] = found
+  yield found
+  server_lib._records[found.target] = before
+
+
+def run_on(record):
+  return run_lib.find_run(local_server.table(record).read(), record.container)
+
+
+def others_are_done(record):
+  for index in (1, 2):
+    local_server.Worker(record, index).say(state=heartbeat.MEMBER_DONE)
+
+
+def supervised(record, directory):
+  with tf.container(record.container):
+    model = local_loop.Model()
+  supervisor = tf1ps.Supervisor(
+    is_chief=True, logdir=str(directory), global_step=model.global_step, end_timeout=5.0)
+  return model, supervisor
+
+
+def test_a_program_that_simply_leaves_ends_the_job(record, tmp_path):
+  model, supervisor = supervised(record, tmp_path)
+  others_are_done(record)
+  session = supervisor.prepare_or_wait_for_session(record.target)
+  session.run(model.train_op)
+  assert not run_on(record).ended
+  process_end.end_open_sessions()
+  assert run_on(record).ended and not run_on(record).failed
+  assert saved(tmp_path)[0] == 1.0
+  assert isinstance(session, supervised_session.SupervisedSession)
+
+
+def test_a_program_that_fails_does_not_release_the_job(record, tmp_path):
+  model, supervisor = supervised(record, tmp_path)
+  session = supervisor.prepare_or_wait_for_session(record.target)
+  session.run(model.train_op)
+  process_end.end_open_sessions(ValueError("of the program"))
+  assert not run_on(record).ended
+
+
+def test_is_chief_must_fit_the_cluster(record):
+  local_loop.Model()
+  with pytest.raises(ValueError, match="is_chief=False, but the chief"):
+    tf1ps.Supervisor(is_chief=False).prepare_or_wait_for_session(record.target)

@@ -1,0 +1,153 @@
+"""A `tf.Session` that recovers: it makes its runs in a `MonitoredSession`.
+
+Programs with a Supervisor hand their session to `saver.save`, `start_queue_runners`,
+`tensor.eval(session=...)` and `with session:`, which take a `tf.Session` and no MonitoredSession.
+`SupervisedSession` is one for them. It has no session of TensorFlow's own:
+
+1. A run in the thread that made the session is a run of the MonitoredSession, with its hooks, its
+   count of steps, and its recovery.
+2. A run in another thread is a run of the session inside. During a recovery it waits for the new
+   session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Callable
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import BoundedSession
+from tf1ps.compat import TIMING
+from tf1ps.session import lifecycle as lifecycle_lib
+
+_LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
+
+
+class SupervisedSession(tf.Session):
+  """A `tf.Session` whose runs survive the loss of a ps."""
+
+  def __init__(self, monitored: lifecycle_lib.MonitoredSession, graph: tf.Graph,
+               recovery_limit: float):
+    """Creates the session; `Supervisor.prepare_or_wait_for_session` does it.
+
+    Args:
+      monitored: the session that makes the runs, of this thread.
+      graph: its graph.
+      recovery_limit: seconds that a run of another thread waits for a new session.
+    """
+    # Not the constructor of tf.Session: it would open a second session on the servers.
+    self._monitored, self._own_graph = monitored, graph
+    self._recovery_limit = recovery_limit
+    self._thread = threading.current_thread()
+    self._entered = []
+    self._has_closed = False
+
+  @property
+  def graph(self):
+    return self._own_graph
+
+  @property
+  def graph_def(self):
+    return self._own_graph.as_graph_def(add_shapes=True)
+
+  @property
+  def sess_str(self):
+    return self._inside().sess_str
+
+  def should_stop(self) -> bool:
+    """Whether the session was closed, its input has ended, or a signal ends the process."""
+    return self._has_closed or self._monitored.should_stop()
+
+  def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+    """Like `tf.Session.run`; if a ps was lost, the run is made again in a new session."""
+    self._check_open()
+    if threading.current_thread() is not self._thread:
+      return self._beside(lambda session: session.run(fetches, feed_dict, options, run_metadata))
+    return self._monitored.run(fetches, feed_dict, options, run_metadata)
+
+  def make_callable(self, fetches, feed_list=None, accept_options=False):
+    """Like `tf.Session.make_callable`; each call is a `run`."""
+    feeds = list(feed_list or [])
+
+    def call(*values, **kwargs):
+      if len(values) != len(feeds):
+        raise TypeError("%d values are needed, got %d" % (len(feeds), len(values)))
+      return self.run(fetches, dict(zip(feeds, values)) or None, **kwargs)
+
+    return call
+
+  def partial_run_setup(self, fetches, feeds=None):
+    return self._inside().partial_run_setup(fetches, feeds)
+
+  def partial_run(self, handle, fetches, feed_dict=None):
+    return self._inside().partial_run(handle, fetches, feed_dict)
+
+  def list_devices(self):
+    return self._inside().list_devices()
+
+  def close(self):
+    """Ends this task's part: the chief waits for the others, saves, and releases the ps."""
+    if not self._has_closed:
+      self._has_closed = True
+      with self.graph.as_default():  # TensorFlow lets the default graph be changed again
+        self._monitored.close()
+
+  def end(self, error: BaseException) -> None:
+    """Ends this task's part because of an error."""
+    if not self._has_closed:
+      self._has_closed = True
+      with self.graph.as_default():
+        self._monitored.__exit__(type(error), error, error.__traceback__)
+
+  def save_last(self) -> None:
+    """The chief saves what came since its last checkpoint."""
+    if not self._has_closed:
+      self._monitored.save_last()
+
+  def inside(self) -> BoundedSession:
+    """Returns the session of TensorFlow that makes the runs now; a recovery makes a new one."""
+    return self._inside()
+
+  def __enter__(self):
+    contexts = contextlib.ExitStack()
+    contexts.enter_context(self.graph.as_default())
+    contexts.enter_context(self.as_default())
+    self._entered.append(contexts)
+    return self
+
+  def __exit__(self, kind, error, traceback):
+    self._entered.pop().close()
+    if error is None:
+      self.close()
+    else:
+      self.end(error)
+
+  def __del__(self):
+    pass  # the MonitoredSession closes what it has opened
+
+  def _inside(self) -> BoundedSession:
+    self._check_open()
+    session = self._monitored.lifecycle.session
+    if session is None:
+      raise tf.errors.AbortedError(None, None, "the session is being created again")
+    return session
+
+  def _check_open(self):
+    if self._has_closed:
+      raise RuntimeError("Attempted to use a closed Session.")
+    if threading.current_thread() is self._thread:
+      self._monitored.lifecycle.interrupted()  # after a signal its hooks allow no further run
+
+  def _beside(self, function: Callable):
+    """Makes a run of another thread; during a recovery it waits for the new session."""
+    deadline = time.monotonic() + self._recovery_limit
+    while True:
+      try:
+        return function(self._inside())
+      except _LOST:
+        if time.monotonic() > deadline or self.should_stop():
+          raise
+        time.sleep(TIMING.retry_pause)
