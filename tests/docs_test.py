@@ -237,6 +237,7 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
+  (r"tf1ps-local --program=two_optimizers.py", "test_docs_two_optimizers"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(persistent|container)|tf1ps-reset ",
@@ -257,6 +258,14 @@ def test_every_command_is_run_somewhere(document):
   assert not unknown, "%s shows commands that nothing runs: %s" % (document, unknown)
   for target in re.findall(r"^make (\S+)", "\n".join(commands(document)), re.MULTILINE):
     assert re.search(r"^%s:" % re.escape(target), (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_docs_two_optimizers(start, tmp_path):
+  (tmp_path / "two_optimizers.py").write_text(block_with("docs/programs.md", "import numpy as np\n"))
+  arguments, = [a for a in of_program("docs/programs.md", "tf1ps-local") if "two_opt" in a[0]]
+  output = launcher(start, arguments, tmp_path)
+  assert output.count("a hook of the program requested the stop, exit code 0") >= 1
+  assert re.search(r"test loss 0\.0\d+ at step (\d+) ", output)
 
 
 def test_queues_two_programs(start, tmp_path):

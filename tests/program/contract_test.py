@@ -233,6 +233,9 @@ def constant(*shape, dtype=tf.float32):
 @pytest.mark.parametrize("mode, make", [
     ("train", lambda: ModelSpec(loss=constant())),
     ("train", lambda: ModelSpec(constant(), optimizer=tf.train.AdamOptimizer())),
+    ("train", lambda: ModelSpec(constant(), hooks=[tf.train.SessionRunHook()])),
+    ("train", lambda: ModelSpec(constant(), train_op=tf.no_op())),
+    ("train", lambda: ModelSpec(constant(), train_op=constant())),
     ("train", lambda: ModelSpec(constant(dtype=tf.float64), metrics={"loss": 3})),  # not used there
     ("eval", lambda: ModelSpec(loss=constant())),
     ("eval", lambda: ModelSpec(metrics={"a": tf.metrics.mean(constant(3))})),
@@ -254,6 +257,11 @@ def test_good_specs(graph, mode, make):
     ("train", lambda: ModelSpec(constant(3)), r"must be a scalar, got shape \(3,\): take its mean"),
     ("eval", lambda: ModelSpec(constant(dtype=tf.int32)), "loss must be of a float type, got i"),
     ("train", lambda: ModelSpec(constant(), optimizer="adam"), "Optimizer or None, got 'adam'"),
+    ("train", lambda: ModelSpec(constant(), train_op=3), "train_op must be an operation.* got 3"),
+    ("train", lambda: ModelSpec(
+      constant(), optimizer=tf.train.AdamOptimizer(), train_op=tf.no_op()), "both an optimizer"),
+    ("train", lambda: ModelSpec(constant(), hooks=tf.train.SessionRunHook()), "must be a list of"),
+    ("train", lambda: ModelSpec(constant(), hooks=["stop"]), "among them is 'stop'"),
     ("eval", lambda: ModelSpec(predictions=constant(3)), "neither a loss nor metrics in mode"),
     ("eval", lambda: ModelSpec(metrics=[1]), r"metrics must be a dict of name to .* got \[1\]"),
     ("eval", lambda: ModelSpec(metrics={"a": constant()}), r"metric 'a' must be \(value, up"),
@@ -288,16 +296,16 @@ def test_a_trainable_variable_is_global(graph, kind):
   with variable_kind.kind_scope(kind):
     w = tf.get_variable("w", [], collections=[tf.GraphKeys.LOCAL_VARIABLES])
     with pytest.raises(contract.ModelSpecError, match="variable w is trainable, but not global"):
-      contract.check_variables(tf.square(w))
+      contract.check_variables(ModelSpec(tf.square(w)))
 
 
 def test_moving_averages_that_nothing_updates_are_refused(graph):
   layer = tf.keras.layers.BatchNormalization()
   used = tf.reduce_mean(layer(constant(4, 3), training=False))
-  contract.check_variables(used)  # a layer that is not trained
+  contract.check_variables(ModelSpec(used))  # a layer that is not trained
   left_out = tf.reduce_mean(layer(constant(4, 3), training=True))
   with pytest.raises(contract.ModelSpecError) as error:
-    contract.check_variables(left_out)
+    contract.check_variables(ModelSpec(left_out))
   assert "moving averages batch_normalization/moving_mean, batch_normalization/moving_variance, " \
       in str(error.value)
   assert "tf_keras and TF_USE_LEGACY_KERAS=1" in str(error.value)
@@ -311,7 +319,7 @@ def test_moving_averages_that_are_updated_are_good(graph, kind):
   tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, mean.assign(1.0))
   with tf.control_dependencies([variance.assign(2.0)]):
     loss = constant()
-  contract.check_variables(loss)
+  contract.check_variables(ModelSpec(loss))
 
 
 def test_a_single_prediction_has_a_name(graph):

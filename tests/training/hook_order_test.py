@@ -16,6 +16,17 @@ def input_fn(mode, shard):
   return next_batch(rows.batch(shard.batch_size))  # under --shard=dynamic it starts again
 
 
+def loop_of(flags, model_fn=line_program.model_fn):
+  """The hooks of a chief's loop with these options."""
+  made = options.Options(steps=100, examples=1000, batch_size=4, **flags)
+  run = Membership(local_server.record("hook-order"))
+  program = contract.Program("program", None, input_fn, model_fn)
+  with tf.Graph().as_default():
+    shard = options.shard_of(made, 0, 3)
+    step = build.build_step(program, run.cluster, shard, made, "hook-order")
+    return worker._Training(step, shard, run, made).hooks()
+
+
 @pytest.mark.parametrize("flags, order", [
   (dict(steps_in_flight=2), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
@@ -40,11 +51,22 @@ def input_fn(mode, shard):
     "EndOfDataHook", "PrefetchHook", "InputPositions", "TrainedExamples", "TrafficReport",
     "Progress"])])
 def test_the_hooks_of_a_loop_stand_in_this_order(flags, order):
-  made = options.Options(steps=100, examples=1000, batch_size=4, **flags)
-  run = Membership(local_server.record("hook-order"))
-  program = contract.Program("program", None, input_fn, line_program.model_fn)
-  with tf.Graph().as_default():
-    shard = options.shard_of(made, 0, 3)
-    step = build.build_step(program, run.cluster, shard, made, "hook-order")
-    hooks = worker._Training(step, shard, run, made).hooks()
-  assert [type(hook).__name__ for hook in hooks] == order
+  assert [type(hook).__name__ for hook in loop_of(flags)] == order
+
+
+@pytest.mark.parametrize("flags, kind, behind", [
+  (dict(steps_in_flight=2), "Own", "StepsInFlight"), ({}, "Own", "TrafficReport"),
+  (dict(sync_replicas=True, num_clones=2), "Own", "TrafficReport"),
+  (dict(replication="in_graph", sync_replicas=True), "Own", "TrafficReport"),
+  (dict(replication="all_reduce"), "VotingHook", "TrafficReport")])
+def test_the_hooks_of_the_program_of_one_model_stand_before_the_threads(flags, kind, behind):
+  class Own(tf.train.SessionRunHook):
+    pass
+
+  def model_fn(features, labels, mode):
+    w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(w * features["x"] - labels))
+    return contract.ModelSpec(loss=loss, hooks=[Own()])
+
+  hooks = [type(hook).__name__ for hook in loop_of(flags, model_fn)]
+  assert hooks.count(kind) == 1 and hooks[hooks.index(kind) + 1] == behind

@@ -49,8 +49,11 @@ def training(step):
   return heartbeat.MEMBER_TRAINING, step
 
 
-def train(run=None, batches=2, votes=None):
-  """Makes a worker's steps, alone or with this mean of votes; returns its hook and their number."""
+def train(run=None, batches=2, votes=None, of_program=None):
+  """Makes a worker's steps, alone or with this mean of votes; returns its hook and their number.
+
+  `of_program` is a hook of the program, or None.
+  """
   with tf.Graph().as_default():
     data = tf.data.Dataset.from_tensor_slices(np.zeros([4 * batches])).batch(4)
     ahead = batch_ahead.BatchAhead()
@@ -60,7 +63,8 @@ def train(run=None, batches=2, votes=None):
     hook = step_vote.StepVote(Vote(ahead, vote, mean), run)
     hook.on_join(Lifecycle())
     steps = 0
-    with tf.train.MonitoredSession(hooks=[hook]) as session:
+    hooks = [hook] if of_program is None else [hook, step_vote.VotingHook(of_program, hook)]
+    with tf.train.MonitoredSession(hooks=hooks) as session:
       while not session.should_stop():
         session.run(x)
         steps += 1
@@ -74,6 +78,26 @@ def test_training_ends_with_the_step_in_which_anybody_is_against_another_one(
     batches, votes, steps, was_ended, left):
   hook, made = train(batches=batches, votes=votes)
   assert (made, hook.was_ended, hook.left) == (steps, was_ended, left)
+
+
+def test_a_stop_that_the_programs_hook_requests_is_a_vote_against_another_step():
+  class Second(tf.train.SessionRunHook):
+    runs = 0
+
+    def begin(self):
+      self.three = tf.constant(3.0)
+
+    def before_run(self, run_context):
+      return tf.train.SessionRunArgs(self.three)
+
+    def after_run(self, run_context, run_values):
+      assert run_values.results == 3.0
+      self.runs += 1
+      if self.runs == 2:
+        run_context.request_stop()
+
+  hook, made = train(batches=9, of_program=Second())
+  assert made == 3 and not hook.was_ended and not hook.data_ended  # the third has the vote
 
 
 @pytest.mark.parametrize("finished", [True, False])

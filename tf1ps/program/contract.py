@@ -5,7 +5,8 @@ A program is a Python module with two functions:
 - `input_fn(mode, shard)` returns the tensors of one batch, or a dataset of batches:
   (features, labels), or features alone if that is a tensor or a dict.
 - `model_fn(features, labels, mode)` builds the model in the default graph and returns a
-  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer unless the spec has one.
+  `ModelSpec`. Mode "train" needs a loss; the flags choose the optimizer unless the spec has one, or
+  a training op of its own.
   Mode "eval" needs metrics, a loss, or both. Mode "predict" needs predictions.
 
 `load_program` imports the module and checks that it has both functions with these parameters.
@@ -23,7 +24,7 @@ import pkgutil
 import sys
 import sysconfig
 import traceback
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
@@ -68,6 +69,13 @@ class ModelSpec(NamedTuple):
   metrics: Optional[Dict[str, Tuple[tf.Tensor, tf.Tensor]]] = None
   # A tf.train.Optimizer, in place of the optimizer that the flags choose.
   optimizer: Optional[tf.train.Optimizer] = None
+  # In mode "train", an operation or tensor that makes the whole update, in place of an optimizer.
+  # Each step raises the global step by exactly 1: the training op does so once, or tf1ps does it.
+  # Asynchronous between-graph replication alone runs it; other schemes need the gradients.
+  train_op: Union[None, tf.Operation, tf.Tensor] = None
+  # In mode "train", hooks of the worker's session. Between-graph and all-reduce: each worker runs
+  # its own. In-graph: the chief runs those of worker 0's model. With clones: those of the first.
+  hooks: Sequence[tf.train.SessionRunHook] = ()
 
 
 class ModelSpecError(Error, ValueError):
@@ -198,17 +206,16 @@ def check_model_spec(spec: ModelSpec, mode: str) -> ModelSpec:
     _check_metrics(spec.metrics)
   if mode == "predict":
     predictions_by_name(spec)
-  if mode == "train" and not (spec.optimizer is None or hasattr(spec.optimizer, "apply_gradients")
-                              and hasattr(spec.optimizer, "compute_gradients")):
-    raise ModelSpecError(f"optimizer must be a tf.train.Optimizer or None, got {spec.optimizer!r}")
+  if mode == "train":
+    _check_training(spec)
   return spec
 
 
-def check_variables(loss: tf.Tensor) -> None:
+def check_variables(spec: ModelSpec) -> None:
   """Checks that a training step leaves out none of the default graph's variables.
 
   Args:
-    loss: the loss of the only model in the graph, as model_fn returned it in mode "train".
+    spec: the only model in the graph, as model_fn returned it in mode "train".
 
   Raises:
     ModelSpecError: a trainable variable is not global; or the step neither uses nor updates a
@@ -222,7 +229,8 @@ def check_variables(loss: tf.Tensor) -> None:
       f"the variable {local[0]} is trainable, but not global: each worker would train its own, and "
       "no checkpoint has it. Make it a global variable, or pass trainable=False")
   used = set(needed_ops(getattr(root, "op", root)
-                        for root in [loss, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]))
+                        for root in [spec.loss, *tf.get_collection(tf.GraphKeys.UPDATE_OPS),
+                                     *([] if spec.train_op is None else [spec.train_op])]))
   idle = [variable.op.name for variable in tf.global_variables() if variable.op not in used
           and not set(variable.op.name.split("/")).isdisjoint(_MOVING_AVERAGES)]
   if idle:
@@ -415,6 +423,24 @@ def _check_loss(loss):
     raise ModelSpecError(
       f"loss must be a scalar, got shape {loss.shape}: take its mean over the batch, such as "
       "tf.reduce_mean(loss)")
+
+
+def _check_training(spec):
+  optimizer, train_op = spec.optimizer, spec.train_op
+  if not (optimizer is None or hasattr(optimizer, "apply_gradients")
+          and hasattr(optimizer, "compute_gradients")):
+    raise ModelSpecError(f"optimizer must be a tf.train.Optimizer or None, got {optimizer!r}")
+  # A tensor has an operation, and so has what the assignment to a variable returns.
+  if not (train_op is None or isinstance(getattr(train_op, "op", train_op), tf.Operation)):
+    raise ModelSpecError(f"train_op must be an operation, such as an optimizer's minimize() "
+                         f"returns it, or None, got {train_op!r}")
+  if optimizer is not None and train_op is not None:
+    raise ModelSpecError("model_fn returned both an optimizer and a train_op: return one of them")
+  if not isinstance(spec.hooks, (list, tuple)):
+    raise ModelSpecError(f"hooks must be a list of tf.train.SessionRunHook, got {spec.hooks!r}")
+  for hook in spec.hooks:
+    if not isinstance(hook, tf.train.SessionRunHook):
+      raise ModelSpecError(f"hooks must be of tf.train.SessionRunHook; among them is {hook!r}")
 
 
 def _check_metrics(metrics):

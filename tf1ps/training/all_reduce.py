@@ -30,7 +30,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
   learning_rate = between_graph.scaled_learning_rate(options, cluster)
   with between_graph.model_scope(options, cluster, container, on_ps=False):
     towers = program_towers.ProgramTowers(
-      program, lambda: make_optimizer(options.optimizer, learning_rate))
+      program, lambda: make_optimizer(options.optimizer, learning_rate), options)
     ahead = batch_ahead.BatchAhead()
     towers.add_worker(shard, options.num_clones, ahead.pass_through)
     vote = tf.placeholder_with_default(tf.constant(1.0), [], "another_step")
@@ -42,4 +42,4 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
     program_towers.check_scaling(towers, options.scale_learning_rate)
     summarize_loss(built.loss)
     return Step(built.train_op, built.loss, towers.batch_sizes[0],
-                vote=Vote(ahead, vote, built.vote))
+                vote=Vote(ahead, vote, built.vote), program_hooks=towers.hooks)

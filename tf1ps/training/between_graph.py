@@ -34,8 +34,9 @@ from tf1ps.replication import (
   clip_gradients,
   damped_learning_rate,
   devices_here,
+  gradient_age,
 )
-from tf1ps.training import async_update, program_towers
+from tf1ps.training import async_update, own_train_op, program_towers
 from tf1ps.training.options import Options
 from tf1ps.training.remainder import Remainder
 from tf1ps.training.repeated_data import RepeatedData
@@ -81,7 +82,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
     global_step = tf.train.get_or_create_global_step()
     learning_rate = scaled_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
-      program, lambda: make_optimizer(options.optimizer, learning_rate))
+      program, lambda: make_optimizer(options.optimizer, learning_rate), options)
     towers.add_worker(shard, options.num_clones)
     devices = devices_here(options.num_clones) if options.num_clones > 1 else [""]
     built = build_clones(towers.loss, devices, towers.optimizer())
@@ -91,6 +92,8 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
       options.gradient_accumulation_steps, shard.range_reports)
     shard.range_reports = batches.range_reports
     build = _synchronous if options.is_synchronous else _asynchronous
+    if towers.train_op is not None:
+      build = _own_update
     step = build(towers, batches, built.update_ops, options, cluster, shard)
     summarize_loss(step.loss)
     if not shard.is_dynamic:  # the table of ranges knows the done ones
@@ -98,7 +101,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
     if step.repeats is not None:
       step.repeats.follow(step.positions)
-    return batches.complete(step)
+    return batches.complete(step)._replace(program_hooks=towers.hooks)
 
 
 def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -> Step:
@@ -119,9 +122,25 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
   step = Step(train_op, batches.loss, batches.examples, taken=taken)
   if ahead is not None:
     step = step._replace(train_op=ahead.with_put(train_op), hooks=[ahead.make_session_run_hook()])
+  return _with_age(step, age, options, cluster)
+
+
+def _own_update(towers, batches, update_ops, options, cluster, unused_shard) -> Step:
+  """Builds an update by the program's own training op."""
+  global_step = tf.train.get_global_step()
+  begun = begin_gradient_age(global_step)
+  train_op = own_train_op.build_update(towers.train_op, update_ops, global_step)
+  age = gradient_age(global_step, begun, train_op)
+  fetch_variables(options.pack_bytes)
+  keep_constants_local()
+  return _with_age(Step(train_op, batches.loss, batches.examples), age, options, cluster)
+
+
+def _with_age(step, age, options, cluster) -> Step:
+  """Returns the step of an asynchronous update with the count of its gradient's age."""
   if cluster.num_replicas == 1 and not options.overlaps:  # no gradient can be stale
     return step
-  table = AgeTable(global_step, cluster.replica_index)
+  table = AgeTable(tf.train.get_global_step(), cluster.replica_index)
   return step._replace(counted=table.count(age, options.staleness.drop), age_tables=[table])
 
 

@@ -45,7 +45,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
     global_step = tf.train.get_or_create_global_step()
     learning_rate = between_graph.scaled_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
-      program, lambda: make_optimizer(options.optimizer, learning_rate))
+      program, lambda: make_optimizer(options.optimizer, learning_rate), options)
     for shard, device in _inputs(program, cluster, options):
       with tf.device(device):
         towers.add_worker(shard, options.num_clones)
@@ -57,7 +57,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
     keep_constants_local()
     program_towers.check_scaling(towers, options.scale_learning_rate)
     summarize_loss(step.loss)
-    return step
+    return step._replace(program_hooks=towers.hooks)
 
 
 def _inputs(program, cluster, options) -> List[tuple]:

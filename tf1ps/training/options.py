@@ -510,16 +510,16 @@ def check_options(options: Options) -> None:
     value = getattr(options, option.name)
     for rule in option.rules:
       if value != option.default and rule.is_broken(options):
-        raise ValueError("%s %s" % (_as_flag(option.name, value), rule.text))
+        raise ValueError("%s %s" % (as_flag(option.name, value), rule.text))
 
 
 def shared_by_workers(options: Options) -> List[str]:
   """The options that all workers of a job must share, as flags: "--replication=in_graph"."""
-  return [_as_flag(option.name, getattr(options, option.name))
+  return [as_flag(option.name, getattr(options, option.name))
           for option in TABLE if option.is_shared is not None and option.is_shared(options)]
 
 
-def _as_flag(name: str, value) -> str:
+def as_flag(name: str, value) -> str:
   """An option as a flag: "--steps=5", "--prefetch" or "--noprefetch"."""
   if isinstance(value, bool):
     return "--%s%s" % ("" if value else "no", name)
@@ -566,7 +566,7 @@ def shard_of(options: Options, index: int, count: int):
   sizes = given if isinstance(given, list) else [given] * count
   if len(sizes) != count:
     raise ValueError("%s has %d numbers, but the job has %d workers" % (
-      _as_flag("batch_size", given), len(sizes), count))
+      as_flag("batch_size", given), len(sizes), count))
   return Shard(
     mode="train", index=index, count=count, batch_size=sizes[index], epochs=options.epochs,
     policy=options.shard, block_size=BATCHES_PER_BLOCK * max(sizes))

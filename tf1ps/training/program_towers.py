@@ -9,13 +9,15 @@ optimizer that is known once its tower is built.
 
 from __future__ import annotations
 
-from typing import Callable, List
+from typing import Callable, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import Shard, check_asked
 from tf1ps.program import Program, batch_size_of, build_input, build_model, check_variables
 from tf1ps.replication import ClonePart, split_unevenly
+from tf1ps.training import options as options_lib
+from tf1ps.training import own_train_op
 
 
 class ProgramTowers:
@@ -26,15 +28,21 @@ class ProgramTowers:
       draws a batch, even if the size is static.
     optimizers: the optimizer of each tower built so far.
     has_own_optimizer: whether the program has brought an optimizer.
+    train_op: the program's own training op, or None; then no tower has an optimizer.
+    hooks: the program's hooks, those of the first tower.
   """
 
-  def __init__(self, program: Program, make_optimizer: Callable[[], tf.train.Optimizer]):
+  def __init__(self, program: Program, make_optimizer: Callable[[], tf.train.Optimizer],
+               options: options_lib.Options):
     """Prepares; builds nothing. `make_optimizer` is for a program without an optimizer."""
     self._program, self._make_optimizer = program, make_optimizer
+    self._options = options
     self._parts: List[ClonePart] = []
     self.batch_sizes: list = []
     self.optimizers: List[tf.train.Optimizer] = []
     self.has_own_optimizer = False
+    self.train_op = None
+    self.hooks: Sequence[tf.train.SessionRunHook] = ()
 
   def add_worker(self, shard: Shard, num_clones: int = 1,
                  transform: Callable = lambda inputs: inputs) -> None:
@@ -61,15 +69,22 @@ class ProgramTowers:
     """Builds the model of tower `index`; returns its loss, weighted by its part of the batch.
 
     Towers count in the order of the workers and their clones. Raises ModelSpecError and others if
-    the program returned no model.
+    the program returned no model, or a training op that the options cannot run.
     """
     (features, labels), weight = self._parts[index]
     spec = build_model(self._program, features, labels, "train")
     if not self.optimizers:  # the first tower; the graph has no other model
-      check_variables(spec.loss)
+      check_variables(spec)
+      self.hooks = spec.hooks
+    if spec.train_op is not None:
+      own_train_op.check(self._options)
+      self.train_op = spec.train_op
     self.has_own_optimizer = spec.optimizer is not None
-    self.optimizers.append(spec.optimizer or self._make_optimizer())
+    self.optimizers.append(spec.optimizer or self._optimizer_of_options())
     return spec.loss if weight is None else spec.loss * tf.cast(weight, spec.loss.dtype)
+
+  def _optimizer_of_options(self):
+    return own_train_op.NoGradients() if self.train_op is not None else self._make_optimizer()
 
   def optimizer(self, index: int = 0) -> "_OptimizerToCome":
     """Returns the optimizer of a tower; others may take it before the tower is built."""

@@ -81,16 +81,21 @@ class EndOfDataHook(LifecycleHook):
 
   Attributes:
     was_ended: whether the end of another worker has ended training.
+    data_ended: whether the last step has found the end of the data.
     left: this worker's remaining data at that time; None without a `remainder`.
   """
 
   def __init__(self, remainder: Optional[Remainder] = None):
     """Creates the hook; `remainder` counts the data that are left."""
     self._remainder = remainder
-    self.was_ended = False
+    self.was_ended = self.data_ended = False
     self.left: Optional[Left] = None
 
+  def after_run(self, run_context, run_values):
+    self.data_ended = False
+
   def on_end_of_data(self, session, error):
+    self.data_ended = True
     self.was_ended = is_end_of_replicas(error)
     if self.was_ended and self._remainder is not None:
       self.left = session.call_inside(self._remainder.count)

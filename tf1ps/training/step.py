@@ -6,7 +6,7 @@ the hooks read the rest, so the loop knows no scheme.
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -44,6 +44,7 @@ class Step(NamedTuple):
   others: Dict[str, "Step"] = {}  # asynchronous in-graph: the other replicas' steps, by device
   step_after: Optional[tf.Tensor] = None  # int64 [], in `others`: the global step after the update
   hooks: List[tf.train.SessionRunHook] = []  # the step's own hooks, in their order
+  program_hooks: Sequence[tf.train.SessionRunHook] = ()  # of ModelSpec
 
 
 class Batches:

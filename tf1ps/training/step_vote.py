@@ -1,7 +1,8 @@
 """The hook of workers that make each step together: with each step they vote on the next one.
 
 1. Before a step, the hook reads one batch ahead. The worker votes against the next step if it has
-   no further batch, if its part of the examples is done, or after a signal.
+   no further batch, if its part of the examples is done, if a hook of the program requests a stop,
+   or after a signal.
 2. The step computes the mean of all votes.
 3. If any worker voted against the next step, all workers end after this one.
 
@@ -46,7 +47,7 @@ class StepVote(LifecycleHook):
     self._membership, self._is_last = membership, is_last
     self._sizes = collections.deque()  # of the batches that were read and not yet trained on
     self.data_ended = False
-    self._goes_on = True
+    self._goes_on, self._is_asked = True, False
     self._steps = 0
     self._lifecycle: Optional[SessionLifecycle] = None
     self.was_ended = False
@@ -67,7 +68,7 @@ class StepVote(LifecycleHook):
       except tf.errors.OutOfRangeError:
         self.data_ended = True
     self._goes_on = len(self._sizes) > 1 and not (
-      self._is_last(self._sizes[0]) or self._lifecycle.signum is not None)
+      self._is_last(self._sizes[0]) or self._is_asked or self._lifecycle.signum is not None)
     return tf.train.SessionRunArgs(self._mean, {self._vote: float(self._goes_on)})
 
   def after_run(self, run_context, run_values):
@@ -76,6 +77,10 @@ class StepVote(LifecycleHook):
     if run_values.results < 1.0:
       self.was_ended = self._goes_on
       run_context.request_stop()
+
+  def ask_end(self) -> None:
+    """Votes against another step, from the next vote on."""
+    self._is_asked = True
 
   @property
   def left(self) -> Optional[str]:
@@ -101,3 +106,26 @@ class StepVote(LifecycleHook):
       time.sleep(TIMING.fast_poll_interval)
     _log.warning("%s did not report the last step within %.1f s", ", ".join(sorted(waits_for)),
                  limit)
+
+
+class VotingHook(tf.train.SessionRunHook):
+  """A program's hook whose request to stop becomes a vote: all workers end after the next step."""
+
+  def __init__(self, hook: tf.train.SessionRunHook, vote: StepVote):
+    """Creates the hook; it stands behind `vote`."""
+    self._hook, self._vote = hook, vote
+    self.begin, self.end = hook.begin, hook.end
+    self.after_create_session = hook.after_create_session
+
+  def before_run(self, run_context):
+    return self._ask(run_context, self._hook.before_run)
+
+  def after_run(self, run_context, run_values):
+    self._ask(run_context, self._hook.after_run, run_values)
+
+  def _ask(self, run_context, method, *args):
+    inner = tf.train.SessionRunContext(run_context.original_args, run_context.session)
+    result = method(inner, *args)
+    if inner.stop_requested:
+      self._vote.ask_end()
+    return result

@@ -273,7 +273,7 @@ class Stops:
     if was_ended:
       reason = "another worker's data ended (--on_uneven=stop_all)"
       if self._options.replication == "all_reduce":
-        reason = "another worker finished its part or received a signal"
+        reason = "another worker finished its part, was stopped by a hook or received a signal"
       return reason if left is None else "%s; %s" % (reason, left)
     if list(are_done) == [False]:
       return "no range of the data was left"

@@ -249,7 +249,7 @@ class _Training:
     found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
              self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
              self._step.repeats, self._epochs, self._examples, *self._policies.hooks, *self._ranges,
-             self._threads, self._traffic]
+             *self._program_hooks(), self._threads, self._traffic]
     if self._run.is_chief:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,
@@ -257,16 +257,24 @@ class _Training:
         others=self._threads))
     return [hook for hook in found if hook is not None]
 
+  def _program_hooks(self) -> List[tf.train.SessionRunHook]:
+    hooks = self._step.program_hooks
+    return list(hooks) if self._vote is None else [
+      step_vote.VotingHook(hook, self._vote) for hook in hooks]
+
   def outcome(self, seconds: float, skipped: int) -> Outcome:
     """Returns this worker's outcome after `seconds` in the loop; ValueError if no batch came."""
     steps = self.tracker.own_steps + (self._threads.steps if self._threads is not None else 0)
     end = self._end_of_data if self._vote is None else self._vote
-    if not (steps or end.was_ended or self._stops.is_reached or self._shard.is_dynamic):
+    by_hook = bool(self._step.program_hooks) and not (
+      end.was_ended or end.data_ended or self._stops.is_reached)
+    if not (steps or by_hook or end.was_ended or self._stops.is_reached
+            or self._shard.is_dynamic):
       raise ValueError("no batch came: the share of worker %d of %d, or in-graph that of another "
                        "one, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self.tracker.value, self.counter.examples, seconds,
-      self._stops.reason(
+      "a hook of the program requested the stop" if by_hook else self._stops.reason(
         end.was_ended, end.left, [hook.is_done for hook in self._ranges],
         self._step.repeats is not None and self._step.repeats.all_went_through),
       self.counter.late, str(self._policies), None, self._run.heartbeat.members(), skipped,
