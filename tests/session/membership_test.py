@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import atexit
 import re
+import time
+import types
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+import tf1ps
 from tests import harness
 from tests.training import local_server
 from tf1ps.session import membership as membership_lib
@@ -265,3 +269,22 @@ def test_what_a_holder_was_told_of_the_cluster():
   local_server.table(of).put({control.CLUSTER_RECORD: {"worker": {"0": "a:1"}}})
   assert membership_lib.RunRecords(of).clusters() == {of.cluster.task: {"worker": {"0": "a:1"}}}
   local_server.table(of).put({control.CLUSTER_RECORD: of.cluster.to_json()})
+
+
+_servers = []  # of this process, which cannot stop them
+atexit.register(_servers.clear)  # 1.15's destructor needs what the end of Python takes away
+
+
+def test_a_ps_of_this_process_that_never_joins_is_not_waited_for(monkeypatch):
+  def sleep(seconds):
+    raise AssertionError("waited for a description that only join writes")
+
+  ps, worker = harness.addresses(2)
+  spec = {"ps": [ps], "worker": [worker]}
+  _servers.extend(tf1ps.Server(spec, job, 0) for job in spec)
+  monkeypatch.setattr(membership_lib, "time", types.SimpleNamespace(
+    monotonic=time.monotonic, sleep=sleep))
+  records = membership_lib.RunRecords(_servers[1].record)
+  assert records.clusters() == {
+    _servers[0].cluster.task: {"ps": {"0": ps}, "worker": {"0": worker}}}
+  records.close()

@@ -21,7 +21,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "task_name_of_device", "wait_for_tasks"],
   "server": [
     "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "TaskHeldError",
-    "job_container", "latest_record", "record_of", "register_end_waiter"],
+    "job_container", "latest_record", "record_of", "record_of_task", "register_end_waiter"],
   "session": ["BoundedSession"],
   "session_config": [
     "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config"],

@@ -22,7 +22,7 @@ from typing import Callable, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster.description import Cluster
+from tf1ps.cluster.description import Cluster, Task
 from tf1ps.cluster.network import bypass_proxy
 from tf1ps.cluster.parsing import from_cluster_spec
 from tf1ps.cluster.probe import probe_task
@@ -94,6 +94,11 @@ def record_of(target: str) -> Optional[ServerRecord]:
   For drop-ins that have nothing but the target; with a `Server` at hand, use `server.record`.
   """
   return _records.get(target)
+
+
+def record_of_task(task: Task) -> Optional[ServerRecord]:
+  """Returns the record of this process's server for a task; None if another process has it."""
+  return next((record for record in _records.values() if record.cluster.task == task), None)
 
 
 def latest_record() -> Optional[ServerRecord]:

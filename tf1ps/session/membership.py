@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
-from tf1ps.cluster import LimitExceeded, ServerRecord, call_within
+from tf1ps.cluster import LimitExceeded, ServerRecord, call_within, record_of_task
 from tf1ps.compat import TIMING, Error
 from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.state import (
@@ -94,11 +94,14 @@ class RunRecords:
     found_on = {}
     for task in self.holders:
       found = self.read(task).get(CLUSTER_RECORD)
-      while found is None and task.job == "ps" and time.monotonic() < until:
+      here = record_of_task(task)  # it writes its description in `join`, which may never come
+      while found is None and here is None and task.job == "ps" and time.monotonic() < until:
         time.sleep(TIMING.fast_poll_interval)
         found = self.read(task).get(CLUSTER_RECORD)
       if found is not None:
         found_on[task] = found.value
+      elif here is not None:
+        found_on[task] = here.cluster.to_json()
     return found_on
 
   def close(self) -> None:
