@@ -89,6 +89,22 @@ def test_readme_on_one_machine(start, linear):
   assert "test error 0." in launcher(start, arguments, linear)
 
 
+@pytest.mark.slow
+def test_readme_by_the_program_itself(linear):
+  arguments, = [a for a in of_program("README.md", "tf1ps-local") if "linear.py" in a[0]]
+  done = subprocess.run([sys.executable, "linear.py", *arguments[1:]], cwd=str(linear),
+                        stdout=subprocess.PIPE, universal_newlines=True, timeout=100)
+  assert done.returncode == 0 and "test error 0." in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_docs_a_job_from_python(linear):
+  (linear / "trains.py").write_text(block_with("docs/programs.md", "# trains.py"))
+  done = subprocess.run([sys.executable, "trains.py"], cwd=str(linear), check=True, timeout=100,
+                        stdout=subprocess.PIPE, universal_newlines=True)
+  assert re.match(r"step 30[01]: error 0\.\d{3}$", done.stdout.splitlines()[-1]), done.stdout
+
+
 def test_readme_on_several_machines(start, linear):
   hosts = dict(zip(("a:2222", "b:2222", "c:2222"), harness.addresses(3)))
   tasks = []

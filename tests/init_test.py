@@ -12,8 +12,8 @@ from tf1ps import version
 NAMES = ["Coordinator", "Error", "FIFOQueue", "GreedyLoadBalancingStrategy", "ModelSpec",
          "MonitoredTrainingSession",
          "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
-         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "replica_device_setter",
-         "start_queue_runners"]
+         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "main",
+         "replica_device_setter", "run_local", "start_queue_runners"]
 PROGRAM = """
 import json, sys
 import tf1ps

@@ -13,6 +13,7 @@ from tf1ps.version import __version__
 
 # The public names by the room that exports them.
 _NAMES = {
+  "cli": ["main", "run_local"],
   "cluster": ["Server"],
   "compat": ["Error"],
   "pipeline": ["Coordinator", "start_queue_runners"],

@@ -16,9 +16,9 @@ def make_task(text):
 def main(argv):
   local_tasks = [make_task(text) for text in argv if ":" in text]
   jobs = [task.name.split()[0] for task in local_tasks]
-  return local.run_local(
+  return local.run_tasks(
       lambda addresses: local_tasks, jobs.count("ps"), jobs.count("worker"), "evaluator" in jobs,
-      None, preload=[text for text in argv if ":" not in text])
+      None, preload=[text for text in argv if ":" not in text]).exit_code
 
 
 if __name__ == "__main__":

@@ -25,8 +25,9 @@ def run(make_tasks, num_ps, num_workers, log_dir, evaluator=False, **kwargs):
   lines = []
   make = make_tasks if callable(make_tasks) else lambda addresses: make_tasks
   log_dir = None if log_dir is None else str(log_dir)
-  code = local.run_local(make, num_ps, num_workers, evaluator, log_dir, log=lines.append, **kwargs)
-  return code, lines
+  outcome = local.run_tasks(
+    make, num_ps, num_workers, evaluator, log_dir, log=lines.append, **kwargs)
+  return outcome.exit_code, lines
 
 
 def stay(name, folder, function=sample_tasks.stay):
@@ -125,8 +126,9 @@ def test_all_output_comes_before_the_word_of_the_end(tmp_path, set_timing):
     lines.append(line)
 
   worker = LocalTask("worker 0", sample_tasks.leave_by, ("many lines",))
-  assert local.run_local(lambda addresses: [worker, stay("worker 1", tmp_path)], 0, 2, False, None,
-                         log=slow_log) == 1
+  outcome = local.run_tasks(
+    lambda addresses: [worker, stay("worker 1", tmp_path)], 0, 2, False, None, log=slow_log)
+  assert outcome.exit_code == 1
   assert lines[1:31] == ["[worker 0] line"] * 30
   assert lines[31] == "tf1ps-local: worker 0 ended with exit code 7: ending the others"
 
@@ -300,7 +302,7 @@ def test_tasks_other_than_announced_are_refused(tmp_path):
 def test_arguments_out_of_range_are_refused(name, value):
   arguments = dict(dict(num_ps=1, num_workers=1, evaluator=False, log_dir=None), **{name: value})
   with pytest.raises(ValueError, match="%s must be . or more, not %r" % (name, value)):
-    local.run_local(lambda addresses: [], **arguments)
+    local.run_tasks(lambda addresses: [], **arguments)
 
 
 # A launcher in a process of its own.

@@ -13,7 +13,6 @@ the order matters:
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import logging
 import os
@@ -34,14 +33,15 @@ from tf1ps.compat import (
   quiet_python,
   signal_exit_code,
 )
-from tf1ps.training import GPU_NONE, OLD_FLAGS, TABLE
+from tf1ps.training import GPU_NONE, TABLE
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
 
 
 def run(program_name: str, summary: str, argv: List[str], main: Callable[[object], int],
-        needs_program: bool = True, lazy: bool = False, takes_names: bool = False) -> int:
+        needs_program: bool = True, lazy: bool = False, takes_names: bool = False,
+        on_failure: Callable[[BaseException, str], None] = lambda error, text: None) -> int:
   """Runs a program.
 
   Args:
@@ -54,6 +54,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     lazy: whether the user's program is imported only if there are flags that are not ours.
     takes_names: whether the arguments that are not flags are names. Such a program has no
       --program.
+    on_failure: called with the error that ends the program, and with its line.
 
   Returns:
     The exit code.
@@ -90,7 +91,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
       raise UsageError("--program is missing: a module's name or the path of a .py file")
     return main(program)
   except (Exception, SystemExit, KeyboardInterrupt) as error:
-    return _fail(name, error, program)
+    return _fail(name, error, program, on_failure)
 
 
 def is_verbose() -> bool:
@@ -129,7 +130,7 @@ def last_line(text: str, code: int) -> None:
   print("%s, exit code %d" % (text, code), flush=True)
 
 
-def _fail(name: str, error: BaseException, program) -> int:
+def _fail(name: str, error: BaseException, program, on_failure) -> int:
   """Prints why a program fails; returns the exit code."""
   signum = errors.signal_of(error)
   if signum is not None:
@@ -138,6 +139,7 @@ def _fail(name: str, error: BaseException, program) -> int:
     shown = errors.show_traceback(error, program, always=is_verbose())
     text, code = errors.line(error, program) if shown else str(error), EXIT_FAILED
   print("%s: %s" % (name, text), file=sys.stderr, flush=True)
+  on_failure(error, text)
   return code
 
 
@@ -188,13 +190,7 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
   try:
     rest = FLAGS([name] + argv)
   except flags.UnrecognizedFlagError as error:
-    advice = OLD_FLAGS.get(error.flagname, OLD_FLAGS.get(error.flagname[len("no"):]))
-    if advice:
-      raise UsageError("there is no flag --%s since 0.2: %s (see %s --help)" % (
-        error.flagname, advice, name)) from error
-    near = difflib.get_close_matches(error.flagname, list(FLAGS), n=1)
-    raise UsageError("there is no flag --%s%s (see %s --help)" % (
-      error.flagname, "; did you mean --%s?" % near[0] if near else "", name)) from error
+    raise UsageError(errors.no_such_flag(error.flagname, FLAGS, name)) from error
   except flags.Error as error:
     raise UsageError("%s (see %s --help)" % (str(error).strip(), name)) from error
   if len(rest) > 1 and not takes_names:

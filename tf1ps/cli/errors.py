@@ -7,15 +7,17 @@ error came from there.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
 import signal
 import sysconfig
 import traceback
-from typing import Optional
+from typing import Iterable, Optional
 
 from tf1ps.compat import Error, error_line
+from tf1ps.training import OLD_FLAGS
 
 # The types that tf1ps and its libraries raise for wrong values; their text names the value.
 _EXPECTED = (ValueError, RuntimeError, OSError)
@@ -38,8 +40,24 @@ _HINTS = (
 )
 
 
-class UsageError(Error):
-  """A command line that cannot be right."""
+class UsageError(Error, ValueError):
+  """A command line, or a call, that cannot be right."""
+
+
+def no_such_flag(name: str, known: Iterable[str], program: str) -> str:
+  """The text for a flag that a program does not have.
+
+  Args:
+    name: the flag, without dashes.
+    known: the names of the program's flags.
+    program: the program's name, such as "tf1ps-local".
+  """
+  advice = OLD_FLAGS.get(name, OLD_FLAGS.get(name[len("no"):]))
+  if advice:
+    return "there is no flag --%s since 0.2: %s (see %s --help)" % (name, advice, program)
+  near = difflib.get_close_matches(name, list(known), n=1)
+  return "there is no flag --%s%s (see %s --help)" % (
+    name, "; did you mean --%s?" % near[0] if near else "", program)
 
 
 def show_traceback(error: BaseException, program, always: bool = False) -> bool:

@@ -6,29 +6,45 @@ place in the cluster.
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
+from typing import Optional
 
 from absl import flags
 
-from tf1ps.cli import app
+from tf1ps.cli import app, results
 from tf1ps.training import of_program
 
 FLAGS = flags.FLAGS
 _SUMMARY = "trains a program on a cluster of processes on this machine."
 
 
-def run(argv) -> int:
-  """Runs a job on this machine; returns the exit code."""
+def run(argv, result_path: Optional[str] = None) -> int:
+  """Runs a job on this machine.
+
+  Args:
+    argv: the arguments.
+    result_path: the file of results.py, if a Python call has started the job.
+
+  Returns:
+    The exit code.
+  """
+  def note(error, text):
+    if result_path is not None:
+      refused = isinstance(error, ValueError)
+      (results.write_refusal if refused else results.write_failure)(result_path, text)
+
   # The tasks need the flags of a --flagfile as well.
   return app.run("local", _SUMMARY, list(argv),
-                 lambda program: _run(FLAGS.read_flags_from_files(list(argv))), lazy=True)
+                 lambda program: _run(FLAGS.read_flags_from_files(list(argv)), result_path),
+                 lazy=True, on_failure=note)
 
 
-def _run(argv) -> int:
+def _run(argv, result_path) -> int:
   from tf1ps.cli import worker
   from tf1ps.cluster import outside_address
-  from tf1ps.launch import divide_gpus, run_local, visible_gpus
+  from tf1ps.launch import divide_gpus, run_tasks, visible_gpus
   from tf1ps.state import check_container_name
 
   num_ps = _num_ps()
@@ -48,11 +64,16 @@ def _run(argv) -> int:
     print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
           "servers: anyone who can connect can run anything here. See \"Who can connect\" in "
           "README.md." % outside)
-  return run_local(
-    lambda addresses: _make_tasks(addresses, argv, shares), num_ps, FLAGS.num_workers,
+  outcome = run_tasks(
+    lambda addresses: _make_tasks(addresses, argv, shares, result_path), num_ps, FLAGS.num_workers,
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
     quiet=FLAGS.verbosity not in ("debug", "info"))
+  if result_path is not None and outcome.exit_code:
+    results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
+  elif result_path is not None:
+    results.complete_result(result_path, log_dir)
+  return outcome.exit_code
 
 
 def _new_log_dir():
@@ -77,7 +98,7 @@ def _num_ps() -> int:
   return FLAGS.num_ps or 1
 
 
-def _make_tasks(addresses, argv, shares):
+def _make_tasks(addresses, argv, shares, result_path=None):
   from tf1ps.cli import evaluator, ps, worker
   from tf1ps.launch import LocalTask
 
@@ -93,7 +114,8 @@ def _make_tasks(addresses, argv, shares):
       # TF_CONFIG in the environment describes another job.
       env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
       made.append(LocalTask(
-        "%s %d" % (job, index), module.run, (given + cluster + place, True), env))
+        "%s %d" % (job, index), module.run,
+        (given + cluster + place, True) + ((result_path,) if job == "worker" else ()), env))
   return made
 
 
@@ -132,3 +154,18 @@ def _argument(text):
 def main() -> None:
   """The console script."""
   sys.exit(run(sys.argv[1:]))
+
+
+def main_for_caller(caller: int, result_path: str) -> None:
+  """Runs a job for `calls.run_local`.
+
+  Args:
+    caller: the process id of the caller, with which the job ends.
+    result_path: the file of results.py.
+  """
+  from tf1ps.launch import die_with_parent, prepare_streams
+
+  signal.pthread_sigmask(signal.SIG_SETMASK, [])  # a thread may have called that blocks some
+  die_with_parent(caller, signal.SIGTERM)
+  prepare_streams()
+  sys.exit(run(sys.argv[1:], result_path))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Optional
 
 from absl import flags
 
-from tf1ps.cli import app, errors, tasks
+from tf1ps.cli import app, errors, results, tasks
 from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED, signal_exit_code
 
 FLAGS = flags.FLAGS
@@ -14,9 +15,10 @@ _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which in
             "evaluates and ends the job.")
 
 
-def run(argv, launched: bool = False) -> int:
-  """Runs a worker; the arguments are those of `ps.run`."""
-  return app.run("worker", _SUMMARY, list(argv), lambda program: _train(program, launched))
+def run(argv, launched: bool = False, result_path: Optional[str] = None) -> int:
+  """Runs a worker; the arguments are those of `ps.run`, and the file of results.py or None."""
+  return app.run("worker", _SUMMARY, list(argv),
+                 lambda program: _train(program, launched, result_path))
 
 
 def make_options(config=None):
@@ -29,7 +31,7 @@ def make_options(config=None):
   return made
 
 
-def _train(program, launched: bool) -> int:
+def _train(program, launched: bool, result_path: Optional[str]) -> int:
   cluster = tasks.task_cluster("worker", launched)
   app.prepare_tensorflow()
   from tf1ps.cluster import PortTakenError, ReleasedError
@@ -65,7 +67,7 @@ def _train(program, launched: bool) -> int:
       errors.show_traceback(error, program, always=app.is_verbose())
       reason, code = errors.line(error, program), EXIT_FAILED
   if outcome is not None:
-    _print_summary(outcome, cluster)
+    _report(outcome, cluster, result_path)
     parts = [
       "%d steps" % outcome.steps, "%d examples" % outcome.examples,
       outcome.skipped and "%d bad records skipped" % outcome.skipped,
@@ -76,21 +78,27 @@ def _train(program, launched: bool) -> int:
   return EXIT_RELEASED if was_released and launched else code
 
 
-def _print_summary(outcome, cluster) -> None:
-  """Prints the chief's lines about the whole job."""
+def _report(outcome, cluster, result_path) -> None:
+  """Prints the chief's lines about the whole job, and writes its result."""
   if outcome.evaluation is None:
     return
   from tf1ps.program import format_evaluation
   from tf1ps.state import MEMBER_SERVING
 
-  own = (cluster.job_name, cluster.task_index)
-  shares = ["%s %d: %d" % (m.job, m.index, m.examples) for m in outcome.members
-            if m.role != "ps" and m.state != MEMBER_SERVING and (m.job, m.index) != own]
-  shares.insert(0, "%s %d: %d" % (cluster.job_name, cluster.task_index, outcome.examples))
+  examples = {(cluster.job_name, cluster.task_index): outcome.examples}
+  for member in outcome.members:
+    if member.role != "ps" and member.state != MEMBER_SERVING:
+      examples.setdefault((member.job, member.index), member.examples)
+  examples = {"%s %d" % task: count for task, count in examples.items()}
   again = "" if outcome.again is None else "; trained on more than once: %d" % outcome.again
   print("global step %d in %.1f s; examples by worker: %s%s" % (
-    outcome.global_step, outcome.seconds, ", ".join(shares), again))
+    outcome.global_step, outcome.seconds,
+    ", ".join("%s: %d" % each for each in examples.items()), again))
   print(format_evaluation(outcome.evaluation))
+  if result_path is not None:
+    results.write_result(result_path, results.JobResult(
+      outcome.global_step, outcome.evaluation.metrics,
+      outcome.checkpoint, examples, outcome.seconds))
 
 
 def main() -> None:

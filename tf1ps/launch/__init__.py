@@ -8,6 +8,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
   "gpus": ["divide_gpus", "visible_gpus"],
-  "local": ["run_local"],
+  "local": ["Outcome", "run_tasks"],
   "ports": ["find_free_ports"],
+  "task_main": ["die_with_parent", "prepare_streams"],
 })

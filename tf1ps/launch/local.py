@@ -49,10 +49,22 @@ _REPORT_LINES = 10
 _PREFIX = "tf1ps-local: "
 
 
-def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
+class Outcome(NamedTuple):
+  """How the tasks of a job ended."""
+  # 0 if every task returned 0; 128 + n if signal n ended the launcher; else 1.
+  exit_code: int
+  # How it ended: "ended by SIGINT"; for a failure, the tasks that failed first, and why.
+  text: str
+  # For a failure, the last lines of the tasks that failed first, ready to be shown.
+  report: Sequence[str] = ()
+  # Whether a task found its port taken, so that another try makes sense.
+  port_taken: bool = False
+
+
+def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
               num_ps: int, num_workers: int, evaluator: bool, log_dir: Optional[str],
               preload: Sequence[str] = (), grace: float = 30.0, tries: int = 5,
-              log: Callable[[str], None] = print, quiet: bool = True) -> int:
+              log: Callable[[str], None] = print, quiet: bool = True) -> Outcome:
   """Runs the tasks of a job on this machine until all have ended.
 
   Call it from the main thread, where signals arrive.
@@ -71,7 +83,7 @@ def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     quiet: hold back the output of the imports, unless one of them fails.
 
   Returns:
-    The exit code: 0 if every task returned 0; 128 + n if signal n ended the launcher; else 1.
+    The `Outcome`.
 
   Raises:
     ValueError: arguments out of range, tasks other than the announced ones, or tasks that no other
@@ -108,7 +120,7 @@ def run_local(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
   text = {0: "ok, " + _count(num_ps, num_workers, evaluator),
           EXIT_FAILED: "failed: " + outcome.text}.get(outcome.exit_code, outcome.text)
   screen.line(_PREFIX + "%s, %.1f s" % (text, time.monotonic() - started))
-  return outcome.exit_code
+  return outcome
 
 
 def _wait_ready(server, interrupts):
@@ -152,18 +164,6 @@ def _count(num_ps, num_workers, evaluator):
   return " and ".join(parts)
 
 
-class _Outcome(NamedTuple):
-  """How one start of all tasks ended."""
-  # 0; 1 for a failure; 128 + n after signal n to the launcher.
-  exit_code: int
-  # How it ended: "ended by SIGINT"; for a failure, what failed.
-  text: str
-  # For a failure, the last lines of the tasks that failed first, ready to be shown.
-  report: Sequence[str] = ()
-  # Whether a task found its port taken, so that another try makes sense.
-  port_taken: bool = False
-
-
 class _Attempt:
   """One start of all tasks, to the end of all of them."""
 
@@ -179,7 +179,7 @@ class _Attempt:
     # How many of the signals have been acted on.
     self._handled = 0
 
-  def run(self, local_tasks: Sequence[LocalTask]) -> _Outcome:
+  def run(self, local_tasks: Sequence[LocalTask]) -> Outcome:
     """Runs the tasks; all of them have ended when this returns.
 
     A name's first word is its job. Raises ValueError and OSError as `ForkServer.start_task`, and if
@@ -236,7 +236,7 @@ class _Attempt:
         names = ", ".join(process.name for process in self._running(jobs))
         return _failure("%s did not end within %g s after the last %s" % (
             names, limit, "worker" if jobs == ("ps",) else "ps"))
-    return _Outcome(0, "ok")
+    return Outcome(0, "ok")
 
   def _wait(self, done, limit=None):
     """Waits for a condition; False after `limit` seconds, or when another signal has arrived."""
@@ -336,11 +336,11 @@ class _Attempt:
       self._wait(self._have_ended(jobs), TIMING.killed_limit)
 
 
-def _failure(text: str, report: Sequence[str] = ()) -> _Outcome:
+def _failure(text: str, report: Sequence[str] = ()) -> Outcome:
   """Returns the outcome of a failure."""
-  return _Outcome(EXIT_FAILED, text, report)
+  return Outcome(EXIT_FAILED, text, report)
 
 
-def _interrupted(number: int) -> _Outcome:
+def _interrupted(number: int) -> Outcome:
   """Returns the outcome where signal `number` ended the launcher."""
-  return _Outcome(signal_exit_code(number), "ended by " + signal_name(number))
+  return Outcome(signal_exit_code(number), "ended by " + signal_name(number))

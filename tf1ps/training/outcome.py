@@ -27,6 +27,7 @@ class Outcome(NamedTuple):
   # Under --shard=dynamic: examples of all workers in ranges that were returned and leased again.
   again: Optional[int] = None
   traffic: str = ""  # the traffic of the chief's steps, and how their time divides
+  checkpoint: Optional[str] = None  # the path of the evaluated one, unless it was deleted then
 
 
 class NanLossError(Error, tf.train.NanLossDuringTrainingError):

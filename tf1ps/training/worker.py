@@ -306,13 +306,16 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
   A signal ends this as it ends training: a restart finds the run as it is.
   """
   try:
+    checkpoint = latest_checkpoint(directory)
     evaluation = evaluate(
-      program, latest_checkpoint(directory), options_lib.first_batch_size(options.batch_size),
+      program, checkpoint, options_lib.first_batch_size(options.batch_size),
       options.variables, bad=bad_records)
   except Exception:
     run.release(failed=True)
     raise
-  outcome = outcome._replace(evaluation=evaluation, global_step=evaluation.global_step)
+  outcome = outcome._replace(
+    evaluation=evaluation, global_step=evaluation.global_step,
+    checkpoint=checkpoint if options.checkpoint_dir else None)
   run.release(failed=bool(problems))
   run.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
   if problems:
