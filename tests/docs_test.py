@@ -277,7 +277,8 @@ def test_every_command_is_run_somewhere(document):
 
 
 def test_docs_two_optimizers(start, tmp_path):
-  (tmp_path / "two_optimizers.py").write_text(block_with("docs/programs.md", "import numpy as np\n"))
+  program = block_with("docs/programs.md", "import numpy as np\n")
+  (tmp_path / "two_optimizers.py").write_text(program)
   arguments, = [a for a in of_program("docs/programs.md", "tf1ps-local") if "two_opt" in a[0]]
   output = launcher(start, arguments, tmp_path)
   assert output.count("a hook of the program requested the stop, exit code 0") >= 1

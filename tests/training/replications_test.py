@@ -223,7 +223,8 @@ def test_all_reduce_ends_for_all_with_the_first_end_of_data(start):
   assert codes(*workers) == [0] * 3
   assert [last_line(worker, LAST)[:2] for worker in workers] == [[10, 40]] * 3
   assert [last_line(worker, LAST)[2] for worker in workers] == [
-    "another worker finished its part, was stopped by a hook or received a signal; 4 examples were read and not trained on"
+    "another worker finished its part, was stopped by a hook or received a signal; 4 examples were "
+    "read and not trained on"
   ] * 2 + ["went through its data --epochs=1 times"]
   assert find(workers[0], r"test first (\d+)") == [10]
 
