@@ -9,7 +9,8 @@ VERSION = re.search(r'__version__ = "(.+?)"', (ROOT / "tf1ps" / "version.py").re
 LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
 # tf.layers, the cells and tf.contrib of tf1ps.v1; TensorFlow 1.15 has its own. There is a tf_keras
 # for each TensorFlow, and it says for which: pip takes the one that fits.
-LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}"]
+# fissix is the kept fork of lib2to3, which Python 3.13 lacks: it mends Python 2.
+LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}", "fissix>=21.11"]
 
 setup(
     name="tf1ps",
@@ -46,7 +47,7 @@ setup(
     entry_points={
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
-            for name in ("local", "ps", "worker", "evaluator", "predict", "reset")
+            for name in ("local", "ps", "worker", "evaluator", "predict", "reset", "run")
         ]
     },
 )

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tf1ps.runner import python2
+
+
+@pytest.fixture(scope="module")
+def mender():
+  return python2.Python2()
+
+
+@pytest.mark.parametrize("old, new", [
+    ("print 'loss', loss", "print('loss', loss)"),
+    ("print 'loss',", "print('loss', end=' ')"),
+    ("print ('step', 1); print", "print ('step', 1); print()"),
+    ("print ('step', 1); print 2", "print(('step', 1)); print(2)"),
+    ("print >>f, 'a'", "print('a', file=f)"), ("print ('%d') % 3", "print(('%d') % 3)"),
+    ("for k, v in d.iteritems(): f(k)", "for k, v in d.items(): f(k)"),
+    ("print d.keys()[0]", "print(list(d.keys())[0])"),
+    ("raise ValueError, 'no'", "raise ValueError('no')"),
+    ("if 1L <> 0777: exec 'x'", "if 1 != 0o777: exec('x')"),
+    ("import cPickle as pickle; print 1", "import pickle as pickle; print(1)"),
+    ("import urllib2; print urllib2.urlopen(u'a')",
+     "import urllib.request, urllib.error, urllib.parse; print(urllib.request.urlopen('a'))"),
+    ("print input(), raw_input()", "print(eval(input()), input())"),
+    ("print zip(a, b), map(f, a)", "print(list(zip(a, b)), list(map(f, a)))")])
+def test_what_is_mended(mender, old, new):
+  mended = mender.mend(old + "\n")
+  assert mended.text == new + "\n"
+  assert mended.changed == [(1, old, new)]
+
+
+@pytest.mark.parametrize("source", [
+    "print('a', 'b', file=f)\nx = input()\n", "x = f'{a}'\n",
+    "from __future__ import annotations, print_function\nimport helper\nprint(1, end='')\n",
+    "neither = = \n"])
+def test_what_stays(mender, source):
+  assert mender.mend(source) == (
+    source, list(range(1, source.count("\n") + 2)), [], [])
+
+
+def test_a_file_that_python_3_can_read_is_mended_as_well(mender):
+  mended = mender.mend("print('a', 'b')\nfor i in xrange(3):\n  x = input(unicode(i))\n")
+  assert mended.text == "print('a', 'b')\nfor i in range(3):\n  x = input(str(i))\n"
+  assert [change.line for change in mended.changed] == [2, 3]
+
+
+def test_lines_that_become_several_keep_their_number(mender):
+  mended = mender.mend("one = 1\n\nfrom urllib import urlopen, quote\n# four\n\n"
+                       "def f((a, b)):\n  # seven\n  return '''\n\n''' + a\nprint 11\n\n# end")
+  assert [line for line in mended.text.split("\n")] == [
+    "one = 1", "from urllib.request import urlopen", "from urllib.parse import quote", "# four",
+    "", "def f(xxx_todo_changeme):", "  # seven", "  (a, b) = xxx_todo_changeme", "  return '''",
+    "", "''' + a", "print(11)", "", "# end", ""]
+  assert mended.lines == [1, 3, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14]
+  assert [change.line for change in mended.changed] == [3, 6, 8, 11]
+
+
+def test_tabs_reach_to_the_next_column_of_eight(mender):
+  mended = mender.mend("if 1:\n        a = '''\n\tb'''\n\tprint a\n")
+  assert mended.text == "if 1:\n        a = '''\n\tb'''\n        print(a)\n"
+
+
+def test_the_division_of_integers_is_said_and_not_changed(mender):
+  source = "print 1\na = b / 2\na = b / 2.0\na = b / float(c)\na /= 3\na = b // 2\n"
+  mended = mender.mend(source)
+  assert [line for line, _ in mended.remarks] == [2, 5]
+  assert "a = b / 2\n" in mended.text and "a /= 3" in mended.text
+  assert mender.mend("from __future__ import division\n" + source).remarks == []
+  assert mender.mend(source[len("print 1\n"):]).remarks == []  # nothing of Python 2 in it
+
+
+@pytest.mark.parametrize("line", [
+    "print 'a'", "print ('%d' % 3), 4 if 1", "exec 'a'", "raise E, 'x'", "x = `a`",
+    "a <> b", "x = 0777", "x = 10L", "x = ur'a'", "def f(a, (b, c)): pass", "f = lambda (a, b): a",
+    "try: pass\nexcept E, e: pass", "if 1:\n        a\n\tb"])
+def test_which_errors_look_like_python_2(line):
+  with pytest.raises(SyntaxError) as caught:
+    compile(line + "\n", "here", "exec")
+  assert python2.looks_like_python2(caught.value)
+
+
+@pytest.mark.parametrize("line", ["xrange(3)", "{}.iteritems()", "{}.has_key(1)", "iter([]).next()",
+                                  "import cPickle", "import urllib; urllib.urlopen",
+                                  "print >>f, 'a'", "print ('%d') % 3"])
+def test_which_other_errors_look_like_python_2(line):
+  with pytest.raises((NameError, AttributeError, ImportError, TypeError)) as caught:
+    exec(line, {"f": sys.stdout})
+  assert python2.looks_like_python2(caught.value)
+
+
+@pytest.mark.parametrize("line", ["x = = 3", "print('a'", "f(", "import absent", "absent", "[].x",
+                                  "raise ValueError('xrange')"])
+def test_which_errors_do_not(line):
+  with pytest.raises((SyntaxError, NameError, AttributeError, ImportError, ValueError)) as caught:
+    exec(line)
+  assert not python2.looks_like_python2(caught.value)
+
+
+def test_without_the_library(monkeypatch):
+  monkeypatch.setitem(sys.modules, "fissix.refactor", None)
+  with pytest.raises(python2.MissingLibraryError, match="pip install 'tf1ps\\[legacy\\]'"):
+    python2.Python2()

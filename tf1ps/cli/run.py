@@ -1,0 +1,235 @@
+"""tf1ps-run: runs an unmodified TensorFlow 1 program on tf1ps.
+
+Everything after the program's file belongs to the program, so these flags are no absl flags, which
+would be the program's as well:
+
+1. `_parse` reads the flags before the file, or before `-m MODULE`.
+2. `sys.argv` and `sys.path` become those of `python FILE ...` or `python -m MODULE ...`.
+3. The program runs as `__main__`. Its own files get their imports of TensorFlow from `tf1ps.v1`.
+4. `_end` ends the sessions and reports that the program left open. The exit code is the program's,
+   or 1 if its job failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+import types
+from typing import List, NamedTuple, Optional, Tuple
+
+from tf1ps import runner, version
+from tf1ps.cli import errors
+from tf1ps.compat import EXIT_FAILED, Error, error_line, signal_exit_code
+
+_NAME = "tf1ps-run"
+_FLAGS = (
+  ("--print", "Print what would be replaced, line by line, and run nothing."),
+  ("--pre_1_0", "Functions take their arguments in the order from before TensorFlow 1.0."),
+  ("--2to3", "Mend Python 2 (print statements, xrange, moved modules) in memory."),
+  ("--version", "Print the version."),
+  ("--help", "Print this."),
+)
+_USAGE = """\
+tf1ps-run: runs an unmodified TensorFlow 1 program: imports of tensorflow in its own files are
+answered by tf1ps.v1.
+
+  tf1ps-run [FLAGS] FILE ARGUMENTS...
+  tf1ps-run [FLAGS] -m MODULE ARGUMENTS...
+
+All arguments after FILE or MODULE are the program's.
+
+"""
+_TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NOT_SHOWN = (_TF1PS + os.path.join("runner", ""), _TF1PS + os.path.join("cli", "run.py"),
+              "<frozen importlib")
+_PYTHON2_HINT = "this looks like Python 2: tf1ps-run --2to3 mends it while it runs"
+
+
+class _Request(NamedTuple):
+  """A command line."""
+
+  flags: List[str]  # those that were given
+  file: Optional[str]  # the program's path; None with `module`
+  module: Optional[str]  # the program's name
+  argv: List[str]  # the program's arguments
+
+
+def run(argv: List[str]) -> int:
+  """Runs a program; returns the exit code."""
+  try:
+    request = _parse(list(argv))
+    if "--help" in request.flags:
+      print(_USAGE + "\n".join("  %-11s %s" % flag for flag in _FLAGS))
+      return 0
+    if "--version" in request.flags:
+      print("%s %s" % (_NAME, version.__version__))
+      return 0
+    python2 = runner.Python2() if "--2to3" in request.flags else None
+    compiler = runner.Compiler(python2, _remark)
+    _set_path(os.getcwd() if request.file is None else
+              os.path.dirname(os.path.realpath(request.file)))
+    if "--print" in request.flags:
+      return _print(request, compiler)
+    if "--pre_1_0" in request.flags:
+      _use_pre_1_0()
+    sys.argv = [request.file or "-m", *request.argv]
+  except Error as error:
+    return _say(error)
+  with runner.answer_imports(compiler):
+    return _end(_run(request, compiler))
+
+
+def _parse(argv: List[str]) -> _Request:
+  """Reads the flags, up to the program."""
+  flags, names = [], [name for name, _ in _FLAGS]
+  while argv and argv[0].startswith("-") and argv[0] != "-m":
+    flag = "--help" if argv[0] == "-h" else argv.pop(0)
+    if flag == "--help":
+      return _Request([flag], None, None, [])
+    if flag not in names:
+      near = difflib.get_close_matches(flag, names, n=1)
+      raise errors.UsageError("there is no flag %s%s (see %s --help)" % (
+        flag, "; did you mean %s?" % near[0] if near else "", _NAME))
+    flags.append(flag)
+  is_module = argv[:1] == ["-m"]
+  argv = argv[is_module:]
+  if not argv and "--version" not in flags:
+    raise errors.UsageError("%s is missing (see %s --help)" % (
+      "the module's name after -m" if is_module else "the program's file", _NAME))
+  if argv and not is_module and not os.path.isfile(argv[0]):
+    raise errors.UsageError("there is no file %s" % argv[0])
+  program = argv[0] if argv else None
+  return _Request(flags, None if is_module else program, program if is_module else None, argv[1:])
+
+
+def _set_path(folder: str) -> None:
+  """Puts the program's folder where Python has it: in the place of this script's folder."""
+  script = os.path.dirname(os.path.realpath(sys.argv[0]))
+  sys.path[:1] = [folder] if os.path.realpath(sys.path[0]) == script else [folder, sys.path[0]]
+
+
+def _use_pre_1_0() -> None:
+  from tf1ps import v1
+
+  v1.use_pre_1_0()
+
+
+def _run(request: _Request, compiler) -> Optional[BaseException]:
+  """Runs the program to its end; returns the error that ended it."""
+  try:
+    if request.module is None:
+      path, spec = os.path.abspath(request.file), None
+      code = compiler.compile_file(path)
+    else:
+      code, spec = runner.code_of_module(request.module, compiler)
+      path = sys.argv[0] = spec.origin
+    runner.run_code(code, path, spec)
+  except BaseException as error:  # whatever it is, it ended the program
+    return error
+  return None
+
+
+def _end(error: Optional[BaseException]) -> int:
+  """Reports how the program ended, and ends the sessions that it left open; returns the exit code.
+  """
+  code, text = _exit_code(error)
+  if text:
+    print(text, file=sys.stderr, flush=True)
+  elif error is not None and not isinstance(error, SystemExit):
+    _show(error)
+  try:
+    if "tensorflow" in sys.modules:
+      from tf1ps import session
+
+      session.end_open_sessions(error)
+  except SystemExit as left:
+    return code or _exit_code(left)[0]
+  except Exception as failed:
+    return code or _say(failed)
+  return code
+
+
+def _exit_code(error: Optional[BaseException]) -> Tuple[int, str]:
+  """Returns the exit code that Python gives an error, and the text of a sys.exit(text)."""
+  if isinstance(error, KeyboardInterrupt):
+    return signal_exit_code(errors.signal_of(error)), ""
+  if not isinstance(error, SystemExit):
+    return (EXIT_FAILED if error is not None else 0), ""
+  if error.code is None or isinstance(error.code, int):
+    return (error.code or 0) & 0xff, ""
+  return EXIT_FAILED, str(error.code)
+
+
+def _show(error: BaseException) -> None:
+  """Prints an error as Python does, without the frames that started the program."""
+  if isinstance(error, runner.ProgramNotFoundError):
+    _say(error)
+    return
+  error = error.with_traceback(_own_traceback(error.__traceback__))
+  sys.excepthook(type(error), error, error.__traceback__)
+  if runner.looks_like_python2(error):
+    print("%s: %s" % (_NAME, _PYTHON2_HINT), file=sys.stderr, flush=True)
+
+
+def _own_traceback(tb: Optional[types.TracebackType]) -> Optional[types.TracebackType]:
+  """Returns a traceback without the frames of the loader and of this file."""
+  frames = []
+  while tb is not None:
+    if not tb.tb_frame.f_code.co_filename.startswith(_NOT_SHOWN):
+      frames.append(tb)
+    tb = tb.tb_next
+  for outer, inner in zip(frames, frames[1:] + [None]):
+    outer.tb_next = inner
+  return frames[0] if frames else None
+
+
+def _say(error: BaseException) -> int:
+  print("%s: %s" % (_NAME, error_line(error)), file=sys.stderr, flush=True)
+  return EXIT_FAILED
+
+
+def _remark(path: str, line: int, text: str) -> None:
+  print("%s:%d: %s" % (_short(path), line, text), file=sys.stderr, flush=True)
+
+
+def _print(request: _Request, compiler) -> int:
+  """Prints what would be replaced in the own files that the program imports; runs nothing."""
+  bad = []
+
+  def parse(path):
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+      try:
+        parsed = compiler.parse(file.read(), path)
+      except SyntaxError as error:
+        bad.append(path)
+        print("%s:%s: SyntaxError: %s%s" % (
+          _short(path), error.lineno, error.msg,
+          "; " + _PYTHON2_HINT if runner.looks_like_python2(error) else ""))
+        return None
+    for line, old, new in parsed.replaced:
+      print("%s:%d: %s -> %s" % (_short(path), line, old, new))
+    for line, text in parsed.remarks:
+      print("%s:%d: %s" % (_short(path), line, text))
+    return parsed.tree
+
+  paths = ([os.path.abspath(request.file)] if request.module is None
+           else runner.files_of_module(request.module))
+  runner.find_own_files(paths, parse)
+  return EXIT_FAILED if bad else 0
+
+
+def _short(path: str) -> str:
+  """A path as a user writes it here."""
+  folder = os.getcwd() + os.sep
+  return path[len(folder):] if path.startswith(folder) else path
+
+
+def main() -> None:
+  """The console script."""
+  sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+  main()
