@@ -7,6 +7,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 from tf1ps import session as _session
+from tf1ps.v1 import flags  # noqa: F401  tf.app.flags
 from tf1ps.v1 import namespace as _namespace
 
 __getattr__, __dir__ = _namespace.overlay(__name__, tf.app)
