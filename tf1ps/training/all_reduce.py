@@ -42,4 +42,4 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
     program_towers.check_scaling(towers, options.scale_learning_rate)
     summarize_loss(built.loss)
     return Step(built.train_op, built.loss, towers.batch_sizes[0],
-                vote=Vote(ahead, vote, built.vote), program_hooks=towers.hooks)
+                vote=Vote(ahead, vote, built.vote), program_hooks=towers.hooks, hint=towers.hint)

@@ -101,7 +101,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))
     if step.repeats is not None:
       step.repeats.follow(step.positions)
-    return batches.complete(step)._replace(program_hooks=towers.hooks)
+    return batches.complete(step)._replace(program_hooks=towers.hooks, hint=towers.hint)
 
 
 def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -> Step:

@@ -57,7 +57,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
     keep_constants_local()
     program_towers.check_scaling(towers, options.scale_learning_rate)
     summarize_loss(step.loss)
-    return step._replace(program_hooks=towers.hooks)
+    return step._replace(program_hooks=towers.hooks, hint=towers.hint)
 
 
 def _inputs(program, cluster, options) -> List[tuple]:

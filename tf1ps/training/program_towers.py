@@ -16,8 +16,8 @@ import tensorflow.compat.v1 as tf
 from tf1ps.pipeline import Shard, check_asked
 from tf1ps.program import Program, batch_size_of, build_input, build_model, check_variables
 from tf1ps.replication import ClonePart, split_unevenly
+from tf1ps.training import hints, own_train_op
 from tf1ps.training import options as options_lib
-from tf1ps.training import own_train_op
 
 
 class ProgramTowers:
@@ -30,6 +30,7 @@ class ProgramTowers:
     has_own_optimizer: whether the program has brought an optimizer.
     train_op: the program's own training op, or None; then no tower has an optimizer.
     hooks: the program's hooks, those of the first tower.
+    hint: a hint at another optimizer, or "".
   """
 
   def __init__(self, program: Program, make_optimizer: Callable[[], tf.train.Optimizer],
@@ -43,6 +44,7 @@ class ProgramTowers:
     self.has_own_optimizer = False
     self.train_op = None
     self.hooks: Sequence[tf.train.SessionRunHook] = ()
+    self.hint = ""
 
   def add_worker(self, shard: Shard, num_clones: int = 1,
                  transform: Callable = lambda inputs: inputs) -> None:
@@ -88,7 +90,12 @@ class ProgramTowers:
 
   def optimizer(self, index: int = 0) -> "_OptimizerToCome":
     """Returns the optimizer of a tower; others may take it before the tower is built."""
-    return _OptimizerToCome(self.optimizers, index)
+    return _OptimizerToCome(self, index)
+
+  def note_gradients(self, grads_and_vars: list) -> None:
+    """Takes a tower's gradients, for the hint."""
+    self.hint = self.hint or hints.of_adam(
+      self.optimizers[0], grads_and_vars, self.has_own_optimizer)
 
 
 def check_scaling(towers: ProgramTowers, scales: bool) -> None:
@@ -101,11 +108,13 @@ def check_scaling(towers: ProgramTowers, scales: bool) -> None:
 class _OptimizerToCome:
   """The methods of an optimizer that builders call."""
 
-  def __init__(self, optimizers, index):
-    self._optimizers, self._index = optimizers, index
+  def __init__(self, towers: ProgramTowers, index: int):
+    self._towers, self._index = towers, index
 
   def compute_gradients(self, *args, **kwargs):
-    return self._optimizers[self._index].compute_gradients(*args, **kwargs)
+    found = self._towers.optimizers[self._index].compute_gradients(*args, **kwargs)
+    self._towers.note_gradients(found)
+    return found
 
   def apply_gradients(self, *args, **kwargs):
-    return self._optimizers[self._index].apply_gradients(*args, **kwargs)
+    return self._towers.optimizers[self._index].apply_gradients(*args, **kwargs)

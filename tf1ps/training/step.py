@@ -45,6 +45,7 @@ class Step(NamedTuple):
   step_after: Optional[tf.Tensor] = None  # int64 [], in `others`: the global step after the update
   hooks: List[tf.train.SessionRunHook] = []  # the step's own hooks, in their order
   program_hooks: Sequence[tf.train.SessionRunHook] = ()  # of ModelSpec
+  hint: str = ""  # at another optimizer
 
 
 class Batches:

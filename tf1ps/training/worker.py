@@ -38,6 +38,7 @@ from tf1ps.training import (
   dynamic_ranges,
   epochs,
   execution,
+  hints,
   parallel_steps,
   progress,
   remainder,
@@ -211,6 +212,16 @@ class _Training:
     self._traffic = self._make_traffic(fetches) if run.is_chief else None
     if run.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
+      self._log_hints()
+
+  def _log_hints(self):
+    found = [self._step.hint]
+    if self._options.partition_bytes is not None:
+      found.append(hints.of_shards(
+        self._options.partition_bytes, max(1, len(self._run.cluster.ps))))
+    for hint in found:
+      if hint:
+        _log.info("hint: %s", hint)
 
   def _make_threads(self, fetches) -> Optional[parallel_steps.InGraphThreads]:
     """Returns the threads that make steps beside the loop, or None."""
