@@ -21,16 +21,6 @@ BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 # What is refused.
 
 
-def test_a_second_process_for_one_task_is_refused(ps):
-  """It has a server of its own, and the address of the first one in its cluster."""
-  stock = tf.train.Server({"ps": ["localhost:0"]}, "ps", 0)
-  server_lib.check_holder(Task("ps", 0, stock.target.split("//")[1]), stock.target)
-  with pytest.raises(server_lib.TaskHeldError, match="ps/task:0 at %s is another process already; "
-                     "this one is process .*twice" % ps.address):
-    # On another machine, TensorFlow 2's target has the first machine's host.
-    server_lib.check_holder(ps, "grpc://192.0.2.1:" + stock.target.rsplit(":", 1)[1])
-
-
 @pytest.mark.parametrize("cluster, job, index, said", [
     ({"ps": ["127.0.0.1:99999"], "worker": ["a:1"]}, "ps", 0, "above 65535 .*listen on 34463"),
     ({"ps": ["a:1"], "worker": ["a:1"]}, "ps", 0, "a:1 of /job:worker/task:0 is already the address"
@@ -94,7 +84,7 @@ def test_a_server_is_known_by_its_target(start, how):
   task = start("ps", server_tasks.describe, how, jobs, "ps", 0, options)
   assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
-      jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0]
+      jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0, True]
 
 
 def test_the_defaults(start):
@@ -102,7 +92,7 @@ def test_the_defaults(start):
   task = start("ps", server_tasks.describe, "dict", {"ps": {"0": address}}, None, None, {})
   assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
-      {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0]
+      {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0, True]
 
 
 def test_a_local_server_knows_the_port_that_the_system_chose(start):

@@ -288,3 +288,34 @@ def test_a_ps_of_this_process_that_never_joins_is_not_waited_for(monkeypatch):
   assert records.clusters() == {
     _servers[0].cluster.task: {"ps": {"0": ps}, "worker": {"0": worker}}}
   records.close()
+
+
+# Two processes of one task, with an address that every machine has.
+
+
+def test_a_process_whose_task_another_one_is_stays_silent(make, set_timing):
+  first, second = make(), make()
+  first.heartbeat.set(run="r")
+  first.start()
+  second = membership_lib.Membership(first.record._replace(is_proven=False))
+  second.start()
+  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is process .* already; this one"):
+    second.check_holder()
+  assert not second.report(heartbeat.MEMBER_FAILED, "refused")
+  assert second.heartbeat.silence is None  # it has sent nothing
+  first.stop()
+
+
+@pytest.mark.parametrize("left", ["nothing", "the end", "a last heartbeat"])
+def test_a_process_takes_the_task_of_one_that_is_gone(make, set_timing, left):
+  set_timing(membership_lib, alive_within=0.5)
+  first = make()
+  if left != "nothing":
+    first.heartbeat.beat()
+  if left == "the end":
+    first.report(heartbeat.MEMBER_DONE, "done")
+  second = membership_lib.Membership(first.record._replace(is_proven=False))
+  second.check_holder()
+  second.prove()
+  harness.wait_until(lambda: second.heartbeat.silence is not None)
+  second.stop()

@@ -12,6 +12,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "bounded": ["LimitExceeded", "call_within"],
   "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
+  "holder": ["TaskHeldError", "this_process"],
   "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
   "network": ["bypass_proxy", "exposure_warning", "outside_address"],
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
@@ -20,7 +21,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
     "task_name_of_device", "wait_for_tasks"],
   "server": [
-    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "TaskHeldError",
+    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord",
     "job_container", "latest_record", "record_of", "record_of_task", "register_end_waiter"],
   "session": ["BoundedSession"],
   "session_config": [

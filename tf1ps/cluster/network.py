@@ -73,3 +73,29 @@ def outside_address() -> Optional[str]:
     if not found.is_loopback and not found.is_unspecified:
       return address
   return None
+
+
+def is_loopback(address: str) -> bool:
+  """Whether an address such as "localhost:2222" leads from every machine to itself."""
+  host = parse_address(address, "address", allow_zero=True).host
+  try:
+    return host == "localhost" or ipaddress.ip_address(host).is_loopback
+  except ValueError:  # a name: here it may stand for 127.0.1.1, elsewhere for this machine
+    return False
+
+
+def is_of_this_machine(address: str) -> bool:
+  """Whether an interface of this machine has an address; True for a name that is not found."""
+  host = parse_address(address, "address", allow_zero=True).host
+  try:
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+  except OSError:
+    return True
+  for family, kind, protocol, _, place in found:
+    try:
+      with socket.socket(family, kind, protocol) as probe:
+        probe.bind(place)
+      return True
+    except OSError:
+      continue
+  return False

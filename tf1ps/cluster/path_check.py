@@ -15,6 +15,7 @@ import time
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.bounded import LimitExceeded, call_within
+from tf1ps.cluster.holder import check_holder
 from tf1ps.cluster.session import BoundedSession
 from tf1ps.compat import TIMING, Error, error_line
 
@@ -38,6 +39,7 @@ def check_paths(target: str, own_task, tasks, config, timeout: float) -> None:
 
   Raises:
     PathError: names the task, its address and TensorFlow's error.
+    TaskHeldError: another server answers at the address of this task.
   """
   others = [task for task in tasks if task.name != own_task.name]
   deadline = time.monotonic() + timeout
@@ -77,6 +79,7 @@ def _check(target, own_task, task, config, deadline):
           session.abort(lambda: tf.errors.CancelledError(None, None, "path check"))
         session.close()
     time.sleep(max(0.0, min(TIMING.retry_pause, deadline - time.monotonic())))
+    check_holder(own_task, target, TIMING.watch_probe_limit)  # who may have come meanwhile
 
 
 def _round_trip(own: str, other: str):

@@ -15,19 +15,17 @@ It differs from `tf.train.Server` in this order:
 from __future__ import annotations
 
 import dataclasses
-import os
-import socket
 import threading
 from typing import Callable, Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster.description import Cluster, Task
+from tf1ps.cluster.holder import is_proven
 from tf1ps.cluster.network import bypass_proxy
 from tf1ps.cluster.parsing import from_cluster_spec
-from tf1ps.cluster.probe import probe_task
 from tf1ps.cluster.signals import SignalWatch
-from tf1ps.compat import TIMING, Error, signal_exit_code
+from tf1ps.compat import Error, signal_exit_code
 
 # {target: record} of this process's servers. A process global, because a session or a graph builder
 # of a drop-in gets at most the target of its server.
@@ -48,34 +46,6 @@ class ReleasedError(JobLostError):
   """The chief has released this task and reported that the job has failed."""
 
 
-class TaskHeldError(Error, RuntimeError):
-  """Another process is the task of this one already."""
-
-
-def check_holder(task, target: str) -> None:
-  """Refuses a second process for one task, before any session: its first would end the other's.
-
-  A server of the cluster is reached at its address there. If another server answers at this task's
-  address, this process is on another machine than the cluster says.
-
-  Args:
-    task: the `Task` of this process.
-    target: of its server.
-
-  Raises:
-    TaskHeldError: another process answers at the address, as this task.
-  """
-  at = "localhost:" + target.rsplit(":", 1)[1]  # TensorFlow 2's target has the cluster's host
-  there = probe_task(task, TIMING.round_trip_limit)
-  if not there.is_up:
-    return
-  here = probe_task(task._replace(address=at), TIMING.round_trip_limit)
-  if here.is_up and there.incarnation != here.incarnation:
-    raise TaskHeldError(
-      "%s at %s is another process already; this one is process %d on %s. Is --task_index given "
-      "twice?" % (task.name, task.address, os.getpid(), socket.gethostname()))
-
-
 class ServerRecord(NamedTuple):
   """The arguments of a server."""
 
@@ -86,6 +56,7 @@ class ServerRecord(NamedTuple):
   persistent: bool  # whether a ps outlives its jobs
   start_timeout: Optional[float]  # seconds that a ps waits for its first worker; None: 600
   heartbeat_timeout: float  # seconds of silence until a task counts as lost
+  is_proven: bool = True  # whether the others surely reach this process at the task's address
 
 
 def record_of(target: str) -> Optional[ServerRecord]:
@@ -177,7 +148,7 @@ class Server(tf.train.Server):
       ClusterError: a cluster that cannot work; the message names the value and the right form.
       ValueError: a limit that is not positive.
       PortTakenError: another process has this task's port.
-      TaskHeldError: another process is this task already, on another machine.
+      TaskHeldError: another server answers at the address of this task.
     """
     if isinstance(server_or_cluster_def, Cluster):
       cluster = server_or_cluster_def
@@ -199,12 +170,11 @@ class Server(tf.train.Server):
       raise PortTakenError(
         "%s cannot listen at %s: another process has that port" % (
           cluster.task.name, cluster.task.address)) from error
+    cluster = _with_real_port(cluster, self.target)
     self.record = ServerRecord(
-      self.target, _with_real_port(cluster, self.target), container, config, persistent,
-      start_timeout, heartbeat_timeout)
+      self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
+      not start or is_proven(cluster, self.target))
     _records[self.target] = self.record
-    if start:
-      check_holder(self.record.cluster.task, self.target)
 
   @property
   def cluster(self) -> Cluster:

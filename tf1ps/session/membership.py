@@ -12,11 +12,19 @@ records of the run (`RunRecords`), and the id of the run. The session creator ca
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import Callable, Dict, List, Optional
 
-from tf1ps.cluster import LimitExceeded, ServerRecord, call_within, record_of_task
+from tf1ps.cluster import (
+  LimitExceeded,
+  ServerRecord,
+  TaskHeldError,
+  call_within,
+  record_of_task,
+  this_process,
+)
 from tf1ps.compat import TIMING, Error
 from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.state import (
@@ -27,14 +35,15 @@ from tf1ps.state import (
   RUN_RUNNING,
   ControlError,
   ControlRecord,
-  ControlTable,
   Heartbeat,
   Member,
   RunRecord,
   clear_container,
+  containers_of,
   find_run,
   members_of,
   new_run_id,
+  table_for,
   write_run,
 )
 
@@ -61,7 +70,7 @@ class RunRecords:
     self.holders = cluster.ps or [cluster.control_task]
     self._container = record.container
     self._control_task = cluster.control_task
-    self._tables = {task: ControlTable(record.target, cluster.task, task) for task in self.holders}
+    self._tables = {task: table_for(record, task) for task in self.holders}
 
   def read(self, task) -> Dict[str, ControlRecord]:
     """Returns all control records of one holder; raises ControlError."""
@@ -137,6 +146,7 @@ class Membership:
       record.heartbeat_timeout if heartbeat_timeout is None else heartbeat_timeout)
     self.is_chief = self.cluster.is_chief
     self.run_id, self.is_over = "", False
+    self._is_proven = record.is_proven
     self._records = RunRecords(record)
     self.holders = self._records.holders
     self._directory = None
@@ -148,17 +158,44 @@ class Membership:
     self._at_stop: List[Callable[[], None]] = []
     self._lock = threading.Lock()
     self.heartbeat = Heartbeat(
-      ControlTable(record.target, self.cluster.task, self.cluster.control_task),
-      self.cluster.task, "chief" if self.is_chief else "worker", record.container,
-      self.heartbeat_timeout, self._look, self._beat_directory)
+      table_for(record, self.cluster.control_task), self.cluster.task,
+      "chief" if self.is_chief else "worker", record.container, self.heartbeat_timeout,
+      self._look, self._beat_directory)
     self.resets = reset_watch.ResetWatch(
       self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
   def start(self) -> None:
-    """Announces the run in its directory, and starts the heartbeat. A second call does nothing."""
+    """Announces the run in its directory, and starts the heartbeat. A second call does nothing.
+
+    A process that may not be the one which the others reach sends none before the path check.
+    """
     if self._directory is not None:
       self._directory.open()
-    self.heartbeat.start()
+    if self._is_proven:
+      self.heartbeat.start()
+
+  def prove(self) -> None:
+    """Starts the heartbeat if it has waited for the path check."""
+    if not self._is_proven:
+      self._is_proven = True
+      self.heartbeat.start()
+
+  def check_holder(self) -> None:
+    """Raises TaskHeldError if another process sends heartbeats of this task. The holders answer."""
+    age = math.inf
+    while not self._is_proven:
+      records = self._records.read(self.cluster.control_task)
+      others = [m for m in containers_of(records, self.cluster.task).values()
+                if not m.has_ended and m.age < TIMING.alive_within]
+      if not others:
+        return
+      last = min(others, key=lambda member: member.age)
+      if last.age < age < math.inf:  # it was sent after the look before
+        raise TaskHeldError(
+          "%s is process %d on %s already; this one is %s. Is --task_index given twice?" % (
+            self.cluster.task.name, last.pid, last.host, this_process()))
+      age = last.age
+      time.sleep(TIMING.fast_poll_interval)
 
   def at_stop(self, callback: Callable[[], None]) -> None:
     """Calls a callback after the last report and the last heartbeat."""
@@ -306,6 +343,8 @@ class Membership:
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
     """Reports the end of this task within `limit` seconds; returns whether the report arrived."""
+    if not self._is_proven:
+      return False  # the report would be about another process
     try:
       return call_within(
         limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)

@@ -149,9 +149,11 @@ class RunSessionCreator(tf.train.SessionCreator):
     what = "the cluster is not ready" if first else "the cluster did not come back"
     seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
     if first:
+      self._membership.check_holder()
       self._membership.compare_clusters()
       check_paths(self._membership.record.target, self._membership.cluster.task,
                   self._membership.holders, self.config, self._start_timeout)
+      self._membership.prove()
     self._membership.resets.wait(self._membership.heartbeat_timeout, self._interrupted)
     if self._is_chief:
       session = self._create_as_chief(seen)

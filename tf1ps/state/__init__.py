@@ -11,7 +11,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "containers": [
     "ContainerError", "check_container_name", "clear_container", "container_of_job",
     "container_scope"],
-  "control": ["CLUSTER_RECORD", "ControlError", "ControlRecord", "ControlTable"],
+  "control": ["CLUSTER_RECORD", "ControlError", "ControlRecord", "ControlTable", "table_for"],
   "done_queues": ["DoneQueues", "DoneTimeout"],
   "guard": ["GUARD_MISMATCH", "GUARD_RESET", "Guard", "Guarded", "QUEUE_KIND"],
   "heartbeat": [

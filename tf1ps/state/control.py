@@ -27,7 +27,7 @@ from typing import Callable, Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, LimitExceeded, call_within, probe_task
+from tf1ps.cluster import BoundedSession, LimitExceeded, ServerRecord, call_within, probe_task
 from tf1ps.compat import TIMING, Error, error_line, retry_refused_run
 from tf1ps.state import containers
 
@@ -159,6 +159,14 @@ class ControlTable:
     if broken:
       session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
     session.close()
+
+
+def table_for(record: ServerRecord, keeper) -> ControlTable:
+  """Makes the access of a server's task to the records of a keeper; makes no call."""
+  if record.is_proven or keeper == record.cluster.task:
+    return ControlTable(record.target, record.cluster.task, keeper)
+  # Through the keeper's server: a session of this one may end those of another process.
+  return ControlTable("grpc://" + keeper.address, keeper, keeper)
 
 
 class _Ops(NamedTuple):

@@ -62,13 +62,12 @@ class _JobWatch:
     self._record = record
     self._is_ps = cluster.task in cluster.ps
     # A ps reads the run on itself; a worker whose devices are used reads it on the first ps.
-    self._released_on = control.ControlTable(
-      record.target, cluster.task, cluster.task if self._is_ps else cluster.control_task)
+    self._released_on = control.table_for(
+      record, cluster.task if self._is_ps else cluster.control_task)
     self._cluster_is_written = not self._is_ps
-    keeper = control.ControlTable(record.target, cluster.task, cluster.control_task)
     self._beat = heartbeat.Heartbeat(
-      keeper, cluster.task, "ps" if self._is_ps else "worker", record.container,
-      record.heartbeat_timeout)
+      control.table_for(record, cluster.control_task), cluster.task,
+      "ps" if self._is_ps else "worker", record.container, record.heartbeat_timeout)
     self._beat.set(state=heartbeat.MEMBER_SERVING)
     self._beat.start()
     self._began = time.monotonic()

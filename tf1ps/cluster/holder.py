@@ -1,0 +1,93 @@
+"""One process per task: the second one is refused before it disturbs the first.
+
+A session of a second process ends the sessions of the first on every ps. A cluster reaches a task
+at its address there, so the process that answers at that address is the task:
+
+1. `check_holder` probes the address when a server has started, and in a path check that fails. It
+   refuses this process if another server answers.
+2. If no server answers, this process may be on the wrong machine, or a service or a forwarded port
+   may lead here that is not ready. An address such as localhost leads from every machine to itself.
+   In both cases `is_proven` warns, and the process sends no heartbeat before the path check shows
+   that the ps reach it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+from tf1ps.cluster.description import Cluster, Task
+from tf1ps.cluster.network import is_loopback, is_of_this_machine
+from tf1ps.cluster.probe import ANOTHER_TASK, NO_SUCH_HOST, probe_task
+from tf1ps.compat import TIMING, Error
+
+_log = logging.getLogger("tf1ps")
+
+
+class TaskHeldError(Error, RuntimeError):
+  """Another process is the task of this one already."""
+
+
+def this_process() -> str:
+  """Returns the id and the machine of this process, for messages."""
+  return "process %d on %s" % (os.getpid(), socket.gethostname())
+
+
+def check_holder(task: Task, target: str, timeout: float = TIMING.round_trip_limit):
+  """Probes the address of this process's task.
+
+  Args:
+    task: the `Task` of this process.
+    target: of its server.
+    timeout: seconds for each of two probes.
+
+  Returns:
+    (the `ProbeResult` of the address, whether this process answered there).
+
+  Raises:
+    TaskHeldError: another server answers at the address.
+  """
+  there = probe_task(task, timeout)
+  if there.state == ANOTHER_TASK:
+    raise TaskHeldError(
+      "this is %s, but %s. Start %s on the machine of its address, or correct the cluster." % (
+        this_process(), there, task.name))
+  if not there.is_up:
+    return there, False
+  at = "localhost:" + target.rsplit(":", 1)[1]  # TensorFlow 2's target has the cluster's host
+  here = probe_task(task._replace(address=at), timeout)
+  if here.is_up and there.incarnation != here.incarnation:
+    raise TaskHeldError(
+      "%s at %s is another process already; this one is %s. Is --task_index given twice?" % (
+        task.name, task.address, this_process()))
+  return there, here.is_up
+
+
+def is_proven(cluster: Cluster, target: str) -> bool:
+  """Whether this process is the one that the other tasks reach at its address; else it warns.
+
+  Args:
+    cluster: the cluster, with this process's task.
+    target: of its server.
+
+  Raises:
+    TaskHeldError: another server answers at the address.
+  """
+  task, keeper = cluster.task, cluster.control_task
+  there, is_own = check_holder(task, target)
+  if is_own:
+    if keeper == task or not is_loopback(task.address) or is_of_this_machine(keeper.address):
+      return True
+    _log.warning(
+      "%s has the address %s, at which %s at %s reaches its own machine and not this one, except "
+      "through a tunnel. Give %s an address of this machine (%s).", task.name, task.address,
+      keeper.name, keeper.address, task.name, socket.gethostname())
+    return False
+  if there.state == NO_SUCH_HOST or is_of_this_machine(task.address):
+    return True
+  _log.warning(
+    "this is %s, which has not the address %s of %s, and there: %s. Start %s on the machine of "
+    "that address, unless a service or a forwarded port is going to lead here.",
+    this_process(), task.address, task.name, there.detail, task.name)
+  return False
