@@ -9,10 +9,11 @@ import threading
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness
+from tests import cluster_tasks, harness
 from tests.state import barrier_tasks
+from tf1ps.cluster import session as session_lib
 from tf1ps.compat import worker_service
-from tf1ps.state import barrier, containers, queue_errors
+from tf1ps.state import barrier, containers, queue_call, queue_errors
 
 _built = {}  # (graph, barrier) by index and options: to build one takes longer than most tests
 
@@ -20,7 +21,7 @@ _built = {}  # (graph, barrier) by index and options: to build one takes longer 
 class Member:
   """A barrier and a session, as a process has them."""
 
-  def __init__(self, ps, num_tasks, index, **options):
+  def __init__(self, ps, num_tasks, index, at=None, **options):
     key = repr((num_tasks, index, sorted(options.items())))
     if key not in _built:
       with tf.Graph().as_default() as graph:
@@ -28,12 +29,12 @@ class Member:
     self.graph, built = _built[key]
     self.barrier = copy.copy(built)  # as another process has it, which knows nothing yet
     self.barrier._heard, self.barrier._came = {i: {} for i in built._heard}, {}
-    self.target = "grpc://" + ps.address
-    self.session = tf.Session(self.target, graph=self.graph)
+    self.target = "grpc://" + (at or ps.address)
+    self.session = session_lib.BoundedSession(self.target, self.graph)
 
   def connect_again(self):
     self.session.close()
-    self.session = tf.Session(self.target, graph=self.graph)
+    self.session = session_lib.BoundedSession(self.target, self.graph)
 
   def come(self):
     """Comes and looks once; returns the order, or None if somebody is missing."""
@@ -122,6 +123,24 @@ def test_a_timeout_names_who_is_missing_and_loses_nothing(member):
     a.barrier.wait(a.session, timeout=0)
   assert raised.value.missing == [2]
   assert meet(member(2), a, b) == [[0, 1, 2]] * 3
+
+
+def test_a_ps_that_did_not_answer_costs_no_round(member, start, set_timing):
+  """The run that was left behind may take tokens, so the member asks for them again."""
+  jobs = {"ps": harness.addresses(1)}
+  server = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  server.wait_for("up")
+  a, b = (member(i, 2, at=jobs["ps"][0]) for i in range(2))
+  assert meet(a, b) == [[0, 1]] * 2
+  assert b.come() is None
+  assert a.barrier.queues[0].drain(a.session)[-1][:2].tolist() == [1, 1]  # such a run took it
+  server.signal(signal.SIGSTOP)
+  set_timing(queue_call, answer_limit=0.1)
+  with pytest.raises(queue_errors.QueueUnanswered):
+    a.come()
+  set_timing(queue_call, answer_limit=harness.LIMIT)
+  server.signal(signal.SIGCONT)
+  assert meet(a, b) == [[1, 0]] * 2
 
 
 def test_a_barrier_of_one(member):

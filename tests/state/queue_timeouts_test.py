@@ -5,7 +5,9 @@ what docs/queues.md says of it.
 """
 from __future__ import annotations
 
+import contextlib
 import itertools
+import signal
 import statistics
 import threading
 import time
@@ -13,9 +15,9 @@ import time
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness, session_tasks
+from tests import cluster_tasks, harness, session_tasks
 from tests.state import queue_tasks
-from tf1ps.state import queue_errors, queues
+from tf1ps.state import accumulators, barrier, done_queues, queue_call, queue_errors, queues
 
 LOSSY = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue"]
 _numbers = itertools.count()
@@ -239,3 +241,47 @@ def wait_for_count(took, number):
   while len(took) <= number:
     assert time.monotonic() < until
     pause.wait(0.0005)
+
+
+def test_no_call_waits_for_a_ps_that_stands_still(start, set_timing):
+  """The timeout and a margin end each call; when the ps goes on, the session serves on."""
+  jobs = {"ps": harness.addresses(1)}
+  server = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  server.wait_for("up")
+  device = "/job:ps/task:0"
+  with tf.Graph().as_default() as graph:
+    queue = queues.FIFOQueue(10, [tf.int32], [[]], shared_name="numbers", device=device)
+    mean = accumulators.Accumulator(tf.float32, [2], "mean", device=device)
+    gate = barrier.Barrier("gate", 2, 0, device=device)
+    done = done_queues.DoneQueues(1, places=[device], container="job")
+  session = Session("grpc://" + jobs["ps"][0], graph)
+  calls = {
+    "get() with timeout=0.1 on FIFOQueue numbers": lambda: queue.get(session, timeout=0.1),
+    "put() with timeout=0.1 on FIFOQueue numbers": lambda: queue.put(session, 7, timeout=0.1),
+    "take(1) with timeout=0.1 on Accumulator mean": lambda: mean.take(session, 1, timeout=0.1),
+    "the barrier's token with timeout=0.1 on FIFOQueue gate/0":
+      lambda: gate.wait(session, timeout=0.1),
+    "wait() for reports": lambda: done.wait(session, timeout=0.1),
+  }
+  for call in list(calls.values())[1:]:  # the session's first runs
+    with contextlib.suppress(queue_errors.QueueTimeout, done_queues.DoneTimeout):
+      call()
+  set_timing(queue_call, answer_limit=0.1)
+  server.signal(signal.SIGSTOP)
+  for what, call in calls.items():
+    ends = []
+    session_tasks.end_of(lambda call=call, ends=ends: ends.append(error_of(call)), 20.0)
+    assert [type(error) for error in ends] == [queue_errors.QueueUnanswered], what
+    assert not isinstance(ends[0], queue_errors.QueueTimeout)
+    assert str(ends[0]).startswith(what + " at /job:ps/task:0: a request had no answer for 0.2 s")
+  server.signal(signal.SIGCONT)
+  queue.put(session, 8)
+  harness.wait_until(lambda: queue.get(session) == 8)
+  session.close()
+
+
+def error_of(function):
+  try:
+    return function()
+  except Exception as error:
+    return error

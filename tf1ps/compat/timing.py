@@ -74,6 +74,7 @@ class Timing(NamedTuple):
   run_session_close_limit: float = 1.0  # of a job: with a dead ps none closes, the next one waits
   aborted_close_limit: float = 0.2
   call_grace: float = 0.2  # after TensorFlow's own limit of a run, until the run is left behind
+  answer_limit: float = 10.0  # after a caller's own timeout, for the answer to a run under way
   generator_end_limit: float = 0.3  # for an input function in Python to return
   runner_end_limit: float = 0.4  # for a queue runner's thread; above the one before
   runner_threads_end_limit: float = 0.7  # for all of them; above the one before

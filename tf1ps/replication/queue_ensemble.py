@@ -62,6 +62,11 @@ def _name_of(index: int) -> str:
   return "net %d" % index
 
 
+def _at_once(timeout):
+  """Returns the timeout of a call's second part, which never waits but for the server's answer."""
+  return None if timeout is None else 0.0
+
+
 class QueueEnsemble:
   """An ensemble's queues, all on one task; each is built at its first use.
 
@@ -171,6 +176,7 @@ class Feeder:
 
     Raises:
       QueueFull: the time was over; no request was sent.
+      QueueUnanswered: the server did not answer; some networks may have the request.
       QueueEnded: a feeder has closed the ensemble.
       QueueReset: its container was reset.
     """
@@ -179,7 +185,7 @@ class Feeder:
     number, self._next = self._next, self._next + 1
     # The request goes first, so that each prediction belongs to a known request.
     self._requests.put(session, [[self._id, number]], timeout)
-    call = QueueCall(self._requests, session, "feed()", 1, timeout)
+    call = QueueCall(self._requests, session, "feed()", 1, _at_once(timeout))
     counts = call.run(self._put, {self._number: number, self._inputs: inputs})
     for index, count in enumerate(counts):
       self.missed[index] += not count
@@ -242,7 +248,8 @@ class Network:
     if values.shape != expected:
       raise ValueError("%s must predict %s for inputs of %s, it predicted %s" % (
         self.name, expected, inputs.shape, values.shape))
-    call = QueueCall(self._predictions, session, "put(%d)" % len(heads), len(heads), None)
+    call = QueueCall(
+      self._predictions, session, "put(%d)" % len(heads), len(heads), _at_once(timeout))
     count, present, closed = call.run(self._put, {self._heads: heads, self._values: values})
     if not count:
       call.pause(present, closed, QueueFull)  # it is closed: raises that
@@ -341,12 +348,13 @@ class Aggregator:
     Raises:
       QuorumError: too few networks answered.
       QueueEmpty: no request arrived.
+      QueueUnanswered: the server did not answer; the request or predictions may be lost.
       QueueEnded: a feeder has closed the ensemble.
       QueueReset: its container was reset.
     """
     feeder, number = self._requests.get(session, timeout=wait).tolist()
     began = time.monotonic()
-    call = QueueCall(self._requests, session, "answer()", self._count, None)
+    call = QueueCall(self._requests, session, "answer()", self._count, self._timeout)
     self._begin(feeder, number)
     got = self._got.setdefault((feeder, number), {})
     while True:

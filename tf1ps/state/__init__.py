@@ -21,7 +21,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "queue_call": ["QueueCall"],
   "queue_errors": [
     "QueueCancelled", "QueueEmpty", "QueueEnded", "QueueError", "QueueFull", "QueueMismatch",
-    "QueueReset", "QueueTimeout"],
+    "QueueReset", "QueueTimeout", "QueueUnanswered"],
   "queues": [
     "FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "PutElements", "RandomShuffleQueue",
     "TakenElements"],

@@ -199,7 +199,7 @@ class NamedAccumulator(guard_lib.Guarded):
           return mean
       call.pause(present, False, queue_errors.QueueEmpty)
 
-  def _call(self, session, operation, requested=0, timeout=0):
+  def _call(self, session, operation, requested=0, timeout=None):
     return queue_call.QueueCall(self, session, operation, requested, timeout)
 
   def _try_apply(self, values, local_step, worker) -> Applied:

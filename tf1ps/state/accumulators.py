@@ -135,6 +135,7 @@ class Accumulator(NamedAccumulator):
     Raises:
       ValueError: n is above the capacity.
       QueueEmpty: the time was over; nothing was taken.
+      QueueUnanswered: the ps did not answer; gradients may have been taken.
       QueueReset, QueueMismatch: see queue_errors.py.
     """
     mean, = self._take(session, n, timeout)

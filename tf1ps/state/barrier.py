@@ -82,15 +82,19 @@ class Barrier:
     if len(self.names) != num_tasks:
       raise ValueError("a barrier of %d members needs as many names, got %r" % (num_tasks, names))
     self._name = name
-    self._round = _GREETING
-    # Of each other member, its rounds from the present one on: {round: arrival time}.
-    self._heard: Dict[int, Dict[int, int]] = {i: {} for i in range(num_tasks) if i != task_index}
-    self._arrived: Dict[int, int] = {}  # the arrival times of this member, by round
+    self._start_over()
     with pinning.shared_placement(name, device, container):
       self.queues = [
         queues.FIFOQueue(-1, [tf.int64], [[3]], shared_name="%s/%d" % (name, i),
                          container=container) for i in range(num_tasks)]
     self._build()
+
+  def _start_over(self):
+    self._round = _GREETING
+    # Of each other member, its rounds from the present one on: {round: arrival time}.
+    self._heard: Dict[int, Dict[int, int]] = {
+      i: {} for i in range(len(self.names)) if i != self.index}
+    self._arrived: Dict[int, int] = {}  # the arrival times of this member, by round
 
   def _build(self):
     with tf.control_dependencies(None), tf.name_scope("barrier"):
@@ -119,10 +123,18 @@ class Barrier:
     Raises:
       BarrierTimeout: members are missing; it names them. The next wait continues the same round.
       QueueReset: the container was reset.
+      QueueUnanswered: the ps did not answer. Tokens may be lost, so the next wait begins like that
+        of a restarted member.
     """
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
-    until = time.monotonic() + timeout
+    try:
+      return self._wait(session, timeout, time.monotonic() + timeout)
+    except queue_errors.QueueUnanswered:
+      self._start_over()
+      raise
+
+  def _wait(self, session, timeout, until):
     if self._round == _GREETING:
       self._gather(session, timeout, until)
       newest = max((max(heard) for heard in self._heard.values()), default=0)
@@ -145,7 +157,7 @@ class Barrier:
 
   def _gather(self, session, timeout, until):
     """Waits until each other member has arrived in this round."""
-    self._announce(session)
+    self._announce(session, until)
     own = self.queues[self.index]
     while True:
       missing = [i for i, heard in self._heard.items() if not any(r >= self._round for r in heard)]
@@ -161,7 +173,7 @@ class Barrier:
             self._name, len(self.names) - len(missing), len(self.names), timeout,
             ", ".join(names)), missing, names) from error
       if self._hear(tokens):
-        self._announce(session)
+        self._announce(session, until)
 
   def _hear(self, tokens: np.ndarray) -> bool:
     """Stores tokens; returns whether one of them is a greeting that this member must answer."""
@@ -169,10 +181,11 @@ class Barrier:
       self._heard[index].setdefault(number, when)
     return self._round > _GREETING and _GREETING in tokens[:, 0]
 
-  def _announce(self, session):
+  def _announce(self, session, until):
     """Sends this member's token to the others in one run; sent again, the token is the same."""
     feed = {self._round_in: self._round}
     if self._round in self._arrived:
       feed[self._when] = self._arrived[self._round]
-    call = queue_call.QueueCall(self.queues[self.index], session, "barrier", 1, None)
+    call = queue_call.QueueCall(self.queues[self.index], session, "the barrier's token", 1,
+                                max(0.0, until - time.monotonic()))
     self._arrived[self._round], _ = call.run([self._when, self._put], feed)

@@ -111,7 +111,14 @@ class DoneQueues:
 
   def status(self, session, place: Optional[int] = None) -> DoneStatus:
     """Returns the workers that are done now; see `wait` for the arguments."""
-    sizes = queue_call.run_once(session, self._sizes[self._own_place() if place is None else place])
+    return self._status(session, place)
+
+  def _status(self, session, place, deadline=None):
+    place = self._own_place() if place is None else place
+    sizes = queue_call.run_once(
+      session, self._sizes[place], None, deadline,
+      lambda: ("wait() for reports at %s" % (self.places[place] or "the session's default device"),
+               "who is done is not known"))
     missing = [i for i, size in enumerate(sizes) if not size]
     return DoneStatus([i for i, size in enumerate(sizes) if size], missing,
                       [self.names[i] for i in missing])
@@ -130,6 +137,7 @@ class DoneQueues:
 
     Raises:
       DoneTimeout: naming the missing workers.
+      QueueUnanswered: the place did not answer.
     """
     if timeout is None or not timeout >= 0:
       raise ValueError("timeout must be a number of seconds, 0 or more, got %r" % (timeout,))
@@ -138,7 +146,7 @@ class DoneQueues:
     began = time.monotonic()
     until = began + timeout
     while True:
-      status = self.status(session, place)
+      status = self._status(session, place, until)
       if not status.missing:
         time.sleep(linger)
         return status

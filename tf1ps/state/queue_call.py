@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Callable, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, RecoverableSession, call_within, task_name_of_device
+from tf1ps.cluster import (
+  BoundedSession,
+  LimitExceeded,
+  RecoverableSession,
+  call_within,
+  task_name_of_device,
+)
 from tf1ps.compat import TIMING, get_status, retry_refused_run
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import queue_errors, queue_steps
 
 _CLOSED = re.compile(r"Queue '[^']*' is closed")  # TensorFlow's message for an enqueue
 _MONITORED = (tf.train.MonitoredSession, tf.train.SingularMonitoredSession)
+# What a request that is left behind may do later.
+_LATE = {"get": "its elements may have been taken and lost",
+         "take": "its gradients may have been taken and lost",
+         "put": "its elements may have been put in"}
 
 
 class QueueCall:
@@ -41,23 +52,24 @@ class QueueCall:
     self._steps = queue._steps
     self._session, self._operation, self._requested = session, operation, requested
     self._began = time.monotonic()
+    self._timeout = timeout
     self._deadline = None if timeout is None else self._began + timeout
 
   def run(self, fetches, feed=None):
     """Runs a step; raises the `QueueError` that describes a failure."""
     try:
       try:
-        return run_once(self._session, fetches, feed)
+        return self._run_once(fetches, feed)
       except tf.errors.InvalidArgumentError as error:
         if guard_lib.GUARD_RESET not in str(error):
           raise
-        run_once(self._session, self._steps.look)  # the session's first step may be missing
-        return run_once(self._session, fetches, feed)
+        self._run_once(self._steps.look)  # the session's first step may be missing
+        return self._run_once(fetches, feed)
       except tf.errors.CancelledError as error:
         if not _CLOSED.search(str(error)):
           raise
         # Another client closed it between the step's look and its enqueue: nothing was put in.
-        return run_once(self._session, fetches, feed)
+        return self._run_once(fetches, feed)
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
       described = self._describe(error)
       if described is None:
@@ -115,11 +127,20 @@ class QueueCall:
                   _make_in_another_session, self._queue.queue_ref.op, self._guard.device, target)
       self.run(self._steps.look)
 
+  def _run_once(self, fetches, feed=None):
+    return run_once(self._session, fetches, feed, self._deadline, self._unanswered)
+
+  def _unanswered(self):
+    what = "%s with timeout=%g on %s %s at %s" % (
+      self._operation, round(self._timeout, 3), self._queue.spec.kind, self._guard.title,
+      self._guard.device or "the session's default device")
+    return what, _LATE.get(self._operation.partition("(")[0], "it may still be carried out")
+
   def _describe(self, error):
     """Returns the `QueueError` for an error of TensorFlow's, or None."""
     if guard_lib.GUARD_RESET in str(error):
       return self._reset()
-    registered = run_once(self._session, self._steps.register).decode("utf-8")
+    registered = self._run_once(self._steps.register).decode("utf-8")
     if registered in ("", guard_lib.GONE):
       return self._reset() if isinstance(error, tf.errors.NotFoundError) else None
     there = guard_lib.descriptions([registered.encode("utf-8")])[0]
@@ -167,14 +188,37 @@ def _make_in_another_session(op, device, target):
     session.run(size)
 
 
-def run_once(session, fetches, feed=None):
-  """Runs fetches without the session's hooks."""
+def run_once(session, fetches, feed=None, deadline: Optional[float] = None,
+             describe: Optional[Callable[[], Tuple[str, str]]] = None):
+  """Runs fetches without the session's hooks.
+
+  Args:
+    session: a `tf.Session` or a monitored one.
+    fetches, feed: as for `tf.Session.run`.
+    deadline: the end of the caller's timeout, by `time.monotonic`; None: no limit. It does not
+      limit the recovery of a monitored session.
+    describe: returns the name of the call, and the effect of a run that ends later, for the error.
+
+  Raises:
+    QueueUnanswered: the servers did not answer until the deadline and a margin. The run goes on.
+  """
+  def run(inner):
+    if deadline is None:
+      return retry_refused_run(inner.run, fetches, feed)
+    limit = max(0.0, deadline - time.monotonic()) + TIMING.answer_limit
+    try:
+      return call_within(limit, "a run", retry_refused_run, inner.run, fetches, feed)
+    except LimitExceeded as error:
+      what, late = describe()
+      raise queue_errors.QueueUnanswered(
+        "%s: a request had no answer for %.1f s, and %s. Check whether the server runs and can be "
+        "reached." % (what, limit, late)) from error
+
   if isinstance(session, RecoverableSession):
-    return session.call_inside(lambda inner: retry_refused_run(inner.run, fetches, feed))
+    return session.call_inside(run)
   if isinstance(session, _MONITORED):
-    return session.run_step_fn(
-      lambda step_context: retry_refused_run(step_context.session.run, fetches, feed))
-  return retry_refused_run(session.run, fetches, feed)
+    return session.run_step_fn(lambda step_context: run(step_context.session))
+  return run(session)
 
 
 def _raw(session):

@@ -6,8 +6,9 @@
   QueueCancelled   the same, closed with cancel_pending_enqueues: its producers gave up
   QueueReset       the queue's container was reset, and the queue with it
   QueueMismatch    another kind of queue lives under the name
+  QueueUnanswered  the ps did not answer a request, which it may carry out later
 
-After each of them every element is in the queue or with its caller.
+After each of them but the last one every element is in the queue or with its caller.
 """
 
 from __future__ import annotations
@@ -72,6 +73,14 @@ class QueueCancelled(QueueEnded):
 
 class QueueReset(QueueError):
   """The queue's container was reset."""
+
+
+class QueueUnanswered(QueueError):
+  """The ps did not answer within the timeout and a margin, which `TIMING.answer_limit` sets.
+
+  The request is left behind. When the ps goes on, it may still carry the request out: what a `get`
+  asked for is then lost, what a `put` gave is in the queue.
+  """
 
 
 class QueueMismatch(QueueError, ValueError):

@@ -8,8 +8,9 @@ These things differ or are new:
    with those of other clients.
 2. `get` and `put` wait in Python, like those of Python's `queue`. No operation on the server waits,
    so none is cancelled with elements in its hands. A call asks the server every `poll_secs` until
-   its time is over. After a timeout each element is in the queue or with the caller. Waiting
-   callers have no order; a caller that needs many elements may wait while others take few.
+   its time is over. After a timeout each element is in the queue or with the caller; only where
+   the server itself does not answer, `QueueUnanswered` says that this is not known. Waiting callers
+   have no order; a caller that needs many elements may wait while others take few.
 3. `try_dequeue_many` and `try_enqueue_many` build operations that never block.
 4. `close` notes its reason, so consumers distinguish an end from a cancellation. `drain` takes all
    elements, `reopen` replaces the queue by a new one.
@@ -182,6 +183,7 @@ class _LosslessQueue(guard.Guarded):
     Raises:
       ValueError: the queue can never hold n elements, or it has no shapes.
       QueueEmpty: the time was over; nothing was taken.
+      QueueUnanswered: the ps did not answer within the timeout; elements may have been taken.
       QueueEnded, QueueCancelled: the queue is closed and has fewer elements.
       QueueReset, QueueMismatch: see queue_errors.py.
     """
@@ -214,6 +216,7 @@ class _LosslessQueue(guard.Guarded):
       ValueError: the queue can never hold the batch, or components do not fit the queue: their
         shapes, or numbers that its type cannot take.
       QueueFull: the time was over; nothing was put in.
+      QueueUnanswered: the ps did not answer within the timeout; the elements may have been put in.
       QueueEnded, QueueCancelled: the queue is closed.
       QueueReset, QueueMismatch: see queue_errors.py.
     """
