@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import Callable, Dict, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -32,6 +32,8 @@ from tf1ps.compat import Error, signal_exit_code
 _records: Dict[str, "ServerRecord"] = {}
 # What `join` waits with. A process global, because only rooms above this one know how a job ends.
 _end_waiter = None
+# Called with each new server. A process global, because only rooms above know what it is for.
+_listeners: List[Callable[["Server"], None]] = []
 
 
 class PortTakenError(Error, RuntimeError):
@@ -93,6 +95,12 @@ def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) 
   _end_waiter = waiter
 
 
+def on_new_server(listener: Callable[["Server"], None]) -> None:
+  """Has a function called with each server of this process that is made from now on."""
+  if listener not in _listeners:
+    _listeners.append(listener)
+
+
 def _with_real_port(cluster: Cluster, target: str) -> Cluster:
   """Returns the cluster with the port that the system chose for a one-task server on port 0."""
   host, port = cluster.task.address.rsplit(":", 1)
@@ -108,9 +116,11 @@ class Server(tf.train.Server):
   Attributes:
     record: the `ServerRecord`, with everything that is known of this server.
     end_reason: a sentence that says why `join` returned; "" before.
+    has_joined: whether `join` was called.
   """
 
   end_reason = ""
+  has_joined = False
 
   def __init__(
     self,
@@ -175,6 +185,8 @@ class Server(tf.train.Server):
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
       not start or is_proven(cluster, self.target))
     _records[self.target] = self.record
+    for listener in _listeners:
+      listener(self)
 
   @property
   def cluster(self) -> Cluster:
@@ -206,6 +218,7 @@ class Server(tf.train.Server):
       JobLostError: the job's workers are lost, or none came.
       SystemExit: after a signal; in a ps, after the end of the job, too.
     """
+    self.has_joined = True
     if _end_waiter is None:
       super().join()  # no room that knows when a job has ended was imported
       return

@@ -12,6 +12,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "lifecycle": ["MonitoredSession", "SessionLifecycle"],
   "membership": ["ClusterMismatchError", "Membership"],
   "monitored_session": ["Interval", "MonitoredTrainingSession", "open_session"],
+  "plain_session": ["Session"],
+  "presence": ["follow_servers"],
   "process_end": ["end_open_sessions"],
   "run_directory": ["DirectoryInUseError"],
   "session_creator": ["TaskLostError"],

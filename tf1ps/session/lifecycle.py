@@ -29,7 +29,7 @@ from tf1ps.cluster import (
   probe_tasks,
 )
 from tf1ps.compat import TIMING, error_line, signal_exit_code
-from tf1ps.session import ending, initialise, process_end, session_creator
+from tf1ps.session import ending, initialise, presence, process_end, session_creator
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 
@@ -265,6 +265,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
       hook.on_join(lifecycle)
     lifecycle.enter(creator)
     if lifecycle.membership is not None:
+      presence.take_over(lifecycle.membership.record.target)
       lifecycle.membership.start()
     try:
       super().__init__(creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)

@@ -317,12 +317,20 @@ class Membership:
     if not goes_on:
       self.run_id = new_run_id()
     before = self._current.writes if goes_on and self._current is not None else 0
-    self._write(RunRecord(
-      id=self.run_id, initialised=False, ended=False, failed=False, jobs=self.cluster.to_json(),
-      signature=[], writes=before + 1))
+    self._write(self._new_record(before + 1))
     if not goes_on:
       clear_container(self.record.container, self._used)
     self._write_file(RUN_RUNNING)
+
+  def claim_run(self) -> None:
+    """Begins a run that has only an end, for a chief whose program initialises by itself."""
+    self.run_id = new_run_id()
+    self._current = self._new_record(1)
+
+  def _new_record(self, writes: int) -> RunRecord:
+    return RunRecord(
+      id=self.run_id, initialised=False, ended=False, failed=False, jobs=self.cluster.to_json(),
+      signature=[], writes=writes)
 
   def mark_initialised(self, signature: List[list]) -> None:
     """Marks the run as initialised, which the other workers wait for."""

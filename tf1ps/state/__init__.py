@@ -13,6 +13,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "container_scope"],
   "control": ["CLUSTER_RECORD", "ControlError", "ControlRecord", "ControlTable", "table_for"],
   "done_queues": ["DoneQueues", "DoneTimeout"],
+  "ending": ["wait_for_end"],
   "guard": ["GUARD_MISMATCH", "GUARD_RESET", "Guard", "Guarded", "QUEUE_KIND"],
   "heartbeat": [
     "Heartbeat", "MEMBER_DONE", "MEMBER_FAILED", "MEMBER_SERVING", "MEMBER_TRAINING", "Member",

@@ -6,8 +6,10 @@ import importlib
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps import session as _session
 from tf1ps.v1 import namespace as _namespace
 
+_session.follow_servers()  # a worker without a session reports its end, too
 importlib.import_module("tf1ps.state.ending")  # has Server.join wait for the end of the job
 __getattr__, __dir__ = _namespace.overlay(__name__, tf.train, {
   "cluster": ["Server"],

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests import harness, presence_tasks
+from tests.training import local_loop, local_server
+from tf1ps.cluster import server as server_lib
+from tf1ps.session import ending, plain_session, presence, process_end
+from tf1ps.state import heartbeat
+from tf1ps.state import run as run_lib
+
+
+@pytest.fixture
+def record(request):
+  """The record of a server of this process, for one test: it has no presence before or after."""
+  found = local_server.record(request.node.name.replace("_", "-"))
+  before = server_lib._records[found.target]
+  server_lib._records[found.target] = found
+  presence._present.pop(found.target, None)
+  with tf.Graph().as_default():
+    yield found
+  process_end.end_open_sessions(KeyboardInterrupt())
+  presence._present.pop(found.target, None)
+  server_lib._records[found.target] = before
+
+
+def run_on(record):
+  return run_lib.find_run(local_server.table(record).read(), record.container)
+
+
+def members(record):
+  return {one.index: one for one in heartbeat.members_of(
+    local_server.table(record).read(), record.container)}
+
+
+def test_a_session_shows_the_ps_its_task_and_those_of_the_graph(record):
+  with tf.device("/job:worker/task:0"):
+    one = tf.constant(1)
+  # Workers 1 and 2 of this cluster do not exist: TensorFlow's session would wait for them.
+  with plain_session.Session(record.target) as session:
+    assert session.run(one) == 1
+    assert {device.name.split("/device")[0] for device in session.list_devices()} == {
+      "/job:worker/replica:0/task:0"}
+
+
+def test_a_session_names_the_tasks_that_do_not_answer(record):
+  with tf.device("/job:worker/task:2"):
+    tf.constant(1)
+  with pytest.raises(tf1ps.Error, match="/job:worker/task:2"):
+    plain_session.Session(record.target, start_timeout=0.3)
+
+
+def test_runs_are_counted_and_the_end_releases_the_job(record):
+  session = plain_session.Session(record.target)
+  number = tf.constant(7)
+  for _ in range(3):
+    session.run(number)
+  plain_session.Session(record.target).run(number)
+  harness.wait_until(lambda: 0 in members(record) and members(record)[0].step == 4)
+  assert members(record)[0].state == heartbeat.MEMBER_TRAINING and run_on(record) is None
+  for index in (1, 2):
+    local_server.Worker(record, index).say(state=heartbeat.MEMBER_DONE)
+  process_end.end_open_sessions()
+  assert run_on(record).ended and not run_on(record).failed
+  assert members(record)[0].state == heartbeat.MEMBER_DONE
+
+
+def test_a_failure_of_another_worker_fails_the_chief(record):
+  plain_session.Session(record.target)
+  local_server.Worker(record, 1).say(state=heartbeat.MEMBER_DONE)
+  local_server.Worker(record, 2).say(state=heartbeat.MEMBER_FAILED, reason="a reason")
+  with pytest.raises(ending.JobFailedError, match="/job:worker/task:2 failed: a reason"):
+    process_end.end_open_sessions()
+  assert run_on(record).failed
+
+
+def test_an_error_of_the_program_is_reported_and_releases_nothing(record):
+  plain_session.Session(record.target)
+  process_end.end_open_sessions(ValueError("of the program"))
+  assert run_on(record) is None
+  assert members(record)[0].reason == "ValueError: of the program"
+
+
+def test_a_monitored_session_takes_over(record, tmp_path):
+  with tf.container(record.container):
+    model = local_loop.Model()
+  beside = plain_session.Session(record.target)
+  for index in (1, 2):
+    local_server.Worker(record, index).say(state=heartbeat.MEMBER_DONE)
+  with tf1ps.MonitoredTrainingSession(record.target, checkpoint_dir=str(tmp_path)) as session:
+    session.run(model.train_op)
+    assert beside.run(model.x) == 1.0
+    plain_session.Session(record.target)
+  assert run_on(record).ended and members(record)[0].step == 1
+  process_end.end_open_sessions()
+
+
+def test_a_session_without_a_server_of_tf1ps_is_tensorflows():
+  with tf.Graph().as_default(), plain_session.Session() as session:
+    assert session.run(tf.constant(7)) == 7
+
+
+@pytest.mark.parametrize("how", ["a done queue", "a worker without a session"])
+def test_a_job_of_plain_sessions_ends(forks, how):
+  address = harness.addresses(3)
+  jobs = {"ps": address[:1], "worker": address[1:]}
+  tasks = [forks.start("%s %d" % (job, index), presence_tasks.train_plainly, jobs, job, index, how)
+           for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
+  assert [task.wait() for task in tasks] == [0, 0, 0], [task.output for task in tasks]
+  assert "saved 100.0" in tasks[1].output if how == "a done queue" else "50.0" in tasks[1].output
+
+
+def test_a_ps_that_waits_for_a_worker_that_failed_leaves(forks):
+  address = harness.addresses(3)
+  jobs = {"ps": address[:1], "worker": address[1:]}
+  tasks = [forks.start("%s %d" % (job, index), presence_tasks.train_plainly, jobs, job, index,
+                       "a failure")
+           for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
+  assert [task.wait() for task in tasks] == [1, 1, 1]
+  assert "/job:worker/task:1 failed: ValueError: of the program" in tasks[1].output

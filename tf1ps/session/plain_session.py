@@ -1,0 +1,79 @@
+"""`Session`, a drop-in for `tf.Session` where a program has nothing but plain sessions.
+
+On the target of a `tf1ps.Server` it differs from TensorFlow's in this:
+
+1. It sees its own task, the ps, and the tasks that the graph names so far. TensorFlow's waits for
+   every task of the cluster, also for those that have ended.
+2. It starts when these tasks answer, or names the missing ones.
+3. Its task is present in the job, and the end of the program ends its part (presence.py).
+4. Its runs can be interrupted, and its close is bounded.
+
+On any other target it is a `tf.Session` with the fourth difference alone.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import (
+  BoundedSession,
+  ServerRecord,
+  filters_show_task,
+  make_device_filters,
+  record_of,
+  wait_for_tasks,
+)
+from tf1ps.session import presence
+
+
+class Session(BoundedSession):
+  """A `tf.Session` that starts within a limit, and whose task is present in its job."""
+
+  def __init__(self, target: str = "", graph: Optional[tf.Graph] = None,
+               config: Optional[tf.ConfigProto] = None, *, start_timeout: float = 60.0):
+    """Creates the session, like `tf.Session`.
+
+    Args:
+      target: the target of this process's server; "" runs in this process.
+      graph: the graph; None: the default one.
+      config: a `tf.ConfigProto`.
+      start_timeout: seconds until the tasks that the session sees must answer.
+
+    Raises:
+      TaskUnavailableError: a task did not answer within start_timeout.
+      ClusterError: the graph names a task that is not in the cluster.
+    """
+    record = record_of(target) if target else None
+    self._presence = None
+    if record is not None:
+      config = _with_filters(config, record, graph or tf.get_default_graph())
+      others = [task for task in record.cluster.tasks() if task.name != record.cluster.task.name
+                and filters_show_task(config.device_filters, task)]
+      wait_for_tasks(others, start_timeout, "the cluster is not ready")
+      self._presence = presence.be_present(record)
+    super().__init__(target, graph, config)
+    if self._presence is not None:
+      self._presence.watch(self)
+
+  def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+    """Like `tf.Session.run`."""
+    result = super().run(fetches, feed_dict, options, run_metadata)
+    if self._presence is not None:
+      self._presence.count_run()
+    return result
+
+
+def _with_filters(config: Optional[tf.ConfigProto], record: ServerRecord,
+                  graph: tf.Graph) -> tf.ConfigProto:
+  filtered = tf.ConfigProto()
+  if config is not None:
+    filtered.CopyFrom(config)
+  if not filtered.device_filters:
+    cluster = record.cluster
+    names = make_device_filters(graph, cluster)
+    if cluster.task in cluster.replicas:
+      names += [task.name for task in cluster.ps if task.name not in names]
+    filtered.device_filters.extend(names)
+  return filtered

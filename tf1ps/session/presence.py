@@ -1,0 +1,183 @@
+"""The presence in its job of a task that has no `MonitoredTrainingSession` and no `Supervisor`.
+
+Its program opens plain sessions on its server, or none at all. The other tasks still need to know
+that it is there, and how it ended:
+
+1. A worker's first plain session (plain_session.py) begins to send heartbeats, with a count of its
+   runs.
+2. When the code of its program ends, a worker reports so. The chief waits for the other workers,
+   and releases the ps. A worker without any session does the same, where `follow_servers` was
+   called: such a worker has found nothing left to do.
+3. A ps that opens a plain session has code of its own where others wait in `Server.join`, such as
+   one dequeue per worker. A thread watches the job for it. When the job has ended and the code does
+   not, its session ends the process: with 0, or with the error of a job that failed.
+
+A `MonitoredTrainingSession` or `Supervisor` on the same server takes this over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from typing import Dict, Optional
+
+from tf1ps.cluster import JobLostError, Server, ServerRecord, on_new_server
+from tf1ps.compat import error_line
+from tf1ps.session import ending, process_end
+from tf1ps.session import membership as membership_lib
+from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_TRAINING, wait_for_end
+
+_log = logging.getLogger("tf1ps")
+_END_TIMEOUT = 300.0  # seconds without a run of any missing worker, as of a MonitoredTrainingSession
+# By the target of the server. A process global, because a plain session has nothing but the target.
+_present: Dict[str, Optional["Presence"]] = {}
+_lock = threading.Lock()
+
+
+def be_present(record: ServerRecord) -> Optional["Presence"]:
+  """Returns the presence of this process's task; None if another session takes care of it."""
+  with _lock:
+    if record.target not in _present:
+      is_worker = record.cluster.task in record.cluster.replicas
+      _present[record.target] = (WorkerPresence if is_worker else PsPresence)(record)
+    return _present[record.target]
+
+
+def take_over(target: str) -> None:
+  """Ends the presence of a task, without a report: from here on another session takes care."""
+  with _lock:
+    before = _present.get(target)
+    _present[target] = None
+  if before is not None:
+    before.give_way()
+
+
+def follow_servers() -> None:
+  """Has a worker report its end also if its program opens no session; for servers made later."""
+  on_new_server(_follow)
+
+
+def _follow(server: Server) -> None:
+  if server.cluster.task in server.cluster.replicas:
+    process_end.register(_ServerEnd(server))
+
+
+class _ServerEnd(process_end.Endable):
+  """The end of a worker without a session."""
+
+  def __init__(self, server: Server):
+    self._server = weakref.ref(server)
+    self._record = server.record
+
+  def end_with_process(self, error):
+    server = self._server()
+    with _lock:
+      had_session = self._record.target in _present
+    if had_session or (server is not None and server.has_joined):
+      return
+    be_present(self._record).end_with_process(error)
+
+
+class Presence(process_end.Endable):
+  """The presence of a task in its job."""
+
+  def count_run(self) -> None:
+    """Counts a run of a session: the chief waits for a worker as long as it makes runs."""
+
+  def watch(self, session) -> None:
+    """Ends the runs of a `BoundedSession` when the job has ended."""
+
+  def give_way(self) -> None:
+    """Ends without a report."""
+    raise NotImplementedError
+
+
+class WorkerPresence(Presence):
+  """The heartbeats of a worker, the chief included, and the report of its end."""
+
+  def __init__(self, record: ServerRecord):
+    self._membership = membership_lib.Membership(record)
+    self._membership.heartbeat.set(state=MEMBER_TRAINING)
+    self._membership.start()
+    self._runs = 0
+    process_end.register(self)
+
+  def count_run(self) -> None:
+    self._runs += 1
+    self._membership.heartbeat.set(step=self._runs)
+
+  def give_way(self) -> None:
+    process_end.forget(self)
+    self._membership.stop()
+
+  def end_with_process(self, error: Optional[BaseException]) -> None:
+    """Reports the end. The chief waits for the others before, and releases the ps.
+
+    Raises JobFailedError if another task of the job failed or is lost.
+    """
+    process_end.forget(self)
+    membership = self._membership
+    try:
+      if error is not None:
+        membership.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error_line(error)))
+        return
+      problems = []
+      if membership.is_chief:
+        problems = ending.wait_for_workers(membership, _END_TIMEOUT, lambda: None)
+        membership.claim_run()
+        membership.release(failed=bool(problems))
+      membership.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
+    finally:
+      membership.stop()
+    if problems:
+      raise ending.JobFailedError(problems)
+
+
+class PsPresence(Presence):
+  """The watch of a job for a ps whose program has sessions of its own."""
+
+  def __init__(self, record: ServerRecord):
+    self._sessions = weakref.WeakSet()
+    self._lost: Optional[JobLostError] = None
+    self._has_ended, self._given_way = threading.Event(), threading.Event()
+    self._thread = threading.Thread(
+      target=self._watch_job, args=(record,), daemon=True, name="tf1ps: end of the job")
+    self._thread.start()
+    process_end.register(self)
+
+  def watch(self, session) -> None:
+    self._sessions.add(session)
+    if self._has_ended.is_set():
+      session.abort(self._make_error)
+
+  def give_way(self) -> None:
+    process_end.forget(self)
+    self._given_way.set()
+
+  def end_with_process(self, error: Optional[BaseException]) -> None:
+    """Serves until the job has ended: the chief may not have saved yet.
+
+    Raises JobLostError if the job ended without a release, or failed.
+    """
+    if error is None:
+      self._thread.join()
+      if self._lost is not None:
+        raise self._lost
+
+  def _watch_job(self, record):
+    line = ""
+    try:
+      line = wait_for_end(record, self._given_way)
+    except JobLostError as lost:
+      line, self._lost = str(lost), lost
+    if self._given_way.is_set():
+      return
+    self._has_ended.set()
+    if any(one.is_running for one in self._sessions):
+      _log.warning("%s. This ps still waits in a run of its own, and leaves", line)
+    for session in list(self._sessions):
+      session.abort(self._make_error)
+
+  def _make_error(self):
+    return SystemExit(0) if self._lost is None else JobLostError(str(self._lost))
