@@ -35,6 +35,7 @@ setup(
         "legacy": LIBRARIES,
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", *LIBRARIES],
         "lint": ["ruff==0.17.5"],
+        "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
         "bench": ["matplotlib"],  # the chart of the benchmarks
         "docs": ["sphinx>=8.1", "myst-parser>=4.0"],  # the site of `make docs`
     },

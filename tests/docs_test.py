@@ -15,6 +15,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness, program_tasks
+from tf1ps.program import evaluator
+from tf1ps.session import summaries
+from tf1ps.training import staleness_recorder, traffic_report
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # 0.98 as a rule; 0.94 has been seen where a worker was held up between gradient and update.
@@ -253,6 +256,7 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
+  (r"\.venv/bin/tensorboard --logdir", "TensorBoard's own program"),
   (r"tf1ps-local --program=two_optimizers.py", "test_docs_two_optimizers"),
   (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
@@ -274,6 +278,13 @@ def test_every_command_is_run_somewhere(document):
   assert not unknown, "%s shows commands that nothing runs: %s" % (document, unknown)
   for target in re.findall(r"^make (\S+)", "\n".join(commands(document)), re.MULTILINE):
     assert re.search(r"^%s:" % re.escape(target), (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_docs_have_the_tags_of_the_summaries():
+  page = (ROOT / "docs/tensorboard.md").read_text(encoding="utf-8")
+  for tag in (traffic_report.TAG, staleness_recorder.TAG, summaries.StepCounter.TAG):
+    assert "| `%s" % tag in page
+  assert "`checkpoints/%s/`" % evaluator.SUMMARIES in page
 
 
 def test_docs_two_optimizers(start, tmp_path):
