@@ -104,15 +104,8 @@ def put(queue, guard, vals, up_to: bool, may_be_first=True) -> list:
     if up_to:
       count = tf.minimum(given, room)
     count = tf.where_v2(tf.logical_and(count <= room, tf.logical_not(closed)), count, 0)
-
-    def enqueue():
-      part = [value[:count] for value in vals] if up_to else vals
-      with tf.control_dependencies([tf.raw_ops.QueueEnqueueManyV2(
-          handle=queue.queue_ref, components=part)]):
-        return tf.identity(count)
-
-    count = tf.cond(count > 0, enqueue, lambda: tf.constant(0))
-    return [_report(count, size, closed)]
+    with tf.control_dependencies([_enqueue_first(queue, vals, count)]):
+      return [_report(count, size, closed)]
 
   return guard.step(step, vals, may_be_first)
 
@@ -137,6 +130,13 @@ def _look(queue):
 
 def _report(count, present, closed):
   return tf.stack([count, present, tf.cast(closed, tf.int32)])
+
+
+def _enqueue_first(queue, vals, count):
+  """Puts in the first elements of a batch; none, also into a closed queue, where count is 0."""
+  # Slices share the batch's memory; tf.cond takes three times the operations.
+  return tf.raw_ops.QueueEnqueueManyV2(
+    handle=queue.queue_ref, components=[value[:count] for value in vals])
 
 
 def _only_look(queue, guard):
@@ -164,14 +164,10 @@ def _quick_put(queue, guard, vals):
   def step():
     count = tf.shape(vals[0])[0]
     size = tf.raw_ops.QueueSizeV2(handle=queue.queue_ref)
-
-    def enqueue():
-      with tf.control_dependencies([tf.raw_ops.QueueEnqueueManyV2(
-          handle=queue.queue_ref, components=vals)]):
-        return tf.identity(count)
-
     most = queue.spec.capacity if queue.spec.capacity > 0 else _MANY
-    return [tf.cond(size <= most - count, enqueue, lambda: tf.constant(0))]
+    count = tf.where_v2(size <= most - count, count, 0)
+    with tf.control_dependencies([_enqueue_first(queue, vals, count)]):
+      return [tf.identity(count)]
 
   return guard.step(step, vals, may_be_first=False)
 
