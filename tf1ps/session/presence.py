@@ -29,8 +29,8 @@ from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_TRAINING, wait_for_end
 
 _log = logging.getLogger("tf1ps")
-_END_TIMEOUT = 300.0  # seconds without a run of any missing worker, as of a MonitoredTrainingSession
-# By the target of the server. A process global, because a plain session has nothing but the target.
+_END_TIMEOUT = 300.0  # seconds without a run of any missing worker
+# By the server's target. A process global, because a plain session has nothing but the target.
 _present: Dict[str, Optional["Presence"]] = {}
 _lock = threading.Lock()
 
