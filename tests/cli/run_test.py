@@ -55,6 +55,30 @@ def test_the_exit_code_is_the_programs(call, end, expected, said):
   assert said is None or err == said
 
 
+OPENS = """
+import sys
+from tf1ps.session import process_end
+
+class Session(process_end.Endable):
+  def end_with_process(self, error):
+    print("ended after", repr(error))
+    if error is None and %s:
+      raise RuntimeError("worker 1 failed")
+
+process_end.register(Session())
+"""
+
+
+@pytest.mark.parametrize("end, fails, expected, told, said", [
+    ("", False, 0, "None", ""), ("sys.exit(0)", False, 0, "None", ""),
+    ("", True, 1, "None", "tf1ps-run: worker 1 failed\n"),
+    ("sys.exit(4)", True, 4, "SystemExit(4", ""), ("{}[1]", True, 1, "KeyError(1", None)])
+def test_what_the_program_leaves_open_is_ended(call, end, fails, expected, told, said):
+  code, out, err = call("train.py", train=OPENS % fails + end)
+  assert code == expected and out.startswith("ended after " + told)
+  assert said is None or err == said
+
+
 def test_an_error_shows_the_programs_own_lines(call, tmp_path):
   code, out, err = call("train.py", train="import near\n\nnear.fail()",
                         near="def fail():\n  raise ValueError('mine')")

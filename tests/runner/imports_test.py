@@ -67,6 +67,10 @@ def test_what_is_not_replaced(statement):
     ("from tensorflow.python.ops import array_ops, math_ops, rnn_cell",
      "from tensorflow.python.ops import array_ops, math_ops; from tf1ps.v1.nn import rnn_cell"),
     ("from tensorflow.python.layers.layers import dense", "from tf1ps.v1.layers import dense"),
+    ("from tensorflow.python.layers import core as layers_core, utils",
+     "from tf1ps.v1 import layers as layers_core; from tensorflow.python.layers import utils"),
+    ("from tensorflow.python.training.training import Saver, _private",
+     "from tf1ps.v1.train import Saver; from tensorflow.python.training.training import _private"),
     ("import tensorflow.python.training.supervisor as s", "import tf1ps.v1.train as s"),
 ])
 def test_internals_that_define_what_tf1ps_replaces(old, new):

@@ -30,6 +30,7 @@ def drop_ins():
 def the_rest_is_tensorflows():
   import tf1ps.v1 as tf
   assert tf.constant is stock.constant and tf.train.Saver is stock.train.Saver
+  assert tf.compat.v1 is tf and tf.compat.as_bytes is stock.compat.as_bytes
   assert tf.losses is stock.losses and tf.app.flags.FLAGS is stock.app.flags.FLAGS
   names = dir(tf)
   assert {"constant", "train", "contrib", "app", "FIFOQueue", "keras"} <= set(names)

@@ -19,7 +19,7 @@ import sys
 import types
 from typing import List, NamedTuple, Optional, Tuple
 
-from tf1ps import runner, version
+from tf1ps import runner, session, version
 from tf1ps.cli import errors
 from tf1ps.compat import EXIT_FAILED, Error, error_line, signal_exit_code
 
@@ -140,10 +140,7 @@ def _end(error: Optional[BaseException]) -> int:
   elif error is not None and not isinstance(error, SystemExit):
     _show(error)
   try:
-    if "tensorflow" in sys.modules:
-      from tf1ps import session
-
-      session.end_open_sessions(error)
+    session.end_open_sessions(error)
   except SystemExit as left:
     return code or _exit_code(left)[0]
   except Exception as failed:

@@ -19,7 +19,7 @@ import ast
 from typing import List, NamedTuple, Optional, Tuple
 
 V1 = "tf1ps.v1"
-_TRAIN, _RNN_CELL = V1 + ".train", V1 + ".nn.rnn_cell"
+_LAYERS, _RNN_CELL, _TRAIN = V1 + ".layers", V1 + ".nn.rnn_cell", V1 + ".train"
 # {module of TensorFlow: what answers for it and for the modules below it}; None: TensorFlow itself.
 # The longest name that fits counts. Of TensorFlow's internals only those have a line of their own
 # that define what tf1ps replaces, or that newer TensorFlows do not have.
@@ -32,8 +32,12 @@ _ANSWERS = {
   "tensorflow.lite": None,
   "tensorflow.models": None,
   "tensorflow.python": None,
-  "tensorflow.python.layers": V1 + ".layers",
-  "tensorflow.python.layers.layers": V1 + ".layers",
+  "tensorflow.python.layers.base": _LAYERS,
+  "tensorflow.python.layers.convolutional": _LAYERS,
+  "tensorflow.python.layers.core": _LAYERS,
+  "tensorflow.python.layers.layers": _LAYERS,
+  "tensorflow.python.layers.normalization": _LAYERS,
+  "tensorflow.python.layers.pooling": _LAYERS,
   "tensorflow.python.ops.rnn": V1 + ".nn",
   "tensorflow.python.ops.rnn_cell": _RNN_CELL,
   "tensorflow.python.ops.rnn_cell_impl": _RNN_CELL,
@@ -134,7 +138,7 @@ def _origin(module: str, alias: ast.alias) -> Tuple[str, ast.alias]:
   """Returns the module and the name that `from module import name` takes now."""
   full = "%s.%s" % (module, alias.name)
   answer = answer_of(full)
-  if answer is None:
+  if answer is None or alias.name.startswith("_"):  # a private name
     return module, alias
   parent, _, name = answer.rpartition(".")
   if name == alias.name:

@@ -25,4 +25,4 @@ __getattr__, __dir__ = _namespace.overlay(
       "session": ["Session"],
       "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
     },
-    namespaces=("app", "contrib", "examples", "flags", "layers", "nn", "queue", "train"))
+    namespaces=("app", "compat", "contrib", "examples", "flags", "layers", "nn", "queue", "train"))
