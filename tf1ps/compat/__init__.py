@@ -1,9 +1,9 @@
 """Differences between TensorFlow versions, and the parts that current TensorFlow lacks.
 
 This room alone may use private symbols: of TensorFlow `tf.Session._do_call` (session_runs.py) and
-`tf.Operation._update_input` (graph_inputs.py), of Keras `naming.reset_uids` (keras_names.py), each
-with its reason and a test that fails without it. It also holds what every room shares: the base
-class of all errors, exit codes and waits.
+`tf.Operation._update_input` (graph_inputs.py), of Keras `naming.reset_uids` (keras_names.py), of
+tf_keras and slim what slim.py names, each with its reason and a test that fails without it. It also
+holds what every room shares: the base class of all errors, exit codes and waits.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
+  "slim": ["mend_tf_slim", "replace_names"],
   "streams": ["DroppingOutput", "guard_streams"],
   "timing": ["TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status"],

@@ -13,12 +13,6 @@ from tf1ps.v1 import namespace as _namespace
 __getattr__, __dir__ = _namespace.overlay(__name__, tf.app)
 
 
-def _end_open_sessions(error):
-  end = getattr(_session, "end_open_sessions", None)
-  if end is not None:
-    end(error)
-
-
 def run(main=None, argv=None):
   """Runs a program's `main`, ends the sessions that it leaves open, and leaves Python.
 
@@ -32,9 +26,9 @@ def run(main=None, argv=None):
     try:
       result = main(arguments)
     except BaseException as error:
-      _end_open_sessions(error)
+      _session.end_open_sessions(error)
       raise
-    _end_open_sessions(None)
+    _session.end_open_sessions(None)
     return result
 
   tf.app.run(main_to_the_end, argv)

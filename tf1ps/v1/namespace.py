@@ -48,6 +48,9 @@ def overlay(package: str, base: Optional[types.ModuleType],
         return value
     if hasattr(base, name):
       return getattr(base, name)
+    below = submodule(base, name)
+    if below is not None:
+      return below
     if gone:
       return gone(name)
     raise AttributeError("module %r has no attribute %r" % (package, name))
@@ -68,6 +71,19 @@ def overlay(package: str, base: Optional[types.ModuleType],
     return sorted(name for name in names if not name.startswith("_"))
 
   return get, list_names
+
+
+def submodule(package: Optional[types.ModuleType], name: str) -> Optional[types.ModuleType]:
+  """Imports a module below a package; returns None where there is none."""
+  if not hasattr(package, "__path__"):
+    return None
+  fullname = "%s.%s" % (package.__name__, name)
+  try:
+    return importlib.import_module(fullname)
+  except ModuleNotFoundError as error:
+    if error.name != fullname:
+      raise
+    return None
 
 
 class _Finder(importlib.abc.MetaPathFinder):

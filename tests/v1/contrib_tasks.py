@@ -1,0 +1,147 @@
+"""What tests of tf.contrib run as processes."""
+from __future__ import annotations
+
+import importlib.util
+import logging
+
+import tensorflow.compat.v1 as stock
+
+from tests.v1.namespace_tasks import refusal
+
+NAMESPACES = ("data", "framework", "layers", "lookup", "metrics", "opt", "rnn", "seq2seq", "slim",
+              "training", "util")
+
+
+def every_name():
+  """Each name that a namespace lists is there."""
+  import tf1ps.v1 as tf
+  for name in NAMESPACES:
+    namespace = getattr(tf.contrib, name)
+    assert namespace.__doc__ and dir(namespace), name
+    for listed in dir(namespace):
+      getattr(namespace, listed)
+  assert {"arg_scope", "get_or_create_global_step", "nest"} <= set(dir(tf.contrib.framework))
+  assert {"HParams", "GreedyLoadBalancingStrategy", "create_train_op"} <= set(
+      dir(tf.contrib.training))
+  assert {"conv2d", "learning", "losses", "metrics"} <= set(dir(tf.contrib.slim))
+  assert {"fully_connected", "xavier_initializer"} <= set(dir(tf.contrib.layers))
+  assert tf.contrib.util.constant_value(tf.constant(3)) == 3
+
+
+def every_way_to_import():
+  import tf1ps.v1.contrib.slim as slim
+  from tf1ps.v1.contrib.framework.python.ops.variables import get_or_create_global_step
+  from tf1ps.v1.contrib.layers.python.layers import initializers, utils
+  from tf1ps.v1.contrib.slim import nets
+  from tf1ps.v1.contrib.slim.nets import vgg
+  from tf1ps.v1.contrib.slim.python.slim import learning
+  from tf1ps.v1.contrib.slim.python.slim.learning import train
+  assert slim.learning is learning and learning.train is train
+  assert nets.vgg is vgg and callable(vgg.vgg_16)
+  assert callable(initializers.xavier_initializer) and utils.collect_named_outputs
+  assert get_or_create_global_step().op.name == "global_step"
+
+
+def what_is_nowhere():
+  import tf1ps.v1 as tf
+  assert refusal(tf.contrib, "bigtable") == (
+      "tf.contrib.bigtable is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only "
+      "%s of it." % ", ".join(NAMESPACES))
+  assert refusal(tf.contrib.layers, "sparse_column_with_keys") == (
+      "tf.contrib.layers.sparse_column_with_keys is not there: the feature columns are in "
+      "tf.feature_column, the rest in TensorFlow 1.15 only.")
+  assert "Write the decoder with tf.while_loop" in refusal(
+      tf.contrib.seq2seq, "BeamSearchDecoder")
+  assert "use a cell of tf.nn.rnn_cell" in refusal(tf.contrib.rnn, "GLSTMCell")
+
+
+def without_the_extra():
+  find = importlib.util.find_spec
+  importlib.util.find_spec = lambda name, *args: None if name == "tf_slim" else find(name, *args)
+  import tf1ps.v1 as tf
+  assert refusal(tf.contrib.slim, "conv2d") == (
+      "tf.contrib.slim.conv2d is not there: it needs the package tf_slim. Run: pip install "
+      "'tf1ps[legacy]'.")
+  assert tf.contrib.framework.get_or_create_global_step is stock.train.get_or_create_global_step
+  assert "HParams" in dir(tf.contrib.training)
+
+
+def slim_trains(folder):
+  """slim's loops take tf1ps' Supervisor and session; prints the last loss."""
+  logging.getLogger("tensorflow").setLevel(logging.ERROR)
+  import tf1ps
+  import tf1ps.v1 as tf
+  from tf1ps.v1.contrib import slim, training
+  assert slim.learning.supervisor.Supervisor is tf1ps.Supervisor
+  inputs = tf.constant([[1., 2.], [3., 4.], [5., 7.]])
+  with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(1e-6)):
+    outputs = slim.fully_connected(inputs, 1, activation_fn=None, normalizer_fn=slim.batch_norm,
+                                   weights_initializer=tf.ones_initializer())
+  tf.losses.mean_squared_error([[1.], [2.], [3.]], outputs)
+  train_op = slim.learning.create_train_op(
+      slim.losses.get_total_loss(), tf.train.GradientDescentOptimizer(0.1))
+  loss = slim.learning.train(train_op, folder, number_of_steps=30, save_summaries_secs=0)
+  assert tf.train.latest_checkpoint(folder).endswith("-30")
+  print("loss %.4f" % loss)
+  assert training.train.__globals__["monitored_session"].MonitoredTrainingSession is (
+      tf1ps.MonitoredTrainingSession)
+
+
+def hyperparameters():
+  from tf1ps.v1.contrib.training import HParams
+
+  def parameters():
+    return HParams(steps=3, rates=[1.0, 2], name="x", is_quick=True)
+
+  one = parameters()
+  assert one.parse("steps=4,rates=[4, 5],name=a b,is_quick=false") is one
+  assert one.values() == {"steps": 4, "rates": [4.0, 5.0], "name": "a b", "is_quick": False}
+  assert one.to_json(sort_keys=True) == (
+      '{"is_quick": false, "name": "a b", "rates": [4.0, 5.0], "steps": 4}')
+  assert one.override_from_dict({"steps": 9}).steps == 9
+  assert one.parse_json('{"steps": 2}').steps == 2
+  one.add_hparam("more", 0.5)
+  one.set_hparam("more", 2)
+  assert one.more == 2.0 and "more" in one and "less" not in one and one.get("less", 7) == 7
+  one.del_hparam("more")
+  assert "more" not in one and not hasattr(one, "more")
+  for text in ("steps=x", "absent=1", "steps=1.5", "steps=1,steps=2", "=", "steps=[1,2]",
+               "rates=3"):
+    assert_refused(lambda: parameters().parse(text))  # noqa: B023
+  for name, value in (("steps", "s"), ("steps", 1.5), ("steps", True), ("rates", 3),
+                      ("is_quick", 1), ("name", 3)):
+    assert_refused(lambda: parameters().set_hparam(name, value))  # noqa: B023
+  assert_refused(lambda: one.add_hparam("steps", 1))
+
+
+def assert_refused(call):
+  try:
+    call()
+  except ValueError:
+    return
+  raise AssertionError("it was accepted")
+
+
+def elements_of_lists():
+  """1.15 cannot set an element by its place."""
+  from tf1ps.v1.contrib.training import HParams
+  one = HParams(rates=[1.0, 2])
+  assert one.parse("rates[1]=9").rates == [1.0, 9.0]
+  assert_refused(lambda: one.parse("rates[7]=1"))
+
+
+def datasets():
+  import tf1ps.v1 as tf
+  from tf1ps.v1.contrib import data
+  numbers = tf.data.Dataset.range(7)
+  whole = numbers.apply(data.batch_and_drop_remainder(3))
+  assert whole.output_shapes.as_list() == [3]
+  padded = numbers.map(lambda n: tf.fill([n], n)).apply(
+      data.padded_batch_and_drop_remainder(2, [None]))
+  mixed = numbers.apply(data.sloppy_interleave(
+      lambda n: tf.data.Dataset.from_tensors(n).repeat(2), cycle_length=2))
+  elements = [dataset.make_one_shot_iterator().get_next() for dataset in (whole, padded, mixed)]
+  with tf.Session() as session:
+    assert session.run(elements[0]).tolist() == [0, 1, 2]
+    assert session.run(elements[1]).tolist() == [[0], [1]]
+    assert sorted(session.run(elements[2]) for _ in range(14)) == sorted([*range(7)] * 2)

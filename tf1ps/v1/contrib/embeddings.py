@@ -1,0 +1,41 @@
+"""Embeddings of sequences."""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+
+def embed_sequence(ids, vocab_size=None, embed_dim=None, unique=False, initializer=None,
+                   regularizer=None, trainable=True, scope=None, reuse=None):
+  """Looks the rows of ids up in a variable `EmbedSequence/embeddings`.
+
+  Args:
+    ids: `[batch, length]`, int32 or int64.
+    vocab_size: number of rows; None where the variable is reused.
+    embed_dim: length of a row; None where the variable is reused.
+    unique: whether each row is fetched once, however often its id occurs.
+    initializer: of the variable.
+    regularizer: of the variable.
+    trainable: whether optimizers change it.
+    scope: the scope's name in place of EmbedSequence.
+    reuse: whether the variable is there already.
+
+  Returns:
+    `[batch, length, embed_dim]`.
+  """
+  if not reuse and (vocab_size is None or embed_dim is None):
+    raise ValueError("A new variable needs vocab_size and embed_dim, got %r and %r."
+                     % (vocab_size, embed_dim))
+  with tf.variable_scope(scope, "EmbedSequence", [ids], reuse=reuse):
+    embeddings = tf.get_variable(
+        "embeddings", None if reuse and vocab_size is None else [vocab_size, embed_dim],
+        initializer=initializer, regularizer=regularizer, trainable=trainable,
+        collections=[tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.MODEL_VARIABLES])
+    ids = tf.convert_to_tensor(ids)
+    if not unique:
+      return tf.nn.embedding_lookup(embeddings, ids)
+    rows, positions = tf.unique(tf.reshape(ids, [-1]))
+    found = tf.gather(tf.nn.embedding_lookup(embeddings, rows), positions)
+    result = tf.reshape(found, tf.concat([tf.shape(ids), [tf.shape(embeddings)[-1]]], 0))
+    result.set_shape(ids.shape.concatenate(embeddings.shape[-1:]))
+    return result

@@ -1,0 +1,136 @@
+"""Losses of sequences, copies of a batch, and recurrent layers on top of each other."""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+_TINY = 1e-12  # keeps a mean over no elements at 0
+
+
+def sequence_loss(logits, targets, weights, average_across_timesteps=True,
+                  average_across_batch=True, sum_over_timesteps=False, sum_over_batch=False,
+                  softmax_loss_function=None, name=None):
+  """The weighted cross entropy of sequences.
+
+  Args:
+    logits: `[batch, length, classes]`.
+    targets: `[batch, length]`, integers.
+    weights: `[batch, length]`; 0 leaves an element out.
+    average_across_timesteps: whether to divide the sum over the length by its weights.
+    average_across_batch: whether to divide the sum over the batch by its weights.
+    sum_over_timesteps: whether to divide it by the number of weights that are not 0.
+    sum_over_batch: likewise over the batch.
+    softmax_loss_function: takes `labels` and `logits`, in place of the softmax cross entropy.
+    name: of the operations.
+
+  Returns:
+    A scalar, or one value for each element of what is not summed.
+  """
+  if (average_across_timesteps and sum_over_timesteps) or (average_across_batch and sum_over_batch):
+    raise ValueError("A loss is averaged or summed over a dimension, not both.")
+  loss_function = softmax_loss_function or tf.nn.sparse_softmax_cross_entropy_with_logits
+  with tf.name_scope(name, "sequence_loss", [logits, targets, weights]):
+    classes = tf.shape(logits)[2]
+    losses = loss_function(labels=tf.reshape(targets, [-1]),
+                           logits=tf.reshape(logits, [-1, classes]))
+    losses = tf.reshape(losses, tf.shape(weights)) * weights
+    losses.set_shape(weights.shape)
+    means = [axis for axis, mean in ((0, average_across_batch), (1, average_across_timesteps))
+             if mean]
+    sums = [axis for axis, is_sum in ((0, sum_over_batch), (1, sum_over_timesteps)) if is_sum]
+    if not means + sums:
+      return losses
+    total = tf.reduce_sum(losses, means + sums)
+    if sums:
+      count = tf.reduce_sum(tf.cast(tf.not_equal(weights, 0), losses.dtype), means + sums)
+      return tf.div_no_nan(total, count)
+    return total / (tf.reduce_sum(weights, means) + _TINY)
+
+
+def tile_batch(t, multiplier, name=None):
+  """Repeats each element of a batch, or of a structure of batches, `multiplier` times."""
+  def tile(tensor):
+    tensor = tf.convert_to_tensor(tensor)
+    with tf.name_scope(name, "tile_batch", [tensor]):
+      times = [1, multiplier] + [1] * (len(tensor.shape) - 1)
+      tiled = tf.tile(tf.expand_dims(tensor, 1), times)
+      size = tensor.shape.dims[0].value
+      result = tf.reshape(tiled, tf.concat([[-1], tf.shape(tensor)[1:]], 0))
+      result.set_shape(
+          tf.TensorShape([size and size * multiplier]).concatenate(tensor.shape[1:]))
+      return result
+  return tf.nest.map_structure(tile, t)
+
+
+def hardmax(logits, name=None):
+  """1 where a row of logits, `[batch, classes]`, is largest, and 0 elsewhere."""
+  with tf.name_scope(name, "Hardmax", [logits]):
+    logits = tf.convert_to_tensor(logits)
+    return tf.one_hot(tf.argmax(logits, -1), tf.shape(logits)[-1], dtype=logits.dtype)
+
+
+def transpose_batch_time(x):
+  """Exchanges the first two dimensions; a tensor of fewer stays."""
+  x = tf.convert_to_tensor(x)
+  if x.shape.ndims is not None and x.shape.ndims < 2:
+    return x
+  order = tf.concat([[1, 0], tf.range(2, tf.rank(x))], 0)
+  result = tf.transpose(x, order)
+  if x.shape.ndims is not None:
+    result.set_shape(tf.TensorShape([x.shape[1], x.shape[0]]).concatenate(x.shape[2:]))
+  return result
+
+
+def stack_bidirectional_dynamic_rnn(cells_fw, cells_bw, inputs, initial_states_fw=None,
+                                    initial_states_bw=None, dtype=None, sequence_length=None,
+                                    parallel_iterations=None, time_major=False, scope=None,
+                                    swap_memory=False):
+  """Bidirectional layers on top of each other; each reads both outputs of the one below.
+
+  Args:
+    cells_fw: a cell for each layer, forwards.
+    cells_bw: a cell for each layer, backwards.
+    inputs: `[batch, length, depth]`, or `[length, batch, depth]` with time_major.
+    initial_states_fw: a state for each layer; None for zeros.
+    initial_states_bw: likewise backwards.
+    dtype: of the states, where no initial ones are given.
+    sequence_length: `[batch]`.
+    parallel_iterations: of the loops.
+    time_major: whether the length is the first dimension.
+    scope: the scope's name in place of stack_bidirectional_rnn.
+    swap_memory: whether the loops may move tensors to the host's memory.
+
+  Returns:
+    The outputs of the last layer, both directions side by side, and the last states of each
+    layer, forwards and backwards.
+  """
+  def layer(inputs, cell_fw, cell_bw, state_fw, state_bw):
+    outputs, (last_fw, last_bw) = tf.nn.bidirectional_dynamic_rnn(
+        cell_fw, cell_bw, inputs, initial_state_fw=state_fw, initial_state_bw=state_bw,
+        sequence_length=sequence_length, parallel_iterations=parallel_iterations, dtype=dtype,
+        swap_memory=swap_memory, time_major=time_major)
+    return tf.concat(outputs, 2), last_fw, last_bw
+  return _stack(layer, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
+
+
+def stack_bidirectional_rnn(cells_fw, cells_bw, inputs, initial_states_fw=None,
+                            initial_states_bw=None, dtype=None, sequence_length=None, scope=None):
+  """As `stack_bidirectional_dynamic_rnn`, for a list of inputs, `[batch, depth]` each."""
+  def layer(inputs, cell_fw, cell_bw, state_fw, state_bw):
+    return tf.nn.static_bidirectional_rnn(
+        cell_fw, cell_bw, inputs, state_fw, state_bw, sequence_length=sequence_length, dtype=dtype)
+  return _stack(layer, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
+
+
+def _stack(layer, cells_fw, cells_bw, inputs, states_fw, states_bw, scope):
+  if not cells_fw or len(cells_fw) != len(cells_bw):
+    raise ValueError("There must be as many cells forwards as backwards, got %d and %d."
+                     % (len(cells_fw or ()), len(cells_bw or ())))
+  states_fw, states_bw = [states or [None] * len(cells_fw) for states in (states_fw, states_bw)]
+  last = []
+  with tf.variable_scope(scope or "stack_bidirectional_rnn"):
+    for index, parts in enumerate(zip(cells_fw, cells_bw, states_fw, states_bw)):
+      with tf.variable_scope("cell_%d" % index):
+        inputs, last_fw, last_bw = layer(inputs, *parts)
+        last.append((last_fw, last_bw))
+  return (inputs, *[tuple(states) for states in zip(*last)])
