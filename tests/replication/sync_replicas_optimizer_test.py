@@ -315,7 +315,8 @@ def test_the_loss_may_be_given():
 
 @pytest.mark.parametrize("arguments, message", [
   (dict(replicas_to_aggregate=0), "replicas_to_aggregate must be .* 1 or more, got 0"),
-  (dict(replicas_to_aggregate=3, total_num_replicas=2), "it must be 2 or less"),
+  (dict(replicas_to_aggregate=3, total_num_replicas=2), "it must be 2 or less.*larger"),
+  (dict(replicas_to_aggregate=2, replica_id=2), "replica_index must be 0 to 1, got 2"),
   (dict(replicas_to_aggregate=2, replica_index=2), "replica_index must be 0 to 1, got 2"),
   (dict(replicas_to_aggregate=2, replica_index=0, on_uneven="wait"),
    "stop_all, pad, shrink, repeat"),

@@ -75,7 +75,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
                variables_to_average=None, use_locking: bool = False, name: str = "sync_replicas",
                *, replica_index: Optional[int] = None, on_uneven: str = STOP_ALL,
                clip_norm: Optional[float] = None, pack_bytes: int = 0,
-               wire_dtype: str = "float32"):
+               wire_dtype: str = "float32", replica_id: Optional[int] = None):
     """Creates the optimizer, like TensorFlow's; TensorFlow has no arguments after `name`.
 
     Args:
@@ -101,6 +101,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         replicas.
       wire_dtype: the type that float32 gradients and values are sent as: "float32", "bfloat16",
         "float16" or "int8", which is for the gradients alone.
+      replica_id: the argument of TensorFlow before 1.0 for this replica's index; it counts where
+        replica_index is None and the process has no `tf1ps.Server`.
 
     Raises:
       ValueError: numbers that cannot work together, or an index that cannot be determined.
@@ -114,7 +116,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     if replicas_to_aggregate > total:
       raise ValueError(
         "replicas_to_aggregate=%d of total_num_replicas=%d: an update is the mean of one gradient "
-        "per replica, so it must be %d or less" % (replicas_to_aggregate, total, total))
+        "per replica, so it must be %d or less. For several batches of a replica in an update, make "
+        "its batch so many times larger" % (replicas_to_aggregate, total, total))
     if on_uneven not in ON_UNEVEN:
       raise ValueError("on_uneven must be one of %s, got %r" % (", ".join(ON_UNEVEN), on_uneven))
     if UNEVEN_POLICIES[on_uneven].repeats and replicas_to_aggregate < total:
@@ -127,7 +130,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       raise ValueError("clip_norm must be above 0, got %r" % (clip_norm,))
     if variable_averages is not None and not variables_to_average:
       raise ValueError("variable_averages needs variables_to_average")
-    self._index = _replica_index(replica_index, total)
+    self._index = _replica_index(replica_index, total, replica_id)
     self.rules = rounds.RoundRules(int(total), int(replicas_to_aggregate), on_uneven)
     self._averages = variable_averages
     self._averaged = variables_to_average
@@ -201,6 +204,10 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     """Returns an operation that does nothing: there are no tokens in advance."""
     self._check_built("get_init_tokens_op")
     return self._ending_queue[2]
+
+  def get_clean_up_op(self):
+    """Returns an operation that does nothing, for programs of before TensorFlow 1.0."""
+    return self.get_init_tokens_op()
 
   def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=60.0):
     """Returns the hook that joins, watches the other replicas, and leaves at the end.
@@ -312,10 +319,12 @@ def _shared_name(name, pairs) -> str:
   return "%s:%s" % (name, hashlib.sha256(names.encode("utf-8")).hexdigest()[:12])
 
 
-def _replica_index(given, total) -> int:
+def _replica_index(given, total, before_1_0) -> int:
   index = 0 if given is None and total == 1 else given
   if index is None:
     record = latest_record()
+    if record is None and before_1_0 is not None:
+      return _replica_index(before_1_0, total, None)
     if record is None:
       raise ValueError(
         "the index of this replica is not known. Make a tf1ps.Server in this process before the "
