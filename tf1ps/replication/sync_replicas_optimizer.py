@@ -116,8 +116,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     if replicas_to_aggregate > total:
       raise ValueError(
         "replicas_to_aggregate=%d of total_num_replicas=%d: an update is the mean of one gradient "
-        "per replica, so it must be %d or less. For several batches of a replica in an update, make "
-        "its batch so many times larger" % (replicas_to_aggregate, total, total))
+        "per replica, so it must be %d or less. For several batches of a replica in an update, "
+        "make its batch so many times larger" % (replicas_to_aggregate, total, total))
     if on_uneven not in ON_UNEVEN:
       raise ValueError("on_uneven must be one of %s, got %r" % (", ".join(ON_UNEVEN), on_uneven))
     if UNEVEN_POLICIES[on_uneven].repeats and replicas_to_aggregate < total:
