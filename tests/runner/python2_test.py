@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+import pathlib
+import subprocess
 import sys
 
 import pytest
 
 from tf1ps.runner import python2
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +103,13 @@ def test_which_errors_do_not(line):
   with pytest.raises((SyntaxError, NameError, AttributeError, ImportError, ValueError)) as caught:
     exec(line)
   assert not python2.looks_like_python2(caught.value)
+
+
+def test_without_a_writable_home(tmp_path):
+  (tmp_path / "file").write_text("")
+  program = "from tf1ps import runner; assert 'print(1)' in runner.Python2().mend('print 1').text"
+  subprocess.run([sys.executable, "-c", program], check=True, cwd=str(ROOT),
+                 env=dict(os.environ, XDG_CACHE_HOME=str(tmp_path / "file"), PYTHONPATH=str(ROOT)))
 
 
 def test_without_the_library(monkeypatch):

@@ -8,10 +8,13 @@ division of integers, stays as it is and becomes a remark.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import io
+import os
 import pkgutil
 import re
+import tempfile
 from typing import List, NamedTuple, Optional, Tuple
 
 from tf1ps.compat import Error
@@ -22,6 +25,7 @@ from tf1ps.runner.imports import Replacement
 _UNWANTED = {"fix_import", "fix_future"}
 # Right in Python 2 alone: `input` is another function there.
 _ONLY_PYTHON2 = {"fix_input"}
+_CACHE = "XDG_CACHE_HOME"
 _DIVISION = "`/` keeps the fraction in Python 3: write // where integers are divided"
 # The text of a line at which Python 3 stops, and the messages of its other errors.
 _LINE = re.compile(
@@ -68,7 +72,8 @@ class Python2:
       MissingLibraryError: fissix is not installed.
     """
     try:
-      self._refactor = importlib.import_module("fissix.refactor")
+      with _cache_elsewhere():
+        self._refactor = importlib.import_module("fissix.refactor")
       self._tokenize = importlib.import_module("fissix.pgen2.tokenize")
       fixes = importlib.import_module("fissix.fixes")
     except ImportError as error:
@@ -110,6 +115,20 @@ class Python2:
     return "".join(
       line if number in in_strings else re.sub(r"^[ \t]+", lambda m: m.group().expandtabs(8), line)
       for number, line in enumerate(io.StringIO(text), 1))
+
+
+@contextlib.contextmanager
+def _cache_elsewhere():
+  """Has fissix keep its grammar out of the user's cache directory, which may not be writable."""
+  before = os.environ.get(_CACHE)
+  with tempfile.TemporaryDirectory() as folder:
+    os.environ[_CACHE] = folder
+    try:
+      yield
+    finally:
+      del os.environ[_CACHE]
+      if before is not None:
+        os.environ[_CACHE] = before
 
 
 def _parse(text: str) -> Optional[ast.Module]:
@@ -182,5 +201,5 @@ def _is_float(node) -> bool:
   """Whether a node is a number with a fraction, or a call of float."""
   if isinstance(node, ast.Call):
     return getattr(node.func, "id", "") == "float"
-  # Python 3.7 has ast.Num, with `n`.
-  return isinstance(getattr(node, "value", getattr(node, "n", None)), float)
+  value = "value" if hasattr(node, "value") else "n"  # Python 3.7 has ast.Num
+  return isinstance(getattr(node, value, None), float)
