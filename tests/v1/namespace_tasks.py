@@ -73,7 +73,7 @@ def refusal(owner, name):
 
 def what_is_nowhere():
   import tf1ps.v1 as tf
-  assert refusal(tf, "absent") == "module 'tf1ps.v1' has no attribute 'absent'"
+  assert refusal(tf, "absent") == "tf.absent is not there: TensorFlow has no such name."
   assert refusal(tf.layers, "absent") == (
       "tf.layers.absent is not there: TensorFlow has no such name.")
   assert refusal(tf.contrib, "absent").startswith("tf.contrib.absent is not there")

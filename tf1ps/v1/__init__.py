@@ -14,6 +14,8 @@ from tf1ps.v1 import graph_mode as _graph_mode
 _tf = _graph_mode.import_tensorflow()
 
 from tf1ps.v1 import namespace as _namespace  # noqa: E402
+from tf1ps.v1 import renamed as _renamed  # noqa: E402
+from tf1ps.v1.old_orders import concat, reverse, split, use_pre_1_0  # noqa: E402, F401
 
 if typing.TYPE_CHECKING:
   from tensorflow.compat.v1 import *  # noqa: F403  an editor completes the names
@@ -25,4 +27,6 @@ __getattr__, __dir__ = _namespace.overlay(
       "session": ["Session"],
       "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
     },
-    namespaces=("app", "compat", "contrib", "examples", "flags", "layers", "nn", "queue", "train"))
+    namespaces=("app", "compat", "contrib", "examples", "flags", "image", "layers", "nn", "queue",
+                "train"),
+    gone=_renamed.finder())

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps import session as _session
 from tf1ps.v1 import namespace as _namespace
+from tf1ps.v1 import renamed as _renamed
 
 _session.follow_servers()  # a worker without a session reports its end, too
 importlib.import_module("tf1ps.state.ending")  # has Server.join wait for the end of the job
@@ -20,4 +21,4 @@ __getattr__, __dir__ = _namespace.overlay(__name__, tf.train, {
   "placement": ["replica_device_setter"],
   "replication": ["SyncReplicasOptimizer"],
   "session": ["MonitoredTrainingSession", "Supervisor"],
-})
+}, gone=_renamed.finder("train"))
