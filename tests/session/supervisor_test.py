@@ -190,13 +190,15 @@ def test_a_loop_ends_at_stop_and_its_error_is_raised_there():
   process_end.end_open_sessions()
 
 
-def test_starts_the_queue_runners_once():
+@pytest.mark.parametrize("starts", [tf.train.start_queue_runners, tf1ps.start_queue_runners])
+def test_starts_the_queue_runners_once(starts):
   with tf.device("/cpu:0"):
     numbers = tf.train.range_input_producer(5, num_epochs=1, shuffle=False).dequeue()
   supervisor = tf1ps.Supervisor()
   seen = []
   with supervisor.managed_session() as session:
     assert supervisor.start_queue_runners(session) == []
+    assert starts(sess=session, coord=supervisor.coord) == []
     while not supervisor.should_stop():
       seen.append(session.run(numbers))
   assert seen == [0, 1, 2, 3, 4]
@@ -229,7 +231,7 @@ def test_a_sync_optimizer_is_joined_and_left_without_a_hook(given):
   assert session.run([model.global_step, uninitialised]) == [3, 0.0]
   assert sum(rounds.view_rounds(session.run(optimizer.look)).left) == 0
   supervisor.stop()
-  inside = session.inside()
+  inside = session.call_inside(lambda one: one)
   inside.hold_close()
   session.close()
   assert rounds.view_rounds(tf.Session.run(inside, optimizer.look)).left[0]

@@ -28,7 +28,7 @@ from typing import List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession
+from tf1ps.cluster import BoundedSession, RecoverableSession
 from tf1ps.compat import TIMING, error_line, is_refused_run
 from tf1ps.pipeline import bad_records, record_retry
 from tf1ps.pipeline.graph_input import input_of
@@ -205,6 +205,8 @@ class Runner(StartableRunner):
 
     Returns no threads where those of an earlier call for this session still run.
     """
+    if isinstance(sess, RecoverableSession):
+      return sess.call_inside(lambda inside: self.create_threads(inside, coord, daemon, start))
     self._groups = [group for group in self._groups if group.is_running]
     if any(group.session is sess for group in self._groups):
       return []

@@ -19,14 +19,14 @@ from typing import Callable
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession
+from tf1ps.cluster import BoundedSession, RecoverableSession
 from tf1ps.compat import TIMING
 from tf1ps.session import lifecycle as lifecycle_lib
 
 _LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
-class SupervisedSession(tf.Session):
+class SupervisedSession(tf.Session, RecoverableSession):
   """A `tf.Session` whose runs survive the loss of a ps."""
 
   def __init__(self, monitored: lifecycle_lib.MonitoredSession, graph: tf.Graph,
@@ -107,9 +107,9 @@ class SupervisedSession(tf.Session):
     if not self._has_closed:
       self._monitored.save_last()
 
-  def inside(self) -> BoundedSession:
-    """Returns the session of TensorFlow that makes the runs now; a recovery makes a new one."""
-    return self._inside()
+  def call_inside(self, function: Callable):
+    """Calls function(session) with the session that makes the runs now."""
+    return function(self._inside())
 
   def __enter__(self):
     contexts = contextlib.ExitStack()

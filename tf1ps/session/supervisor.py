@@ -278,10 +278,9 @@ class Supervisor(process_end.Endable):
         return []
       with self.graph.as_default():
         return start_queue_runners(sess, self.coord)
-    target = sess.inside() if isinstance(sess, supervised_session.SupervisedSession) else sess
     threads = []
     for runner in queue_runners:
-      threads.extend(runner.create_threads(target, coord=self.coord, daemon=True, start=True))
+      threads.extend(runner.create_threads(sess, coord=self.coord, daemon=True, start=True))
     return threads
 
   def loop(self, timer_interval_secs, target, args=None, kwargs=None) -> threading.Thread:
