@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import resource
@@ -13,6 +14,7 @@ import pytest
 from tests import harness
 from tests.cli import commands
 from tf1ps import version
+from tf1ps.cli import app
 
 LINE, NOBODY, run, write = commands.LINE, commands.NOBODY, commands.run, commands.write
 
@@ -283,3 +285,11 @@ def test_a_job_is_quiet_unless_told(files, tmp_path):
 def test_output_that_cannot_be_written_ends_no_program(start):
   task = start("ps", commands.print_to, "/dev/full")
   assert task.wait() == 7, task.output
+
+
+@pytest.mark.parametrize("message, expected", [
+  ("joined run a", r"\d\d:\d\d:\d\d joined run a"), ("100 %s", r"\d\d:\d\d:\d\d 100 %s"),
+  ("ps     variables\nps 0           3", r"ps     variables\nps 0           3")])
+def test_a_log_line_of_a_task_begins_with_the_time_unless_it_is_a_table(message, expected):
+  record = logging.LogRecord("tf1ps", logging.INFO, "", 0, "%s", (message,), None)
+  assert re.fullmatch(expected, app._TaskFormatter().format(record))

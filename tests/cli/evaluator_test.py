@@ -32,6 +32,7 @@ def test_a_run_that_has_ended(start, ended):
   assert code == 0
   said = r"test bias -1\.0000, test worst 1\.0000, test loss 1\.0000 at step 3 " \
          r"\(10 examples, \d+\.\d s\)"
+  lines[:2] = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines[:2]]
   assert len(lines) == 3 and re.match(said + "$", lines[1])
   assert lines[0] == ("the last run has ended; waiting 0.1 s for another (--once evaluates and "
                       "leaves)")

@@ -105,11 +105,12 @@ def test_a_line_without_end_is_shown_in_pieces(pipes, tmp_path):
 
 
 def test_last_lines_leave_progress_out(pipes):
-  os.write(pipes.ends[0], b"".join(b"line %d\nprogress: step %d\n" % (i, i) for i in range(30)))
+  os.write(pipes.ends[0], b"".join(
+    b"line %d\n13:05:%02d progress: step %d\n" % (i, i, i) for i in range(30)))
   pipes.end()
   assert pipes.output.last_lines("worker 0", 3) == ["line 27", "line 28", "line 29"]
   assert pipes.output.last_lines("worker 1", 3) == []
-  assert "[worker 0] progress: step 29" in pipes.lines
+  assert "[worker 0] 13:05:29 progress: step 29" in pipes.lines
 
 
 def test_a_second_start_continues_the_file(tmp_path):

@@ -27,6 +27,7 @@ from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.compat import (
   EXIT_FAILED,
+  LINE_TIME,
   guard_streams,
   held_back,
   quiet_environment,
@@ -34,6 +35,8 @@ from tf1ps.compat import (
   signal_exit_code,
 )
 from tf1ps.training import GPU_NONE, TABLE
+
+_TASKS = ("worker", "ps", "evaluator")
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
@@ -64,7 +67,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
   if "--version" in argv:
     print("%s %s" % (name, version.__version__))
     return 0
-  _log_to_stdout()
+  _log_to_stdout(program_name in _TASKS)
   program = None
   try:
     flags_lib.define(program_name)
@@ -199,12 +202,25 @@ def _parse(name: str, argv: List[str], takes_names: bool) -> List[str]:
   return rest[1:]
 
 
-def _log_to_stdout() -> None:
+class _TaskFormatter(logging.Formatter):
+  """Puts the time of day before a message of one line; a table stays in line with itself."""
+
+  def __init__(self):
+    super().__init__("%(asctime)s %(message)s", LINE_TIME)
+
+  def usesTime(self):  # noqa: N802  logging's name
+    return True
+
+  def formatMessage(self, record):  # noqa: N802
+    return record.message if "\n" in record.message else super().formatMessage(record)
+
+
+def _log_to_stdout(is_task: bool) -> None:
   logger = logging.getLogger("tf1ps")
   if logger.handlers:
     return
   handler = logging.StreamHandler(sys.stdout)
-  handler.setFormatter(logging.Formatter("%(message)s"))
+  handler.setFormatter(_TaskFormatter() if is_task else logging.Formatter("%(message)s"))
   logger.addHandler(handler)
   logger.setLevel(logging.INFO)
   logger.propagate = False

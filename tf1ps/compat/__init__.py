@@ -21,7 +21,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],
-  "streams": ["DroppingOutput", "guard_streams"],
+  "streams": ["LINE_TIME", "DroppingOutput", "guard_streams"],
   "timing": ["TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status"],
 })

@@ -19,6 +19,9 @@ import sys
 
 from tf1ps.compat.timing import TIMING
 
+# The time of day before a line of a task's log, for time.strftime.
+LINE_TIME = "%H:%M:%S"
+
 # Pipes take a piece of this size at once if they take anything (PIPE_BUF of Linux); bytes.
 _PIECE = 4096
 

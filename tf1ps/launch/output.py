@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import selectors
 import sys
 import threading
@@ -33,7 +34,7 @@ _KEPT_LINES = 20
 # The width of a terminal that does not report its width.
 _COLUMNS = 80
 
-PROGRESS = "progress: "
+_PROGRESS = re.compile(r"(\d\d:\d\d:\d\d )?progress: ")  # the begin of such a line
 
 
 class Screen:
@@ -175,7 +176,7 @@ class Output:
 
   def _show(self, name, line):
     self._shown += 1
-    if line.startswith(PROGRESS):
+    if _PROGRESS.match(line):
       self._screen.progress("[%s] %s" % (name, line))
     else:
       self._screen.line("[%s] %s" % (name, line))
@@ -227,7 +228,7 @@ class _Stream:
 
   def _show_line(self, line):
     text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
-    if not text.startswith(PROGRESS):
+    if not _PROGRESS.match(text):
       self.kept.append(text)
     self._show(self._name, text)
 

@@ -1,7 +1,7 @@
 """Counts a worker's examples, and prints its progress.
 
 `ExampleCounter` adds up the sizes of the trained batches. Every few seconds `Progress` prints the
-job's progress: on one line of a terminal, else as lines that begin with "progress: ".
+job's progress: on one line of a terminal, else as lines such as "13:05:59 progress: step 41".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
-from tf1ps.compat import TIMING
+from tf1ps.compat import LINE_TIME, TIMING
 
 
 class ExampleCounter(tf.train.SessionRunHook):
@@ -140,7 +140,8 @@ class Progress(tf.train.SessionRunHook):
 
   def _say(self, now, on_terminal):
     if not on_terminal:
-      print("progress: " + self.text(now), file=self._stream, flush=True)
+      print("%s progress: %s" % (time.strftime(LINE_TIME), self.text(now)), file=self._stream,
+            flush=True)
       return
     # A wrapped line cannot be overwritten.
     line = self.text(now)[:shutil.get_terminal_size().columns - 1]
