@@ -77,7 +77,7 @@ def test_internals_that_define_what_tf1ps_replaces(old, new):
   assert replaced(old) == [(1, new)]
 
 
-def test_internals_stay_reachable_by_the_name_tensorflow():
+def test_internals_stay_in_reach_by_the_name_tensorflow():
   assert replaced("import tensorflow.python.client.timeline") == [
     (1, "import tensorflow.python.client.timeline; import tf1ps.v1 as tensorflow")]
 

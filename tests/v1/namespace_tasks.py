@@ -1,6 +1,7 @@
 """What tests of `tf1ps.v1` run as processes: importing it changes TensorFlow's mode."""
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 
@@ -31,6 +32,8 @@ def the_rest_is_tensorflows():
   import tf1ps.v1 as tf
   assert tf.constant is stock.constant and tf.train.Saver is stock.train.Saver
   assert tf.compat.v1 is tf and tf.compat.as_bytes is stock.compat.as_bytes
+  assert tf.__version__ == stock.__version__ and tf.VERSION == stock.VERSION
+  assert importlib.import_module("tf1ps.v1.python").__name__.startswith("tensorflow")
   assert tf.losses is stock.losses and tf.app.flags.FLAGS is stock.app.flags.FLAGS
   names = dir(tf)
   assert {"constant", "train", "contrib", "app", "FIFOQueue", "keras"} <= set(names)

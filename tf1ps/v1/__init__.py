@@ -20,6 +20,8 @@ from tf1ps.v1.old_orders import concat, reverse, split, use_pre_1_0  # noqa: E40
 if typing.TYPE_CHECKING:
   from tensorflow.compat.v1 import *  # noqa: F403  an editor completes the names
 
+__version__ = _tf.__version__  # programs print it, or choose by it
+
 _namespace.install_finder()
 __getattr__, __dir__ = _namespace.overlay(
     __name__, _tf,
@@ -27,6 +29,6 @@ __getattr__, __dir__ = _namespace.overlay(
       "session": ["Session"],
       "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
     },
-    namespaces=("app", "compat", "contrib", "examples", "flags", "image", "layers", "nn", "queue",
-                "train"),
+    namespaces=("app", "compat", "contrib", "examples", "flags", "image", "layers", "nn", "python",
+                "queue", "train"),
     gone=_renamed.finder())
