@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -48,3 +49,25 @@ def test_a_limit_may_be_given_again():
     return answers.pop()
 
   assert bounded.call_within(0.05, "waiting", go_on.wait, 60, extend=extend)
+
+
+def test_a_thread_serves_many_calls_and_one_left_behind_serves_none():
+  def who():
+    return threading.current_thread()
+
+  first = bounded.call_within(10, "asking", who)
+  assert bounded.call_within(10, "asking", who) is first
+  go_on, ended = threading.Event(), threading.Event()
+  with pytest.raises(bounded.LimitExceeded):
+    bounded.call_within(0.05, "waiting", lambda: go_on.wait(60) and ended.set())
+  assert bounded.call_within(10, "asking", who) is not first
+  go_on.set()
+  assert ended.wait(10)
+
+
+def test_a_fork_has_threads_of_its_own():
+  bounded.call_within(10, "asking", int)
+  child = os.fork()
+  if not child:
+    os._exit(bounded.call_within(10, "asking", int, 7))
+  assert os.waitpid(child, 0)[1] >> 8 == 7

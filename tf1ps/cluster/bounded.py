@@ -2,13 +2,17 @@
 
 Some calls of TensorFlow wait without a limit: a server whose ps has no address, the first run of a
 session, the close of a session whose ps died. No other thread can end such a call. So the call runs
-in a daemon thread of its own, and the caller continues after the limit.
+in a daemon thread, and the caller continues after the limit. A thread whose call has returned waits
+for the next call, because to start one takes longer than many a call; a thread that is left behind
+ends with its call.
 """
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
-from typing import Callable, Optional
+from typing import Callable, List, Optional
 
 from tf1ps.compat import Error
 
@@ -19,7 +23,7 @@ class LimitExceeded(Error, RuntimeError):
 
 def call_within(limit: float, what: str, function, *args,
                 extend: Optional[Callable[[], bool]] = None, **kwargs):
-  """Calls a function in a thread of its own; returns its result within `limit` seconds.
+  """Calls a function in another thread; returns its result within `limit` seconds.
 
   Args:
     limit: seconds.
@@ -32,21 +36,62 @@ def call_within(limit: float, what: str, function, *args,
     LimitExceeded: the function has not returned. Its thread, a daemon, stays behind.
     Exception: the function's own.
   """
-  box = {}
+  helper = _take_helper()
+  helper.calls.put((what, function, args, kwargs))
+  try:
+    value, error = helper.answer(limit, what, extend)
+  except BaseException:  # the limit is over, or a signal's handler has raised
+    helper.calls.put(None)  # its thread ends after the call
+    raise
+  _idle.append(helper)
+  if error is not None:
+    raise error
+  return value
 
-  def work():
-    try:
-      box["value"] = function(*args, **kwargs)
-    except BaseException as error:
-      box["error"] = error
 
-  thread = threading.Thread(target=work, daemon=True, name="tf1ps: " + what)
-  thread.start()
-  thread.join(limit)
-  while extend is not None and thread.is_alive() and extend():
-    thread.join(limit)
-  if thread.is_alive():
+class _Helper:
+  """A daemon thread that makes calls, one after the other."""
+
+  def __init__(self):
+    self.calls, self._results = queue.SimpleQueue(), queue.SimpleQueue()
+    threading.Thread(target=_make_calls, args=(self.calls, self._results), daemon=True).start()
+
+  def answer(self, limit, what, extend):
+    """Waits for the result of the call: (value, error)."""
+    while True:
+      try:
+        return self._results.get(timeout=max(0.0, limit))
+      except queue.Empty:
+        if extend is None or not extend():
+          break
     raise LimitExceeded("%s did not end within %g s" % (what, round(limit, 1)))
-  if "error" in box:
-    raise box["error"]
-  return box["value"]
+
+
+_idle: List[_Helper] = []  # helpers that wait for a call
+if hasattr(os, "register_at_fork"):
+  os.register_at_fork(after_in_child=_idle.clear)  # a fork has none of the threads
+
+
+def _take_helper():
+  try:
+    return _idle.pop()
+  except IndexError:
+    return _Helper()
+
+
+def _make_calls(calls, results):
+  while True:
+    call: Optional[tuple] = calls.get()
+    if call is None:
+      return
+    what, function, args, kwargs = call
+    threading.current_thread().name = "tf1ps: " + what
+    try:
+      result = (function(*args, **kwargs), None)
+    except BaseException as error:
+      result = (None, error)
+    # No reference of a call may outlive it here: a kept error would keep its whole stack.
+    call = function = args = kwargs = None
+    threading.current_thread().name = "tf1ps: idle"
+    results.put(result)
+    result = None
