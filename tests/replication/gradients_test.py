@@ -56,6 +56,12 @@ def test_dense_and_sparse_gradients_of_one_variable_become_dense(variables):
   assert dense(gradient) == [[2.5, 2.5], [0.5, 0.5], [0.5, 0.5]]
 
 
+def test_a_sum_above_float16_has_a_mean(variables):
+  (gradient, _), = gradients.reduce_gradients(
+    [[(tf.constant([value, 0.0], tf.float16), variables[0])] for value in (40000, 60000)])
+  assert gradient.dtype == tf.float16 and dense(gradient) == [49984.0, 0.0]  # the nearest one
+
+
 def test_one_tower_gives_what_it_has(variables):
   sparse = slices([[2.0, 2.0]], [1])
   (gradient, _), (none, _) = gradients.reduce_gradients(

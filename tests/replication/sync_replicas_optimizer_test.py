@@ -225,6 +225,20 @@ def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(star
   assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
 
 
+def test_a_sum_above_float16_has_a_mean():
+  with tf.Graph().as_default(), tf.Session() as session:
+    w = tf.get_variable("w", [2], tf.float16, tf.zeros_initializer(), use_resource=True)
+    step = tf.train.get_or_create_global_step()
+    made = [sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 2, replica_index=i) for i in range(2)]
+    trains = [one.apply_gradients([(tf.fill([2], tf.constant(value, tf.float16)), w)], step)
+              for one, value in zip(made, (40000, 60000))]
+    session.run(tf.global_variables_initializer())
+    session.run([one.local_step_init_op for one in made])
+    session.run(trains)
+    assert session.run(w).tolist() == [-49984.0, -49984.0]  # the nearest number to 50,000
+
+
 @pytest.mark.parametrize("size", [3, 100000])  # the large one looks first, and sends nothing
 def test_a_late_gradient_is_never_applied(size):
   with tf.Graph().as_default(), tf.Session() as session:

@@ -174,6 +174,15 @@ def test_other_types_and_scalars(client, dtype):
   assert mean == 3.0 and mean.dtype == dtype.as_numpy_dtype
 
 
+def test_a_sum_above_float16_has_a_mean(client):
+  ours, rows = client(dense(dtype=tf.float16)), client(sparse((3, 1), tf.float16, "rows"))
+  for value in (40000, 50000, 60000):
+    ours.apply([value, -value])
+    rows.apply([2], [[value]])
+  assert ours.take(3).tolist() == [49984.0, -49984.0]  # the nearest number to 50,000 in float16
+  assert rows_of(rows.take(3)) == ([2], [[49984.0]])
+
+
 def test_a_training_step_averages_on_the_ps(client, control_flow):
   """Two replicas whose gradients never pass through the client: B40's targets."""
   def build():
@@ -289,6 +298,8 @@ def test_every_gradient_is_averaged_once(shared):
   (dense(shape=None), "must be fully known, got <unknown>"),
   (dense(shape=(None, 2)), "must be fully known, got"),
   (dense(capacity=0), "capacity of Accumulator must be a number of gradients above 0"),
+  (dense(dtype=tf.int32), "dtype of Accumulator must be floating-point or complex, .* got int32"),
+  (sparse(dtype=tf.int64), "dtype of SparseAccumulator must be floating-point .* got int64"),
   (sparse(shape=()), "known but for its first dimension"),
   (sparse(shape=(3, None)), "known but for its first dimension"),
 ])

@@ -134,6 +134,21 @@ def test_the_size_of_a_batch_may_be_a_number():
       assert session.run([rest.train_op, rest.batch_size])[1] == 8
 
 
+def test_a_weighted_sum_above_float16_has_a_mean():
+  """A gradient counts as often as its batch has examples, so that any large batch overflowed."""
+  with tf.Graph().as_default():
+    w = tf.get_variable("w", [2], tf.float16, tf.zeros_initializer(), use_resource=True)
+    x = tf.data.make_one_shot_iterator(tf.data.Dataset.range(8)).get_next()
+    loss = tf.reduce_sum(w) * tf.cast(1000 + x, tf.float16)
+    optimizer = tf.train.GradientDescentOptimizer(1.0)
+    step = accumulating.Accumulated(optimizer.compute_gradients(loss, [w]), loss, 100, 2)
+    train_op = optimizer.apply_gradients(step.grads_and_vars)
+    with tf.Session() as session:
+      session.run(w.initializer)
+      session.run(train_op)
+      assert session.run(w).tolist() == [-1000.5, -1000.5]
+
+
 def test_what_is_no_number_of_batches_is_refused():
   with tf.Graph().as_default():
     with pytest.raises(ValueError, match="batches must be a number, 1 or more, got 0"):

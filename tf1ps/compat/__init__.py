@@ -22,6 +22,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],
   "streams": ["LINE_TIME", "DroppingOutput", "guard_streams"],
+  "sum_dtypes": ["sum_dtype"],
   "timing": ["TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status"],
 })

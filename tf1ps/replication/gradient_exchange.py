@@ -22,6 +22,7 @@ from typing import List
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import sum_dtype
 from tf1ps.replication import rounds as rounds_lib
 from tf1ps.transfer import DEFAULT_PACK_BYTES, Bucket
 
@@ -128,7 +129,8 @@ class _DenseRows:
     with _beside(self.variable):
       rows = tf.raw_ops.ResourceGather(
         resource=self._handle, indices=tf.where(tf.equal(arrived, 1))[:, 0], dtype=self._dtype)
-      mean = tf.reduce_mean(rows, axis=0)
+      mean = tf.reduce_mean(tf.cast(rows, sum_dtype(self._dtype)), axis=0)
+      mean = tf.cast(mean, self._dtype)
       mean.set_shape(self.variable.shape)
       return mean
 

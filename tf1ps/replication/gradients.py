@@ -19,6 +19,8 @@ from typing import List, Optional, Sequence, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import sum_dtype
+
 Gradient = Union[tf.Tensor, tf.IndexedSlices]
 GradsAndVars = List[Tuple[Optional[Gradient], tf.Variable]]
 
@@ -102,7 +104,10 @@ def _reduce(gradients, reduction):
       tf.concat([gradient.values for gradient in gradients], 0) / divisor,
       tf.concat([tf.cast(gradient.indices, tf.int64) for gradient in gradients], 0),
       gradients[0].dense_shape)
-  return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients]) / divisor
+  gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+  dtype = gradients[0].dtype
+  total = tf.add_n([tf.cast(gradient, sum_dtype(dtype)) for gradient in gradients])
+  return tf.cast(total / divisor, dtype)
 
 
 def _without_repeats(gradient):

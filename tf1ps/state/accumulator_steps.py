@@ -19,7 +19,7 @@ from typing import Dict, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import TIMING, sum_dtype
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import pinning, queue_call, queue_errors, queue_steps
 
@@ -128,7 +128,11 @@ class NamedAccumulator(guard_lib.Guarded):
       raise ValueError(
         "capacity of %s must be a number of gradients above 0, or below 0 for no limit, got %r" % (
           kind, capacity))
+    if not (dtype.is_floating or dtype.is_complex):
+      raise ValueError("dtype of %s must be floating-point or complex, as a mean is, got %s" % (
+        kind, dtype.name))
     self.dtype, self.shape = dtype, shape
+    self._sum_dtype = sum_dtype(dtype)
     self.spec = queue_steps.QueueSpec(kind, int(capacity), 0)
     self._types = types
     hidden = "tf1ps.accumulator:%s" % shared_name if shared_name else ""

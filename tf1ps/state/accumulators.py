@@ -57,7 +57,7 @@ class Accumulator(NamedAccumulator):
     """Builds the accumulator's operations in the default graph.
 
     Args:
-      dtype: of the gradients.
+      dtype: of the gradients; floating-point or complex.
       shape: of a gradient; fully known.
       shared_name: the name under which other processes use it; None: private to each session.
       capacity: the number of gradients that may wait; below 0: no limit.
@@ -66,7 +66,8 @@ class Accumulator(NamedAccumulator):
       container: its container. None: see pinning.py.
 
     Raises:
-      ValueError: a capacity of 0, an unknown shape, or an illegal container.
+      ValueError: a dtype without means, such as int32, a capacity of 0, an unknown shape, or an
+        illegal container.
     """
     shape = tf.TensorShape(shape)
     if not shape.is_fully_defined():
@@ -149,12 +150,12 @@ class Accumulator(NamedAccumulator):
     def take_one():
       gradient, = tf.raw_ops.QueueDequeueV2(handle=self._queue, component_types=self._types)
       gradient.set_shape(self.shape)
-      return gradient
+      return tf.cast(gradient, self._sum_dtype)
 
     _, total = tf.while_loop(
       lambda i, _: i < n, lambda i, total: [i + 1, total + take_one()],
       [tf.constant(1), take_one()], parallel_iterations=1)
-    return total / tf.cast(n, self.dtype)
+    return tf.cast(total / tf.cast(n, self._sum_dtype), self.dtype)
 
   def _fed_take(self, n):
     # A take of nothing sends an empty tensor instead of one of the gradient's size.
@@ -251,12 +252,15 @@ class SparseAccumulator(NamedAccumulator):
       lambda i, *_: i < n, take_one, [tf.constant(0)] + self._no_rows(),
       [tf.TensorShape([]), any_rows, any_rows.concatenate(self.shape[1:])], parallel_iterations=1)
     indices, position, counts = tf.unique_with_counts(indices)
-    total = tf.math.unsorted_segment_sum(rows, position, tf.size(indices))
+    total = tf.math.unsorted_segment_sum(
+      tf.cast(rows, self._sum_dtype), position, tf.size(indices))
     divisor = tf.where_v2(by_row, counts, tf.zeros_like(counts) + n)
     divisor = tf.reshape(
-      tf.cast(divisor, self.dtype), tf.concat([[-1], tf.ones([self.shape.ndims - 1], tf.int32)], 0))
+      tf.cast(divisor, self._sum_dtype),
+      tf.concat([[-1], tf.ones([self.shape.ndims - 1], tf.int32)], 0))
     order = tf.argsort(indices)
-    return [tf.gather(indices, order), tf.gather(total / divisor, order)]
+    mean = tf.cast(total / divisor, self.dtype)
+    return [tf.gather(indices, order), tf.gather(mean, order)]
 
   def _fed_take(self, n):
     self._by_row = tf.placeholder_with_default(tf.constant(False), [], "by_row")

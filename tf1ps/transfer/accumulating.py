@@ -24,6 +24,7 @@ from typing import Any, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import sum_dtype
 from tf1ps.graph import (
   Subgraph,
   SubgraphCopy,
@@ -95,13 +96,13 @@ class Accumulated:
       self.of_batches = [list(each) for each in zip(*[step["of_batches"] for step in steps])]
       with tf.control_dependencies([self._end]):
         size = size_sum.read()
-        loss_total = loss_sum.read()
+        loss_mean = loss_sum.mean(size)
         means = [None if each is None else each.mean(size) for each in sums]
-      read = ops_of([means, size, loss_total])
+      read = ops_of([means, size, loss_mean])
       with tf.control_dependencies(read):
         cleared = self._put(0)
       with tf.control_dependencies([cleared]):  # each of the results waits for it
-        self.loss = loss_total / tf.cast(size, loss.dtype)
+        self.loss = tf.identity(loss_mean)
         self.batch_size = tf.identity(size)
         means = [_same(mean) for mean in means]
     self.grads_and_vars = [(mean, variable) for mean, (_, variable) in zip(means, grads_and_vars)]
@@ -198,21 +199,26 @@ class _Sum:
   """A weighted sum of tensors of one shape."""
 
   def __init__(self, dtype, shape):
-    self._dtype, self._shape = dtype, shape
+    self._dtype, self._sum_dtype, self._shape = dtype, sum_dtype(dtype), shape
     self._handle = tf.raw_ops.VarHandleOp(
-      dtype=dtype, shape=shape, shared_name="tf1ps.sum:" + uuid.uuid4().hex)
+      dtype=self._sum_dtype, shape=shape, shared_name="tf1ps.sum:" + uuid.uuid4().hex)
 
   def add(self, value, weight: Optional[tf.Tensor], is_first: bool) -> tf.Operation:
     add = tf.raw_ops.AssignVariableOp if is_first else tf.raw_ops.AssignAddVariableOp
-    return add(resource=self._handle, value=_times(value, weight))
+    return add(resource=self._handle, value=self.times(value, weight))
+
+  def times(self, value, weight: Optional[tf.Tensor]) -> tf.Tensor:
+    """The value times its weight, in the type of the sum."""
+    value = tf.cast(value, self._sum_dtype)
+    return value if weight is None else value * tf.cast(weight, self._sum_dtype)
 
   def read(self) -> tf.Tensor:
-    value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=self._dtype)
+    value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=self._sum_dtype)
     value.set_shape(self._shape)
     return value
 
   def mean(self, size) -> tf.Tensor:
-    return self.read() / tf.cast(size, self._dtype)
+    return tf.cast(self.read() / tf.cast(size, self._sum_dtype), self._dtype)
 
 
 class _SparseSum:
@@ -225,17 +231,14 @@ class _SparseSum:
     self._indices = _Sum(gradient.indices.dtype, tf.TensorShape([None]))
 
   def add(self, gradient, weight, is_first):
-    parts = [(self._values, _times(gradient.values, weight)), (self._indices, gradient.indices)]
+    parts = [(self._values, self._values.times(gradient.values, weight)),
+             (self._indices, gradient.indices)]
     return tf.group(*[
       part.add(value if is_first else tf.concat([part.read(), value], 0), None, is_first=True)
       for part, value in parts])
 
   def mean(self, size):
     return tf.IndexedSlices(self._values.mean(size), self._indices.read(), self._shape)
-
-
-def _times(value, weight):
-  return value if weight is None else value * tf.cast(weight, value.dtype)
 
 
 def _same(gradient):
