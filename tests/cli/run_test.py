@@ -136,6 +136,30 @@ def test_a_command_line_that_cannot_be_right(call, argv, said):
   assert call(*argv) == (1, "", "tf1ps-run: %s\n" % said)
 
 
+BEFORE_1_0 = """
+import tensorflow as tf
+tf.app.flags.DEFINE_string("log_dir", "", "absl has one as well.")
+
+def main(argv):
+  logits, labels = tf.constant([[1., 2.]]), tf.constant([[0., 1.]])
+  loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(logits, labels))
+  with tf.Session() as session:
+    print("loss %.4f in %s" % (session.run(loss), tf.app.flags.FLAGS.log_dir))
+
+if __name__ == "__main__":
+  tf.app.run()
+"""
+
+
+@pytest.mark.parametrize("flags, expected, said", [
+    (["--pre_1_0"], 0, "loss 0.3133 in here"), ([], 1, "tf1ps-run --pre_1_0")])
+def test_a_program_from_before_1_0(start, tmp_path, flags, expected, said):
+  (tmp_path / "train.py").write_text(BEFORE_1_0)
+  code, lines = commands.run(
+    start, "tf1ps-run", *flags, "train.py", "--log_dir=here", folder=tmp_path)
+  assert code == expected and said in "\n".join(lines)
+
+
 def test_help_and_version(call):
   code, out, _ = call("--help")
   assert code == 0 and max(map(len, out.splitlines())) <= 100
