@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import threading
@@ -22,6 +23,11 @@ from tf1ps.state import run as run_lib
 def graph():
   with tf.Graph().as_default() as graph:
     yield graph
+
+
+@functools.lru_cache(maxsize=None)
+def stock_server():
+  return tf.train.Server.create_local_server()
 
 
 def saved(directory):
@@ -193,7 +199,8 @@ def test_a_loop_ends_at_stop_and_its_error_is_raised_there():
 @pytest.mark.parametrize("starts", [tf.train.start_queue_runners, tf1ps.start_queue_runners])
 def test_starts_the_queue_runners_once(starts):
   with tf.device("/cpu:0"):
-    numbers = tf.train.range_input_producer(5, num_epochs=1, shuffle=False).dequeue()
+    numbers = tf.train.range_input_producer(
+      5, num_epochs=1, shuffle=False, capacity=1).dequeue()  # its thread does not end before us
   supervisor = tf1ps.Supervisor()
   seen = []
   with supervisor.managed_session() as session:
@@ -236,6 +243,44 @@ def test_a_sync_optimizer_is_joined_and_left_without_a_hook(given):
   session.close()
   assert rounds.view_rounds(tf.Session.run(inside, optimizer.look)).left[0]
   inside.finish_close()
+
+
+def replica(index):
+  """The graph of a replica of two: the optimizer, its step, the loss after it, the global step."""
+  with tf.Graph().as_default():
+    model = local_loop.Model()
+    optimizer = tf1ps.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(0.1), 2, replica_index=index)
+    train_op = optimizer.minimize(tf.square(model.x.read_value() - 1.0), model.global_step)
+    with tf.control_dependencies([train_op]):
+      loss = tf.identity(model.x.read_value())
+    return optimizer, train_op, loss, model.global_step
+
+
+def test_a_step_after_the_end_of_another_replica_changes_nothing(caplog):
+  target = stock_server().target
+  optimizer, train_op, loss, step = replica(0)
+  other, others_step = replica(1)[:2]
+  with tf.Session(target, graph=other.graph) as second:
+    supervisor = tf1ps.Supervisor(optimizer.graph)
+    with supervisor.managed_session(target) as session:
+      second.run(other.local_step_init_op)
+      fetches = [train_op, {"loss": loss, "step": step}]
+      for _ in range(2):
+        thread = threading.Thread(target=second.run, args=(others_step,))
+        thread.start()
+        before = session.run(fetches)
+        thread.join()
+      second.run(other.leave_op)
+      assert not supervisor.should_stop()
+      after = session.run(fetches)
+      assert after[1] == {"loss": before[1]["loss"], "step": 2}
+      assert supervisor.should_stop()
+      assert session.run(train_op) is None and session.run(step) == 2
+      session._ended_at -= 61.0  # a minute ago
+      with pytest.raises(tf.errors.OutOfRangeError):
+        session.run(train_op)
+  assert caplog.text.count("another replica has left") == 1
 
 
 # On a server of this process, whose other workers are only said to be there.

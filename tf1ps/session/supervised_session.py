@@ -8,21 +8,28 @@ Programs with a Supervisor hand their session to `saver.save`, `start_queue_runn
    count of steps, and its recovery.
 2. A run in another thread is a run of the session inside. During a recovery it waits for the new
    session.
+3. When a replica of synchronous training has left, training ends for all: a further update would
+   lack its gradient. The others may be in a step then, as their programs count steps. Such a step
+   returns what was fetched before in place of its update, and `should_stop` turns true. A program
+   that still makes steps after a minute gets the OutOfRangeError.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
-from typing import Callable
+from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import BoundedSession, RecoverableSession
 from tf1ps.compat import TIMING
+from tf1ps.replication import is_end_of_replicas
 from tf1ps.session import lifecycle as lifecycle_lib
 
+_log = logging.getLogger("tf1ps")
 _LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
@@ -43,6 +50,8 @@ class SupervisedSession(tf.Session, RecoverableSession):
     self._recovery_limit = recovery_limit
     self._thread = threading.current_thread()
     self._entered = []
+    self._last = None  # the fetches of the last run, and their values
+    self._ended_at: Optional[float] = None  # when another replica had ended training
     self._has_closed = False
 
   @property
@@ -59,14 +68,46 @@ class SupervisedSession(tf.Session, RecoverableSession):
 
   def should_stop(self) -> bool:
     """Whether the session was closed, its input has ended, or a signal ends the process."""
-    return self._has_closed or self._monitored.should_stop()
+    return (self._has_closed or self._ended_at is not None or self._monitored.should_stop())
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
     """Like `tf.Session.run`; if a ps was lost, the run is made again in a new session."""
     self._check_open()
     if threading.current_thread() is not self._thread:
       return self._beside(lambda session: session.run(fetches, feed_dict, options, run_metadata))
-    return self._monitored.run(fetches, feed_dict, options, run_metadata)
+    def run_one(one):
+      return self._monitored.run(one, feed_dict, options, run_metadata)
+
+    try:
+      values = run_one(fetches)
+    except tf.errors.OutOfRangeError as error:
+      return self._run_after_end(fetches, run_one, error)
+    self._last = fetches, values
+    return values
+
+  def _run_after_end(self, fetches, run_one, error):
+    """Returns the values of a step after another replica has ended training; raises other ends."""
+    now = time.monotonic()
+    if not is_end_of_replicas(error) or now - (self._ended_at or now) > self._recovery_limit:
+      raise error
+    if self._ended_at is None:
+      self._ended_at = now
+      _log.warning("another replica has left, so training has ended for all: further steps of this "
+                   "program change nothing")
+    before, values = self._last or (None, None)
+    if type(before) is not type(fetches) or len(_leaves(before)) != len(_leaves(fetches)):
+      values = tf.nest.map_structure(lambda unused: None, fetches)
+
+    def run_or_take(one, value):
+      try:
+        return run_one(one)
+      except tf.errors.OutOfRangeError as problem:
+        if is_end_of_replicas(problem):
+          return value
+        raise
+
+    return tf.nest.pack_sequence_as(fetches, [
+      run_or_take(one, value) for one, value in zip(_leaves(fetches), _leaves(values))])
 
   def make_callable(self, fetches, feed_list=None, accept_options=False):
     """Like `tf.Session.make_callable`; each call is a `run`."""
@@ -151,3 +192,7 @@ class SupervisedSession(tf.Session, RecoverableSession):
         if time.monotonic() > deadline or self.should_stop():
           raise
         time.sleep(TIMING.retry_pause)
+
+
+def _leaves(structure) -> list:
+  return tf.nest.flatten(structure)
