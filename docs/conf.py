@@ -44,7 +44,8 @@ _LITERAL = re.compile(r"(`+[^`]+`+)")
 def rooms():
   """Returns the names of the rooms with public names, `tf1ps` itself first."""
   folders = sorted(path.parent.name for path in (ROOT / "tf1ps").glob("*/__init__.py"))
-  packages = ["tf1ps"] + ["tf1ps." + folder for folder in folders]
+  # The names of v1 are TensorFlow's, and importing it changes TensorFlow's mode: see docs/v1.md.
+  packages = ["tf1ps"] + ["tf1ps." + folder for folder in folders if folder != "v1"]
   return [each for each in packages if getattr(importlib.import_module(each), "__all__", ())]
 
 
