@@ -7,6 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness
+from tf1ps.replication import clocks as clocks_lib
 from tf1ps.replication import session_ops
 from tf1ps.replication.clocks import (
   ACTIVE,
@@ -192,6 +193,21 @@ def test_no_replica_is_further_ahead_of_the_slowest_than_allowed(target):
   assert first.look() == ClocksView([30, 4, 4], [CLOCK_LEFT] * 3)
   assert first.hook.highest == 2 and first.hook.seconds > 0
   assert max(second.hook.highest, third.hook.highest) <= 2
+
+
+def test_a_long_wait_for_one_that_makes_no_step_is_reported(target, caplog, set_timing):
+  set_timing(clocks_lib, reminder_interval=0.05)
+  first = ThreadReplica(target, "stuck", 0, 3).start()
+  second, third = [ThreadReplica(target, "stuck", i, 1).start() for i in (1, 2)]
+  for _ in range(3):
+    first.gate.release()
+  second.gate.release()
+  harness.wait_until(lambda: any(
+    "for a step of replica 2: a lead of 2 steps is the highest" in record.getMessage()
+    for record in caplog.records))
+  third.gate.release()
+  for replica in (second, third, first):
+    replica.join()
 
 
 def test_a_replica_that_joins_waits_for_those_that_have_not(target):

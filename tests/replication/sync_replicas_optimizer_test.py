@@ -225,6 +225,17 @@ def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(star
   assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
 
 
+@pytest.mark.parametrize("shape", [None, [None, 2]])
+def test_a_variable_of_unknown_shape_is_refused_by_name(shape):
+  with tf.Graph().as_default():
+    initial = tf.placeholder_with_default(tf.ones([3, 2]), shape)
+    w = tf.Variable(initial, validate_shape=False, use_resource=False, name="w")
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), 1, replica_index=0)
+    with pytest.raises(ValueError, match="^variable w:0 has the shape .* known shapes"):
+      optimizer.minimize(tf.reduce_sum(w), tf.train.get_or_create_global_step())
+
+
 def test_a_sum_above_float16_has_a_mean():
   with tf.Graph().as_default(), tf.Session() as session:
     w = tf.get_variable("w", [2], tf.float16, tf.zeros_initializer(), use_resource=True)

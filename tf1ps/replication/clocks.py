@@ -242,7 +242,7 @@ class LeadHook(LifecycleHook):
     """Waits until the next step may begin, or until none will follow."""
     if self._may_begin(view):
       return
-    began = looked = time.monotonic()
+    began = looked = reminded = time.monotonic()
     pause = TIMING.first_poll_interval
     while not (self._may_begin(view) or is_stopped() or self._is_signalled()
                or self._coord.wait_for_stop(pause)):
@@ -251,13 +251,28 @@ class LeadHook(LifecycleHook):
       if time.monotonic() - looked >= TIMING.heartbeat_interval:
         looked = time.monotonic()
         self._drop_the_lost(session, view)
+      reminded = self._remind(view, began, reminded)
     self.seconds += time.monotonic() - began
 
-  def _drop_the_lost(self, session, view):
+  def _remind(self, view, began, reminded):
+    """Says from time to time for which replicas this one waits; returns when it last did."""
+    now = time.monotonic()
+    if now - reminded < TIMING.reminder_interval:
+      return reminded
+    _log.warning(
+      "has waited %.0f s for a step of %s: a lead of %d steps is the highest. A replica that is "
+      "not lost and makes no step may be stuck; see its log", now - began,
+      ", ".join(self._names[i] for i in self._waited_for(view)), self._max_lead)
+    return now
+
+  def _waited_for(self, view):
     index = self._clocks.index
-    awaited = [i for i in range(self._clocks.replicas) if i != index
-               and view.states[i] in self._awaited
-               and view.clocks[index] - view.clocks[i] >= self._max_lead]
+    return [i for i in range(self._clocks.replicas) if i != index
+            and view.states[i] in self._awaited
+            and view.clocks[index] - view.clocks[i] >= self._max_lead]
+
+  def _drop_the_lost(self, session, view):
+    awaited = self._waited_for(view)
     try:
       reasons = self._lost.lost(awaited)
     except ControlError as error:

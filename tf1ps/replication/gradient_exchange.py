@@ -84,7 +84,13 @@ class GradientExchange:
   def _make_rows(self, bucket, shared_name):
     name = "tf1ps.gradients:%s:%s" % (shared_name, bucket.name)
     common = (self._rounds.rules.replicas, self._rounds.container, name)
-    if isinstance(bucket.gradient, tf.IndexedSlices):
+    is_sparse = isinstance(bucket.gradient, tf.IndexedSlices)
+    if not (bucket.shape[1:] if is_sparse else bucket.shape).is_fully_defined():
+      raise ValueError(
+        "variable %s has the shape %s: replicas exchange gradients of known shapes. Create it with "
+        "its shape, without validate_shape=False" % (
+          ", ".join(variable.name for variable in bucket.variables), bucket.shape))
+    if is_sparse:
       return _SparseRows(bucket.variables[0], bucket.gradient, *common)
     return _DenseRows(bucket, *common)
 
