@@ -25,6 +25,7 @@ def mender():
     ("print >>f, 'a'", "print('a', file=f)"), ("print ('%d') % 3", "print(('%d') % 3)"),
     ("for k, v in d.iteritems(): f(k)", "for k, v in d.items(): f(k)"),
     ("print d.keys()[0]", "print(list(d.keys())[0])"),
+    ("reload(sys); sys.setdefaultencoding('utf8')", "None; None"),
     ("raise ValueError, 'no'", "raise ValueError('no')"),
     ("if 1L <> 0777: exec 'x'", "if 1 != 0o777: exec('x')"),
     ("import cPickle as pickle; print 1", "import pickle as pickle; print(1)"),
@@ -88,12 +89,12 @@ def test_which_errors_look_like_python_2(line):
   assert python2.looks_like_python2(caught.value)
 
 
-@pytest.mark.parametrize("line", ["xrange(3)", "{}.iteritems()", "{}.has_key(1)", "iter([]).next()",
-                                  "import cPickle", "import urllib; urllib.urlopen",
-                                  "print >>f, 'a'", "print ('%d') % 3"])
+@pytest.mark.parametrize("line", [
+    "xrange(3)", "{}.iteritems()", "{}.has_key(1)", "iter([]).next()", "import cPickle",
+    "sys.maxint", "import urllib; urllib.urlopen", "print >>sys.stdout, 'a'", "print ('%d') % 3"])
 def test_which_other_errors_look_like_python_2(line):
   with pytest.raises((NameError, AttributeError, ImportError, TypeError)) as caught:
-    exec(line, {"f": sys.stdout})
+    exec(line)
   assert python2.looks_like_python2(caught.value)
 
 

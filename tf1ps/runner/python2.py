@@ -26,6 +26,8 @@ _UNWANTED = {"fix_import", "fix_future"}
 # Right in Python 2 alone: `input` is another function there.
 _ONLY_PYTHON2 = {"fix_input"}
 _CACHE = "XDG_CACHE_HOME"
+# Text is always Unicode in Python 3, and a reload of sys would undo what others have set there.
+_DEFAULT_ENCODING = re.compile(r"\bsys\.setdefaultencoding\([^()]*\)|(?<![\w.])reload\(sys\)")
 _DIVISION = "`/` keeps the fraction in Python 3: write // where integers are divided"
 # The text of a line at which Python 3 stops, and the messages of its other errors.
 _LINE = re.compile(
@@ -37,6 +39,7 @@ _MESSAGE = re.compile(
   r"|^'\w+' object has no attribute '(has_key|iter(items|keys|values)|next)'"
   r"|^No module named '(__builtin__|ConfigParser|cPickle|c?StringIO|Queue|urllib2|urlparse)'"
   r"|^unsupported operand type\(s\) for (>>: 'builtin_function_or_method'|%: 'NoneType')"
+  r"|^module 'sys' has no attribute '(maxint|setdefaultencoding)'"
   r"|^module 'string' has no attribute '(join|letters|maketrans|split)'"
   r"|^module 'urllib' has no attribute '(quote|unquote|urlencode|urlopen|urlretrieve)'")
 
@@ -87,7 +90,8 @@ class Python2:
     """Mends a file; its text stays where it is neither Python 2 nor Python 3."""
     old = text if text.endswith("\n") else text + "\n"
     try:
-      tree = self._tool(_is_python3(old)).refactor_string(old, "program")
+      tree = self._tool(_is_python3(old)).refactor_string(
+        _DEFAULT_ENCODING.sub("None", old), "program")
     except Exception:  # fissix raises errors of several kinds for text that it cannot parse
       return Mended(old, list(range(1, old.count("\n") + 2)), [], [])
     new = str(tree)
