@@ -35,7 +35,7 @@ def _run_program(jobs, job, index, how):
     count = tf.get_variable("count", initializer=0.0, use_resource=True)
     up, is_there = count.assign_add(1.0).op, tf.is_variable_initialized(count)
   one, take = done.enqueue(1), done.dequeue()
-  if job == "ps" and how == "a worker without a session":
+  if job == "ps" and how in ("a worker without a session", "nothing"):
     server.join()
   if job == "ps":
     session = Session(server.target)
@@ -43,6 +43,9 @@ def _run_program(jobs, job, index, how):
       session.run(take)
     return
   if index == 1 and how == "a worker without a session":
+    return
+  if how == "nothing":
+    say("leaves")
     return
   session = Session(server.target)
   if index == 0:

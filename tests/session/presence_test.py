@@ -102,6 +102,15 @@ def test_a_session_without_a_server_of_tf1ps_is_tensorflows():
     assert session.run(tf.constant(7)) == 7
 
 
+def test_a_worker_that_ends_before_the_ps_comes_reports_all_the_same(forks):
+  address = harness.addresses(2)
+  jobs = {"ps": address[:1], "worker": address[1:]}
+  worker = forks.start("worker 0", presence_tasks.train_plainly, jobs, "worker", 0, "nothing")
+  worker.wait_for("leaves")
+  ps = forks.start("ps 0", presence_tasks.train_plainly, jobs, "ps", 0, "nothing")
+  assert [worker.wait(), ps.wait()] == [0, 0]
+
+
 @pytest.mark.parametrize("how", ["a done queue", "a worker without a session"])
 def test_a_job_of_plain_sessions_ends(forks, how):
   address = harness.addresses(3)

@@ -116,11 +116,10 @@ class Server(tf.train.Server):
   Attributes:
     record: the `ServerRecord`, with everything that is known of this server.
     end_reason: a sentence that says why `join` returned; "" before.
-    has_joined: whether `join` was called.
+    at_join: functions to call when `join` begins.
   """
 
   end_reason = ""
-  has_joined = False
 
   def __init__(
     self,
@@ -185,6 +184,7 @@ class Server(tf.train.Server):
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
       not start or is_proven(cluster, self.target))
     _records[self.target] = self.record
+    self.at_join: List[Callable[[], None]] = []
     for listener in _listeners:
       listener(self)
 
@@ -218,7 +218,8 @@ class Server(tf.train.Server):
       JobLostError: the job's workers are lost, or none came.
       SystemExit: after a signal; in a ps, after the end of the job, too.
     """
-    self.has_joined = True
+    for function in self.at_join:
+      function()
     if _end_waiter is None:
       super().join()  # no room that knows when a job has ended was imported
       return

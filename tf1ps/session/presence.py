@@ -3,16 +3,16 @@
 Its program opens plain sessions on its server, or none at all. The other tasks still need to know
 that it is there, and how it ended:
 
-1. A worker's first plain session (plain_session.py) begins to send heartbeats, with a count of its
-   runs.
-2. When the code of its program ends, a worker reports so. The chief waits for the other workers,
-   and releases the ps. A worker without any session does the same, where `follow_servers` was
-   called: such a worker has found nothing left to do.
+1. A worker sends heartbeats from its first plain session on (plain_session.py), with a count of its
+   runs; where `follow_servers` was called, from the moment that it makes its server.
+2. When the code of its program ends, a worker reports so, also if it never had a session, because
+   it found nothing left to do. The chief waits for the other workers, and releases the ps.
 3. A ps that opens a plain session has code of its own where others wait in `Server.join`, such as
    one dequeue per worker. A thread watches the job for it. When the job has ended and the code does
    not, its session ends the process: with 0, or with the error of a job that failed.
 
-A `MonitoredTrainingSession` or `Supervisor` on the same server takes this over.
+A `MonitoredTrainingSession` or `Supervisor` on the same server takes this over, and so does
+`Server.join`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ import threading
 import weakref
 from typing import Dict, Optional
 
-from tf1ps.cluster import JobLostError, Server, ServerRecord, on_new_server
+from tf1ps.cluster import JobLostError, Server, ServerRecord, on_new_server, wait_for_tasks
 from tf1ps.compat import error_line
 from tf1ps.session import ending, process_end
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_TRAINING, wait_for_end
 
 _log = logging.getLogger("tf1ps")
+_START_TIMEOUT = 60.0  # seconds for the ps to come, as of a session
 _END_TIMEOUT = 300.0  # seconds without a run of any missing worker
 # By the server's target. A process global, because a plain session has nothing but the target.
 _present: Dict[str, Optional["Presence"]] = {}
@@ -54,29 +55,14 @@ def take_over(target: str) -> None:
 
 
 def follow_servers() -> None:
-  """Has a worker report its end also if its program opens no session; for servers made later."""
+  """Makes a worker present from the moment that it makes its server; for servers made later."""
   on_new_server(_follow)
 
 
 def _follow(server: Server) -> None:
   if server.cluster.task in server.cluster.replicas:
-    process_end.register(_ServerEnd(server))
-
-
-class _ServerEnd(process_end.Endable):
-  """The end of a worker without a session."""
-
-  def __init__(self, server: Server):
-    self._server = weakref.ref(server)
-    self._record = server.record
-
-  def end_with_process(self, error):
-    server = self._server()
-    with _lock:
-      had_session = self._record.target in _present
-    if had_session or (server is not None and server.has_joined):
-      return
-    be_present(self._record).end_with_process(error)
+    be_present(server.record)
+    server.at_join.append(lambda: take_over(server.target))
 
 
 class Presence(process_end.Endable):
@@ -114,7 +100,8 @@ class WorkerPresence(Presence):
   def end_with_process(self, error: Optional[BaseException]) -> None:
     """Reports the end. The chief waits for the others before, and releases the ps.
 
-    Raises JobFailedError if another task of the job failed or is lost.
+    Raises JobFailedError if another task of the job failed or is lost; TaskUnavailableError if the
+    task that keeps the reports never came.
     """
     process_end.forget(self)
     membership = self._membership
@@ -123,6 +110,9 @@ class WorkerPresence(Presence):
         membership.report(MEMBER_FAILED, "%s: %s" % (type(error).__name__, error_line(error)))
         return
       problems = []
+      if membership.heartbeat.silence is None:  # this program ended before the ps has come
+        wait_for_tasks([membership.cluster.control_task], _START_TIMEOUT,
+                       "the end of this task cannot be reported")
       if membership.is_chief:
         problems = ending.wait_for_workers(membership, _END_TIMEOUT, lambda: None)
         membership.claim_run()
