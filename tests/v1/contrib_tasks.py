@@ -8,8 +8,9 @@ import tensorflow.compat.v1 as stock
 
 from tests.v1.namespace_tasks import refusal
 
-NAMESPACES = ("data", "framework", "layers", "lookup", "metrics", "opt", "rnn", "seq2seq", "slim",
-              "training", "util")
+NAMESPACES = (
+  "cluster_resolver", "data", "deprecated", "framework", "layers", "learn", "lookup", "losses",
+  "metrics", "opt", "rnn", "seq2seq", "slim", "training", "util")
 
 
 def every_name():
@@ -32,11 +33,13 @@ def every_way_to_import():
   import tf1ps.v1.contrib.slim as slim
   from tf1ps.v1.contrib.framework.python.ops.variables import get_or_create_global_step
   from tf1ps.v1.contrib.layers.python.layers import initializers, utils
+  from tf1ps.v1.contrib.learn.python.learn.datasets.mnist import read_data_sets
   from tf1ps.v1.contrib.slim import nets
   from tf1ps.v1.contrib.slim.nets import vgg
   from tf1ps.v1.contrib.slim.python.slim import learning
   from tf1ps.v1.contrib.slim.python.slim.learning import train
   assert slim.learning is learning and learning.train is train
+  assert callable(read_data_sets)
   assert nets.vgg is vgg and callable(vgg.vgg_16)
   assert callable(initializers.xavier_initializer) and utils.collect_named_outputs
   assert get_or_create_global_step().op.name == "global_step"

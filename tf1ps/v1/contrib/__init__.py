@@ -16,7 +16,8 @@ def _gone(name):
       % (name, ", ".join(_NAMESPACES)))
 
 
-_NAMESPACES = ("data", "framework", "layers", "lookup", "metrics", "opt", "rnn", "seq2seq", "slim",
-               "training", "util")
+_NAMESPACES = (
+  "cluster_resolver", "data", "deprecated", "framework", "layers", "learn", "lookup", "losses",
+  "metrics", "opt", "rnn", "seq2seq", "slim", "training", "util")
 __getattr__, __dir__ = _namespace.overlay(
     __name__, getattr(tensorflow, "contrib", None), namespaces=_NAMESPACES, gone=_gone)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import sys
 import types
 from typing import Dict, Optional, Sequence
 
@@ -39,7 +40,7 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
     libraries: modules of tf_slim; all their names are names of this namespace, too.
     advice: for names that are nowhere: what to use.
     path: how legacy programs reach into the files of this namespace, such as "python.layers": it
-      leads to the package of the first library's names.
+      leads to the package of the first library's names, without libraries to the namespace.
 
   Returns:
     The namespace's `__getattr__` and `__dir__`.
@@ -60,9 +61,8 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
     if name in module_of:
       return getattr(_import(module_of[name]), name_today[name])
     for library in libraries if _has_slim() else ():
-      value = getattr(_import(library), name, None) or _namespace.submodule(_import(library), name)
-      if value is not None:
-        return value
+      if hasattr(_import(library), name) or _namespace.submodule(_import(library), name):
+        return getattr(_import(library), name)
     why = advice or "TensorFlow 1.15 is the last with it"
     if libraries and not _has_slim():
       why = "it needs the package tf_slim. Run: pip install 'tf1ps[legacy]'"
@@ -76,7 +76,9 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
 
   base = types.ModuleType(name_in_contrib)
   base.__dir__ = list_names
-  if path and _has_slim():
+  if path and not libraries:
+    base.python = _path(package, path, sys.modules[package])
+  elif path and _has_slim():
     base.python = _path(package, path, _import(".".join(libraries[0].split(".")[:2])))
   return _namespace.overlay(package, base, drop_ins, gone=find)
 

@@ -1,0 +1,7 @@
+"""`tf.contrib.learn.datasets`: MNIST."""
+
+from __future__ import annotations
+
+from tf1ps.v1.examples.tutorials.mnist import input_data as mnist  # noqa: F401
+
+__path__ = []  # legacy programs import datasets.mnist as a module
