@@ -90,6 +90,15 @@ def test_an_error_shows_the_programs_own_lines(call, tmp_path):
     "ValueError: mine"]
 
 
+def test_an_error_of_tf1ps_shows_the_programs_lines_alone(call, tmp_path):
+  code, _, err = call("train.py", train="from tf1ps import program\nprogram.load_program('no.py')")
+  lines = [line for line in err.splitlines() if "^" not in line]
+  assert code == 1 and lines[1:3] == [
+    '  File "%s", line 2, in <module>' % (tmp_path / "train.py"),
+    "    program.load_program('no.py')"]
+  assert "there is no program" in lines[-1] and "tf1ps/" not in err
+
+
 def test_an_error_of_python_2_names_the_flag_for_it(call):
   hint = "tf1ps-run: this looks like Python 2: tf1ps-run --2to3 mends it while it runs\n"
   for source in "print 'a'", "xrange(3)", "import near":

@@ -42,8 +42,8 @@ All arguments after FILE or MODULE are the program's.
 
 """
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_NOT_SHOWN = (_TF1PS + os.path.join("runner", ""), _TF1PS + os.path.join("cli", "run.py"),
-              "<frozen importlib")
+_STARTED_BY = (_TF1PS + os.path.join("runner", ""), _TF1PS + os.path.join("cli", "run.py"),
+               "<frozen importlib")
 _PYTHON2_HINT = "this looks like Python 2: tf1ps-run --2to3 mends it while it runs"
 
 
@@ -160,21 +160,26 @@ def _exit_code(error: Optional[BaseException]) -> Tuple[int, str]:
 
 
 def _show(error: BaseException) -> None:
-  """Prints an error as Python does, without the frames that started the program."""
+  """Prints an error as Python does, without the frames that started the program.
+
+  An error of tf1ps names its reason, so it needs the program's lines alone.
+  """
   if isinstance(error, runner.ProgramNotFoundError):
     _say(error)
     return
-  error = error.with_traceback(_own_traceback(error.__traceback__))
+  hidden = _STARTED_BY + ((_TF1PS,) if isinstance(error, Error) else ())
+  error = error.with_traceback(_without_frames(error.__traceback__, hidden))
   sys.excepthook(type(error), error, error.__traceback__)
   if runner.looks_like_python2(error):
     print("%s: %s" % (_NAME, _PYTHON2_HINT), file=sys.stderr, flush=True)
 
 
-def _own_traceback(tb: Optional[types.TracebackType]) -> Optional[types.TracebackType]:
-  """Returns a traceback without the frames of the loader and of this file."""
+def _without_frames(tb: Optional[types.TracebackType],
+                    hidden: Tuple[str, ...]) -> Optional[types.TracebackType]:
+  """Returns a traceback without the frames of files whose path begins in one of these ways."""
   frames = []
   while tb is not None:
-    if not tb.tb_frame.f_code.co_filename.startswith(_NOT_SHOWN):
+    if not tb.tb_frame.f_code.co_filename.startswith(hidden):
       frames.append(tb)
     tb = tb.tb_next
   for outer, inner in zip(frames, frames[1:] + [None]):
