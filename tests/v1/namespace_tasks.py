@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pydoc
 import sys
 
 import tensorflow.compat.v1 as stock
@@ -35,11 +36,13 @@ def the_rest_is_tensorflows():
   assert tf.__version__ == stock.__version__ and tf.VERSION == stock.VERSION
   assert importlib.import_module("tf1ps.v1.python").__name__.startswith("tensorflow")
   assert tf.losses is stock.losses and tf.app.flags.FLAGS is stock.app.flags.FLAGS
+  assert tf.__version__ == stock.__version__ and not hasattr(tf.train, "__wrapped__")
   names = dir(tf)
   assert {"constant", "train", "contrib", "app", "FIFOQueue", "keras"} <= set(names)
   assert not {"annotations", "namespace", "graph_mode", "typing"} & set(names)
   assert names == tf.__all__ and "overlay" not in dir(tf.train)
   assert "legacy program" in tf.__doc__ and "tf.train" in tf.train.__doc__
+  assert "MonitoredTrainingSession" in pydoc.plain(pydoc.render_doc(tf.train))  # help()
 
 
 def every_way_to_import():

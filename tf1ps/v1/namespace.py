@@ -58,8 +58,8 @@ def overlay(package: str, base: Optional[types.ModuleType],
   def get(name):
     if name == "__all__":
       return list_names()
-    if name.startswith("__"):  # TensorFlow's would mislead Python
-      raise AttributeError("module %r has no attribute %r" % (package, name))
+    if name.startswith("__"):  # __version__, or one that Python asks for
+      return getattr(base, name)
     value = find(name)
     setattr(module, name, value)
     return value
