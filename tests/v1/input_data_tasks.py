@@ -74,3 +74,23 @@ def refuses(folder):
   with open(labels, "r+b") as file:
     file.truncate(9)
   assert message().endswith("holds 1 values, and its header says 3: it is cut off.")
+
+
+def network(unused_folder):
+  import tf1ps.v1 as tf
+  from tf1ps.v1.examples.tutorials.mnist import mnist
+  images = tf.random_uniform([8, mnist.IMAGE_PIXELS], seed=1)
+  labels = tf.constant([0, 1, 2, 3, 4, 5, 6, 7])
+  logits = mnist.inference(images, 16, 4)
+  loss = mnist.loss(logits, labels)
+  train_op, correct = mnist.training(loss, 0.1), mnist.evaluation(logits, labels)
+  assert [variable.op.name for variable in tf.trainable_variables()] == [
+    layer + "/" + part for layer in ("hidden1", "hidden2", "softmax_linear")
+    for part in ("weights", "biases")]
+  with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    first = session.run(loss)
+    for _ in range(50):
+      session.run(train_op)
+    assert session.run(loss) < first and 0 <= session.run(correct) <= 8
+    assert tf.train.global_step(session, tf.global_variables()[-1]) == 50

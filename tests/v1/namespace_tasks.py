@@ -12,10 +12,11 @@ import tensorflow.compat.v1 as stock
 def drop_ins():
   import tf1ps
   import tf1ps.v1 as tf
-  from tf1ps import pipeline
+  from tf1ps import pipeline, session
   assert not tf.executing_eagerly() and not tf.resource_variables_enabled()
-  for name in ("Server", "replica_device_setter", "MonitoredTrainingSession", "Coordinator",
-               "SyncReplicasOptimizer", "start_queue_runners"):
+  assert tf.Session is session.Session
+  for name in ("Server", "replica_device_setter", "Supervisor", "MonitoredTrainingSession",
+               "Coordinator", "SyncReplicasOptimizer", "start_queue_runners"):
     assert getattr(tf.train, name) is getattr(tf1ps, name)
     assert name in dir(tf.train) and name in tf.train.__all__
   for name in ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"):
@@ -25,8 +26,8 @@ def drop_ins():
   assert tf.contrib.training.GreedyLoadBalancingStrategy is tf1ps.GreedyLoadBalancingStrategy
   assert sys.modules["tf1ps.cluster.server"]._end_waiter.__module__ == "tf1ps.state.ending"
   seven = tf.constant(7)
-  with tf.train.MonitoredTrainingSession() as session:
-    assert session.run(seven) == 7
+  with tf.train.MonitoredTrainingSession() as training, tf.Session() as plain:
+    assert training.run(seven) == plain.run(seven) == 7
 
 
 def the_rest_is_tensorflows():

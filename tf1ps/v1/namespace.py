@@ -43,9 +43,7 @@ def overlay(package: str, base: Optional[types.ModuleType],
     if name in namespaces:
       return importlib.import_module("%s.%s" % (package, name))
     if name in room_of:
-      value = getattr(importlib.import_module("tf1ps." + room_of[name]), name, None)
-      if value is not None:
-        return value
+      return getattr(importlib.import_module("tf1ps." + room_of[name]), name)
     if hasattr(base, name):
       return getattr(base, name)
     below = submodule(base, name)

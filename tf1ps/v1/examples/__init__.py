@@ -1,1 +1,1 @@
-"""`tensorflow.examples.tutorials`: the reader of handwritten digits."""
+"""`tensorflow.examples.tutorials`: the reader of MNIST, and a network for it."""
