@@ -149,14 +149,16 @@ def test_flags_of_the_program_stand_beside_ours(start, tmp_path, argv):
     assert json.loads(lines[1]) == {"greeting": "a b, c", "steps": 7, "batch_size": 32}
 
 
-def test_ctrl_c_before_there_is_anything_to_save(start, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_program_is_imported(start, tmp_path, number):
+  """A handler runs, and not the default action: process 1 of a container has none."""
   program = write(tmp_path, "waits.py", (
     "import threading\nprint('imported')\nthreading.Event().wait(60)\n"))
   task = start("predict", commands.program_tasks.run_program, "tf1ps-predict", [program], "/")
   task.wait_for("imported")
-  task.signal(signal.SIGINT)
-  assert task.wait() == 130
-  assert task.lines == ["imported", "tf1ps-predict: ended by signal 2"]
+  task.signal(number)
+  assert task.wait() == 128 + number
+  assert task.lines == ["imported", "tf1ps-predict: ended by signal %d" % number]
 
 
 def test_bad_values_are_refused_before_the_program_is_imported(start, tmp_path):

@@ -8,7 +8,8 @@ the order matters:
 3. It imports the user's program, which defines its own flags, and refuses one whose name another
    program of tf1ps takes. It answers `--help`.
 4. It parses the whole command line and refuses unknown flags.
-5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1.
+5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1. A signal
+   ends the main thread, from 1 on.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from tf1ps import version
 from tf1ps.cli import errors
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
+from tf1ps.cluster import SignalWatch, raise_exit
 from tf1ps.compat import (
   EXIT_FAILED,
   LINE_TIME,
+  TIMING,
   guard_streams,
   held_back,
   quiet_environment,
@@ -70,29 +73,31 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
   _log_to_stdout(program_name in _TASKS)
   program = None
   try:
-    flags_lib.define(program_name)
-    if takes_names:
-      FLAGS.set_gnu_getopt()
-    wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
-    others = _parse_ours(name, argv, wants_help)
-    path, verbosity = not takes_names and FLAGS["program"].value, FLAGS["verbosity"].value
-    quiet_environment(verbosity)
-    if "gpu_memory" in FLAGS and FLAGS["gpu_memory"].value == GPU_NONE:
-      os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    FLAGS.unparse_flags()  # until the program's are there
-    if path and os.getcwd() not in sys.path:
-      sys.path.append(os.getcwd())  # --program=NAME is found here, as by `python -m NAME`
-    if path and (not lazy or wants_help or others or not _is_there(path)):
-      program = _load(path, verbosity)
-    if wants_help:
-      print(help_lib.text(program_name, summary, program.module.__name__ if program else None))
-      return 0
-    names = _parse(name, argv, takes_names)
-    if takes_names:
-      return main(names)
-    if needs_program and not path:
-      raise UsageError("--program is missing: a module's name or the path of a .py file")
-    return main(program)
+    # Process 1 of a container has no default action for a signal: it would ignore it meanwhile.
+    with SignalWatch(lambda signum: None, TIMING.force_exit_limit, handler=raise_exit):
+      flags_lib.define(program_name)
+      if takes_names:
+        FLAGS.set_gnu_getopt()
+      wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
+      others = _parse_ours(name, argv, wants_help)
+      path, verbosity = not takes_names and FLAGS["program"].value, FLAGS["verbosity"].value
+      quiet_environment(verbosity)
+      if "gpu_memory" in FLAGS and FLAGS["gpu_memory"].value == GPU_NONE:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+      FLAGS.unparse_flags()  # until the program's are there
+      if path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # --program=NAME is found here, as by `python -m NAME`
+      if path and (not lazy or wants_help or others or not _is_there(path)):
+        program = _load(path, verbosity)
+      if wants_help:
+        print(help_lib.text(program_name, summary, program.module.__name__ if program else None))
+        return 0
+      names = _parse(name, argv, takes_names)
+      if takes_names:
+        return main(names)
+      if needs_program and not path:
+        raise UsageError("--program is missing: a module's name or the path of a .py file")
+      return main(program)
   except (Exception, SystemExit, KeyboardInterrupt) as error:
     return _fail(name, error, program, on_failure)
 

@@ -7,7 +7,6 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app
-from tf1ps.compat import TIMING
 from tf1ps.training import first_batch_size, parse_bad_record_policy
 
 FLAGS = flags.FLAGS
@@ -25,14 +24,6 @@ def _predict(program) -> int:
   if not (FLAGS.output or FLAGS.export_dir):
     raise app.UsageError("nothing to write: give --output, --export_dir, or both")
   app.prepare_tensorflow()
-  from tf1ps.cluster import SignalWatch, raise_exit
-
-  # A signal unwinds the main thread, so that no temporary file stays.
-  with SignalWatch(lambda signum: None, TIMING.force_exit_limit, handler=raise_exit):
-    return _write(program)
-
-
-def _write(program) -> int:
   from tf1ps.pipeline import BadRecords
   from tf1ps.program import export_saved_model, predict
 

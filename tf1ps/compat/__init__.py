@@ -17,6 +17,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
   "graph_inputs": ["replace_input"],
   "keras_names": ["new_graph"],
+  "leftovers": ["has_ended", "temporary_path"],
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],

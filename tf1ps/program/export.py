@@ -19,7 +19,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import make_saver_for, restore_checkpoint
-from tf1ps.compat import Error, new_graph
+from tf1ps.compat import Error, new_graph, temporary_path
 from tf1ps.pipeline import Shard
 from tf1ps.program import contract, trained_model, variable_kind
 
@@ -113,7 +113,7 @@ def _save(export_dir, checkpoint, inputs, outputs, config) -> None:
   saver = make_saver_for(checkpoint)
   initialise = tf.group(tf.local_variables_initializer(), tf.tables_initializer())
   signature = tf.saved_model.predict_signature_def(inputs, outputs)
-  temporary = f"{export_dir}.{os.getpid()}.tmp"
+  temporary = temporary_path(export_dir)
   try:
     with tf.Session("", config=config) as session:
       restore_checkpoint(session, saver, checkpoint)

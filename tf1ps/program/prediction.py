@@ -26,7 +26,7 @@ from typing import Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error
+from tf1ps.compat import Error, temporary_path
 from tf1ps.pipeline import BadRecords
 from tf1ps.program import contract, trained_model, variable_kind
 
@@ -80,7 +80,7 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
   checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
   trained = trained_model.build(program, "predict", batch_size, variables, bad)
   predictions = contract.predictions_by_name(trained.spec)
-  temporary = f"{output}.{os.getpid()}.tmp"
+  temporary = temporary_path(output)
   examples = 0
   try:
     with trained_model.session(trained.graph, checkpoint, config) as session:

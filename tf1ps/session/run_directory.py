@@ -22,7 +22,7 @@ from typing import Callable
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointError
-from tf1ps.compat import TIMING, Error
+from tf1ps.compat import TIMING, Error, has_ended
 from tf1ps.state import RUN_RUNNING, RunFile, new_run_id
 
 # A living chief leaves its file unchanged for less than this many of its intervals.
@@ -132,12 +132,4 @@ def _is_dead(status) -> bool:
   """Whether the process that wrote a status is known to have ended, or is this one."""
   if _is_mine(status):
     return True
-  if status.host != socket.gethostname():
-    return False
-  try:
-    os.kill(status.pid, 0)
-  except ProcessLookupError:
-    return True
-  except OSError:
-    pass
-  return False
+  return status.host == socket.gethostname() and has_ended(status.pid)
