@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 
 import tensorflow.compat.v1 as stock
 
@@ -27,19 +28,22 @@ def every_name():
   assert {"conv2d", "learning", "losses", "metrics"} <= set(dir(tf.contrib.slim))
   assert {"fully_connected", "xavier_initializer"} <= set(dir(tf.contrib.layers))
   assert tf.contrib.util.constant_value(tf.constant(3)) == 3
+  assert callable(tf.contrib.keras.layers.Dense) and tf.contrib.distributions.Normal
 
 
 def every_way_to_import():
   import tf1ps.v1.contrib.slim as slim
   from tf1ps.v1.contrib.framework.python.ops.variables import get_or_create_global_step
   from tf1ps.v1.contrib.layers.python.layers import initializers, utils
+  from tf1ps.v1.contrib.learn.python.learn.datasets import base
   from tf1ps.v1.contrib.learn.python.learn.datasets.mnist import read_data_sets
   from tf1ps.v1.contrib.slim import nets
   from tf1ps.v1.contrib.slim.nets import vgg
   from tf1ps.v1.contrib.slim.python.slim import learning
   from tf1ps.v1.contrib.slim.python.slim.learning import train
   assert slim.learning is learning and learning.train is train
-  assert callable(read_data_sets)
+  assert callable(read_data_sets) and base.Datasets(1, 2, test=3).test == 3
+  assert base.maybe_download(os.path.basename(__file__), os.path.dirname(__file__), "") == __file__
   assert nets.vgg is vgg and callable(vgg.vgg_16)
   assert callable(initializers.xavier_initializer) and utils.collect_named_outputs
   assert get_or_create_global_step().op.name == "global_step"
@@ -53,6 +57,12 @@ def what_is_nowhere():
   assert refusal(tf.contrib.layers, "sparse_column_with_keys") == (
       "tf.contrib.layers.sparse_column_with_keys is not there: the feature columns are in "
       "tf.feature_column, the rest in TensorFlow 1.15 only.")
+  from tf1ps.v1.contrib.learn.python.learn.datasets import base
+  try:
+    base.maybe_download("absent.gz", "/nowhere", "http://example.com/absent.gz")
+    raise AssertionError("it was found")
+  except FileNotFoundError as error:
+    assert "/nowhere has no file absent.gz. tf1ps downloads nothing: put it there" in str(error)
   assert "Write the decoder with tf.while_loop" in refusal(
       tf.contrib.seq2seq, "BeamSearchDecoder")
   assert "use a cell of tf.nn.rnn_cell" in refusal(tf.contrib.rnn, "GLSTMCell")

@@ -6,11 +6,14 @@ TensorFlow 1.15 has it all, and only tf1ps' drop-ins take their places.
 from __future__ import annotations
 
 import tensorflow
+import tensorflow.compat.v1 as tf
 
 from tf1ps.v1 import namespace as _namespace
 
 
 def _gone(name):
+  if name in ("distributions", "keras"):
+    return getattr(tf, name)
   raise AttributeError(
       "tf.contrib.%s is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only %s of it."
       % (name, ", ".join(_NAMESPACES)))
