@@ -150,6 +150,19 @@ def test_a_graph_without_a_global_step_is_saved(tmp_path):
   assert saved(tmp_path) == (1.0, "model.ckpt")
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_a_float_global_step_counts_where_it_is_given(tmp_path, given):
+  x = tf.get_variable("x", [], initializer=tf.zeros_initializer(), use_resource=True)
+  steps = tf.get_variable("global_step", [], initializer=tf.zeros_initializer(), trainable=False)
+  optimizer = tf1ps.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.5), 1)
+  train_op = optimizer.minimize(tf.square(x - 1.0), steps)
+  supervisor = tf1ps.Supervisor(logdir=str(tmp_path), **(dict(global_step=steps) if given else {}))
+  with supervisor.managed_session() as session:
+    for _ in range(2):
+      session.run(train_op)
+  assert saved(tmp_path) == (1.0, "model.ckpt-2" if given else "model.ckpt")
+
+
 def test_a_global_step_of_another_name_counts(tmp_path):
   x = tf.get_variable("x", [], initializer=tf.zeros_initializer(), use_resource=True)
   steps = tf.Variable(0, name="steps", trainable=False)

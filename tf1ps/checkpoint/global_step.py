@@ -38,13 +38,15 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     rate: global steps per step of this task, at least 1, between the last two fetches.
   """
 
-  def __init__(self, along: Optional[tf.Tensor] = None, count_run: Callable[[], int] = lambda: 1):
+  def __init__(self, along: Optional[tf.Tensor] = None, count_run: Callable[[], int] = lambda: 1,
+               find_step: Callable = tf.train.get_global_step):
     """Creates the hook; it stands before those that take the step from it.
 
     Args:
       along: an int64 scalar, the global step as of the end of each run, where every run can bring
         it along; None: the tracker asks.
       count_run: returns the steps of the run that is being made, or was made last.
+      find_step: returns the global step of the default graph, a scalar, or None.
     """
     self.value = None
     self.own_steps = 0
@@ -54,7 +56,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._asked_at_step = 0
     self._asked_at_time = 0.0
     self._within = None
-    self._tensor, self.has_step = None, False
+    self._tensor, self.has_step, self._find_step = None, False, find_step
     self._along, self._count_run = along, count_run
 
   @property
@@ -67,7 +69,7 @@ class GlobalStepTracker(tf.train.SessionRunHook):
     self._listeners.append(listener)
 
   def begin(self):
-    step = tf.train.get_global_step()
+    step = self._find_step()
     self.has_step = step is not None
     # A run of the constant still shows that a session was lost.
     self._tensor = step if self.has_step else tf.constant(0, tf.int64)

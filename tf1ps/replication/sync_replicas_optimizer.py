@@ -284,7 +284,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         with tf.control_dependencies(done):
           done = [self._average(variable) for variable in self._averaged]
       with tf.control_dependencies(done):
-        return tf.identity(self._global_step.read_value())
+        return tf.cast(self._global_step.read_value(), tf.int64)
 
   def _apply(self, grads_and_vars):
     """Has the inner optimizer build the update, which a leaving replica and a step both make.

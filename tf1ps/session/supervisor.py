@@ -81,7 +81,7 @@ class Supervisor(process_end.Endable):
       logdir: the directory of checkpoints and events, or None.
       summary_op: a string scalar that is written every save_summaries_secs; None: none.
       saver: a `tf.train.Saver`; None: nothing is saved or restored.
-      global_step: an integer scalar that counts steps; None: none.
+      global_step: a scalar that counts steps, also a float one; None: none.
       save_summaries_secs: seconds between summaries; 0: none.
       save_model_secs: seconds between checkpoints; 0: none.
       recovery_wait_secs: of no effect: a worker looks for its chief several times per second.
@@ -148,9 +148,7 @@ class Supervisor(process_end.Endable):
     self.saver = _given_or(
       saver, keys.SAVERS, lambda: tf.train.Saver() if tf.global_variables() else None)
     self.summary_op = _given_or(summary_op, keys.SUMMARY_OP, tf.summary.merge_all)
-    self.global_step = _given_or(global_step, keys.GLOBAL_STEP, tf.train.get_global_step)
-    if self.global_step is not None and not self.graph.get_collection(keys.GLOBAL_STEP):
-      tf.add_to_collection(keys.GLOBAL_STEP, self.global_step)  # the session counts by it
+    self.global_step = _given_or(global_step, keys.GLOBAL_STEP, _global_step)
     self.summary_writer, self._owns_writer = None, summary_writer is _USE_DEFAULT
     if self.is_chief and summary_writer is not _USE_DEFAULT:
       self.summary_writer = summary_writer
@@ -193,7 +191,7 @@ class Supervisor(process_end.Endable):
       master, self.is_chief, self._logdir, self._limits["heartbeat_timeout"])
     with self.graph.as_default():
       monitored = monitored_session.open_session(
-        membership, GlobalStepTracker(),
+        membership, GlobalStepTracker(find_step=lambda: self.global_step),
         [one.make_session_run_hook(self.is_chief) for one in self._sync],
         self._logdir if self.saver else None, self._scaffold(), config,
         monitored_session.Interval(secs=self.save_model_secs if saves else None),
@@ -295,7 +293,8 @@ class Supervisor(process_end.Endable):
   def summary_computed(self, sess, summary, global_step: Optional[int] = None) -> None:
     """Writes a summary that the program computed; RuntimeError without a summary writer."""
     if self.summary_writer is None:
-      raise RuntimeError("a summary needs a summary writer: give the chief's Supervisor a logdir")
+      raise RuntimeError("this Supervisor has no summary writer. The chief's has one if it has a "
+                         "logdir: call summary_computed only where supervisor.is_chief")
     if global_step is None and self.global_step is not None:
       global_step = int(sess.run(self.global_step))
     self.summary_writer.add_summary(summary, global_step)
@@ -390,6 +389,14 @@ def _given_or(given, collection: str, make: Callable):
       return None
     found.append(made)
   return found[0]
+
+
+def _global_step():
+  try:
+    return tf.train.get_global_step()
+  except TypeError as error:  # of floats, for example
+    _log.warning("checkpoints have no step in their names: %s", error)
+    return None
 
 
 def _or_nothing(operation):
