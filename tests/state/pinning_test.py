@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import tensorflow.compat.v1 as tf
 
+import tf1ps
 from tf1ps.cluster import parsing, server
 from tf1ps.state import pinning
 
@@ -103,6 +106,25 @@ def test_tensorflows_setter_does_not_decide(knows):
   knows(cluster_of())
   with tf.device(tf.train.replica_device_setter(2, worker_device="/job:worker/task:1")):
     assert place("q")[0] == "/job:ps/task:1"
+
+
+@pytest.mark.parametrize("around, found", [
+  ("", "/job:ps/task:1"),
+  ("/cpu:0", "/job:ps/task:1"),
+  ("/job:worker/task:0", "/job:worker/task:0"),
+  ("/job:worker/task:1", "/job:worker/task:1"),  # else the other worker would have another queue
+])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_device_in_or_after_our_setter_counts_also_if_it_is_this_workers(
+    knows, around, found, inside):
+  knows(cluster_of())
+  setter = tf1ps.replica_device_setter(
+    ps_tasks=2, worker_device="/job:worker/task:1", ps_strategy=lambda op: 0)
+  with contextlib.ExitStack() as stack:
+    if inside:
+      stack.enter_context(tf.device(setter))
+    stack.enter_context(tf.device(around))
+    assert place("q")[0] == found
 
 
 def test_containers(knows, graph):

@@ -10,10 +10,10 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "device_setter": ["DEFAULT_PS_OPS", "replica_device_setter"],
+  "device_setter": ["DEFAULT_PS_OPS", "SCOPE_ANCHOR", "replica_device_setter"],
   "load_balancing": ["GreedyLoadBalancingStrategy", "RoundRobinStrategy", "byte_size_load_fn"],
   "load_table": ["format_load_table", "make_load_table"],
-  "local_variables": ["worker_device_of"],
+  "local_variables": ["has_setter", "worker_device_of"],
   "partitioning": [
     "TablePart", "bytes_partitioner", "fixed_size_partitioner", "min_max_variable_partitioner",
     "partition_large", "parts_of_table", "variable_axis_size_partitioner"],

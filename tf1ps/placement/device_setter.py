@@ -102,6 +102,10 @@ def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:w
   return setter
 
 
+# How the name of an operation ends that gets no device from a setter: it shows what scopes name.
+SCOPE_ANCHOR = "scope_anchor"
+
+
 class _DeviceSetter(object):
   """The device function; `tasks` are the indices of the ps tasks, in order."""
 
@@ -126,7 +130,7 @@ class _DeviceSetter(object):
     else:
       op_type = op.type
       local_variables.install(op.graph, self._worker_spec.to_string())
-    if op.device and not self._merge_devices:
+    if op.device and not self._merge_devices or op.name.endswith(SCOPE_ANCHOR):
       return op.device
     inner = tf.DeviceSpec.from_string(op.device or "")
     outer = self._worker_spec

@@ -61,6 +61,11 @@ def install(graph, worker_device=None, replace=False):
   installed.enter(graph)
 
 
+def has_setter(graph) -> bool:
+  """Whether a device setter of tf1ps was used on a graph."""
+  return getattr(graph, _ATTRIBUTE, None) is not None
+
+
 def being_made():
   """Returns whether this thread is making a local variable."""
   return getattr(_making, "local", False)

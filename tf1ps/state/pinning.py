@@ -7,8 +7,9 @@ each worker has its own. So such a thing is pinned:
 2. else, if this process has a `tf1ps.Server`, to one of its ps, or to the chief if there is no ps.
    A hash of the name chooses the ps, so all processes choose the same one.
 
-A device of this worker itself does not count as named: a device setter gives it to every op that is
-not a variable. If nothing is known, TensorFlow chooses the device, and the log says so.
+A device of this worker itself counts as named only under a device setter of tf1ps: TensorFlow's
+gives it to every op that is not a variable. If nothing is known, TensorFlow chooses the device, and
+the log says so.
 
 The thing lives in the container that the caller gives, or that a `tf.container` scope names, else
 in the container of this process's job.
@@ -24,6 +25,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import job_container, latest_record
+from tf1ps.placement import SCOPE_ANCHOR, has_setter
 from tf1ps.state import containers
 
 _log = logging.getLogger("tf1ps")
@@ -65,7 +67,7 @@ def pinned_task(name: str, cluster):
 def _anchor() -> tf.Operation:
   """Makes an operation that never runs; it shows the device and the container in force."""
   with tf.control_dependencies(None):
-    return tf.raw_ops.MutexV2(name="pinning_anchor").op
+    return tf.raw_ops.MutexV2(name="pinning_" + SCOPE_ANCHOR).op
 
 
 def _pin(name, here) -> Optional[str]:
@@ -79,6 +81,8 @@ def _pin(name, here) -> Optional[str]:
     return None
   own = record.cluster.task
   is_own = own.job != "ps" and here.job == own.job and here.task in (None, own.index)
+  if has_setter(tf.get_default_graph()):
+    is_own = False  # a scope names this worker
   if here.job is not None and not is_own:
     return None
   return pinned_task(name, record.cluster).name
