@@ -28,8 +28,8 @@ ANY_TENSORFLOW = frozenset(
    "launch/output_test.py", "launch/ports_test.py", "launch/task_main_test.py",
    "pipeline/lease_table_test.py", "training/options_test.py"]
   + ["benchmarks/%s_test.py" % name for name in (
-    "charts", "input_csv", "interleaving", "jobs", "links", "main", "queue_timeout", "rows",
-    "scaling_model", "staleness", "systems")])
+    "charts", "input_csv", "interleaving", "jobs", "legacy_programs", "links", "main",
+    "queue_timeout", "rows", "scaling_model", "staleness", "systems")])
 MARK = "TF1PS_TEST_SESSION"
 GRACE = 20  # seconds that a process may still take to end after the last test
 
