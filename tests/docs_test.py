@@ -245,6 +245,8 @@ COVERED = [
   (r"make bench( ARGS=|$)", "the same program as make bench-quick"),
   (r"python -m examples B01|python examples/book/", ".ci/run; every_example_test.py"),
   (r"\.venv/bin/python -m benchmarks(\.scaling_model)? ", "tests/benchmarks"),
+  (r"(legacy|today)/bin/(tf1ps-run|python) ", "tests/legacy/migrating_test.py"),
+  (r"(legacy|today)/bin/pip install|python3 -m venv today$", "Makefile, .ci/run"),
   (r"make (help|clean)$", "test_make_*"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
