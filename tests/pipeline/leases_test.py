@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.pipeline import lease_table
+from tf1ps.pipeline import lease_table, record_positions
 from tf1ps.pipeline import leases as leases_lib
 from tf1ps.state import control
 
@@ -88,6 +88,19 @@ def test_ranges_are_leased_when_they_are_read_and_done_when_trained(reader):
   one.leases.finish_pass()
   assert table.state.is_done
   assert not one.leases.begin_pass()
+
+
+def test_records_report_their_ranges_in_any_epoch(reader):
+  """A record's position has 14 bits for the epoch."""
+  table = Table(1, epochs=None)
+  table.state.value["next"] = (record_positions.MAX_EPOCHS - 1) * E
+  one = reader(table)
+  for _ in range(2):
+    with tf.Graph().as_default(), tf.Session() as session:
+      reported = session.run(record_positions.source_of(
+        record_positions.first_position(tf.constant(one.next(), tf.int64)) + 5))
+    one.leases.note_trained(reported, 6, is_done=True)
+    assert one.leases.held() == []
 
 
 def test_two_workers_share(reader):

@@ -29,12 +29,6 @@ def test_a_position_keeps_source_and_number(source, number, text):
   assert positions.position_text(graph, value) == text
 
 
-def test_epochs_are_counted_from_0_again_after_the_largest():
-  with tf.Graph().as_default(), tf.Session() as session:
-    position = positions.first_position(tf.constant(positions.MAX_EPOCHS * 2 ** 32 + 1, tf.int64))
-    assert session.run(positions.source_of(position)) == 1
-
-
 def test_too_many_files_are_refused():
   with tf.Graph().as_default(), pytest.raises(ValueError, match="262145 files are too many"):
     positions.add_files(files(*["a"] * (positions.MAX_FILES + 1)))

@@ -32,6 +32,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.compat import TIMING, Error
 from tf1ps.pipeline.iterators import iterator_initializers
 from tf1ps.pipeline.lease_table import EPOCH, LeaseState, StaleSessionError, range_of
+from tf1ps.pipeline.record_positions import MAX_EPOCHS
 from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
@@ -87,7 +88,10 @@ class WorkerLeases:
     self._done: List[int] = []  # leases, not yet reported
 
   def dataset(self) -> tf.data.Dataset:
-    """Returns the ranges of a pass: int64 scalars, epoch * 2^32 + the range's index."""
+    """Returns the ranges of a pass: int64 scalars, epoch * 2^32 + the range's index.
+
+    The epoch is modulo `record_positions.MAX_EPOCHS`.
+    """
     def generate():
       number = self._pass
       found = self._next(number)
@@ -241,7 +245,8 @@ class WorkerLeases:
     if lease is None:
       self._has_ended = True
     else:
-      found = range_of(lease, count, self._seed)
+      # As the records report it: their positions tell only so many epochs apart.
+      found = range_of(lease, count, self._seed) % (MAX_EPOCHS * EPOCH)
       self._epoch = lease // EPOCH
       self._held[found] = self._leases[found] = lease
       self._new.append(found)

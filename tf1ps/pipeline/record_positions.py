@@ -23,7 +23,7 @@ from tf1ps.compat import TIMING, error_line
 from tf1ps.pipeline.graph_input import InputFile, input_of
 
 MAX_FILES = 2 ** 18
-MAX_EPOCHS = 2 ** 14  # then epochs are counted from 0 again
+MAX_EPOCHS = 2 ** 14  # then the leases count epochs from 0 again
 _NUMBER_BITS = 31
 _EPOCH_BITS = 49
 SOURCE_BITS = 32  # of the index in a source
@@ -47,15 +47,18 @@ def add_files(files: List[InputFile]) -> int:
 
 
 def first_position(source):
-  """Returns the position of number 0 in a source, epoch * 2^32 + index; both int64 tensors."""
+  """Returns the position of number 0 in a source, epoch * 2^32 + index; both int64 tensors.
+
+  The epoch is below MAX_EPOCHS.
+  """
   index = tf.bitwise.bitwise_and(source, _long(2 ** SOURCE_BITS - 1))
-  epoch = tf.math.floormod(tf.bitwise.right_shift(source, _long(SOURCE_BITS)), _long(MAX_EPOCHS))
+  epoch = tf.bitwise.right_shift(source, _long(SOURCE_BITS))
   return (tf.bitwise.left_shift(epoch, _long(_EPOCH_BITS))
           + tf.bitwise.left_shift(index, _long(_NUMBER_BITS)))
 
 
 def source_of(position):
-  """Returns the sources of positions, with the epoch modulo MAX_EPOCHS; both int64 tensors."""
+  """Returns the sources of positions; both int64 tensors."""
   epoch = tf.bitwise.right_shift(position, _long(_EPOCH_BITS))
   index = tf.bitwise.bitwise_and(
     tf.bitwise.right_shift(position, _long(_NUMBER_BITS)), _long(MAX_FILES - 1))
