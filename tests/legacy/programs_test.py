@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import pytest
-import tensorflow.compat.v1 as tf
 
 from benchmarks import legacy_programs
 from tests.legacy import corpus
@@ -10,15 +9,8 @@ from tests.legacy import corpus
 QUICK = [("supervisor_async", "run"), ("supervisor_sync", "import")]
 
 
-def marks(name, way):
-  found = [] if (name, way) in QUICK else [pytest.mark.slow]
-  if name == "contrib_layers" and not tf.__version__.startswith("1."):
-    found.append(pytest.mark.xfail(reason="tf.contrib.framework.arg_scope is a module"))
-  return found
-
-
 @pytest.mark.parametrize("name, way", [
-  pytest.param(name, way, marks=marks(name, way))
+  pytest.param(name, way, marks=() if (name, way) in QUICK else pytest.mark.slow)
   for name in legacy_programs.PROGRAMS for way in ("run", "import")])
 def test_all_tasks_end_by_themselves_and_nothing_is_lost(start, tmp_path, name, way):
   job = corpus.Job(start, name, way, tmp_path)

@@ -23,6 +23,7 @@ def every_name():
     for listed in dir(namespace):
       getattr(namespace, listed)
   assert {"arg_scope", "get_or_create_global_step", "nest"} <= set(dir(tf.contrib.framework))
+  assert callable(tf.contrib.framework.arg_scope)  # not the module of that name
   assert {"HParams", "GreedyLoadBalancingStrategy", "create_train_op"} <= set(
       dir(tf.contrib.training))
   assert {"conv2d", "learning", "losses", "metrics"} <= set(dir(tf.contrib.slim))

@@ -12,5 +12,6 @@ __getattr__, __dir__ = _libraries.overlay(
                   "init_from_checkpoint list_variables load_checkpoint load_variable",
       "tf.debugging": "assert_scalar assert_same_float_dtype",
     },
-    libraries=["tf_slim.ops.variables", "tf_slim.ops.arg_scope", "tf_slim.ops.framework_ops"],
+    # The first one's names count: the second one's `arg_scope` is the module.
+    libraries=["tf_slim.ops.arg_scope", "tf_slim.ops.variables", "tf_slim.ops.framework_ops"],
     path="python.ops")
