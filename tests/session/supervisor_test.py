@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import logging
@@ -14,7 +15,7 @@ from tests.training import local_loop, local_server
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster import server as server_lib
 from tf1ps.replication import rounds
-from tf1ps.session import initialise, process_end, supervised_session
+from tf1ps.session import initialise, monitored_session, process_end, supervised_session
 from tf1ps.state import heartbeat
 from tf1ps.state import run as run_lib
 
@@ -344,6 +345,20 @@ def test_a_program_that_fails_does_not_release_the_job(record, tmp_path):
   session.run(model.train_op)
   process_end.end_open_sessions(ValueError("of the program"))
   assert not run_on(record).ended
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_is_chief_is_by_default_that_of_the_servers_task(record, index, monkeypatch):
+  cluster = dataclasses.replace(record.cluster, task_index=index)
+  monkeypatch.setattr(
+    server_lib, "_records", {record.target: record._replace(cluster=cluster)})
+  local_loop.Model()
+  assert tf1ps.Supervisor().is_chief is (index == 0)
+  assert tf1ps.Supervisor(is_chief=True).is_chief is True
+  assert inspect.signature(tf1ps.MonitoredTrainingSession).parameters["is_chief"].default is (
+    monitored_session.IS_CHIEF_BY_TASK)
+  assert monitored_session.chief_or_not(
+    monitored_session.IS_CHIEF_BY_TASK, server_lib.record_of(record.target)) is (index == 0)
 
 
 def test_is_chief_must_fit_the_cluster(record):

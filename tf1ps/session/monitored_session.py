@@ -20,17 +20,20 @@ from typing import Callable, NamedTuple, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
-from tf1ps.cluster import LifecycleHook, record_of
+from tf1ps.cluster import LifecycleHook, ServerRecord, record_of
 from tf1ps.session import lifecycle as lifecycle_lib
 from tf1ps.session import membership as membership_lib
 from tf1ps.session import plain_session_creator, session_creator, summaries
 
 USE_DEFAULT = object()
+# The default of is_chief: it equals TensorFlow's default, and differs from a True that is given.
+# Half of the programs that leave is_chief out do so in every worker.
+IS_CHIEF_BY_TASK = 1
 
 
 def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     master: str = "",
-    is_chief: bool = True,
+    is_chief: bool = IS_CHIEF_BY_TASK,
     checkpoint_dir: Optional[str] = None,
     scaffold: Optional[tf.train.Scaffold] = None,
     hooks=None,
@@ -55,7 +58,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   Args:
     master: the target of this task's server; "" trains in this process. Only with the target of a
       `tf1ps.Server` is the cluster known, and everything in the module's docstring holds.
-    is_chief: whether this task initialises, saves and ends the job.
+    is_chief: whether this task initialises, saves and ends the job. Not given: whether it is the
+      chief of the server's cluster; true without a `tf1ps.Server`.
     checkpoint_dir: where checkpoints are saved and restored from, or None.
     scaffold: a `tf.train.Scaffold`, or None for the default one.
     hooks: a list of `tf.train.SessionRunHook`s.
@@ -89,6 +93,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   """
   check_limits(start_timeout=start_timeout, end_timeout=end_timeout, max_wait_secs=max_wait_secs,
                heartbeat_timeout=heartbeat_timeout)
+  is_chief = chief_or_not(is_chief, record_of(master))
   membership = membership_of(master, is_chief, checkpoint_dir, heartbeat_timeout)
   return open_session(
     membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config,
@@ -197,6 +202,13 @@ def check_limits(**limits: Optional[float]) -> None:
   for name, value in limits.items():
     if value is not None and not value > 0:
       raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
+
+
+def chief_or_not(is_chief, record: Optional[ServerRecord]) -> bool:
+  """Returns `is_chief`; for IS_CHIEF_BY_TASK whether the task of the server is the chief."""
+  if is_chief is not IS_CHIEF_BY_TASK:
+    return bool(is_chief)
+  return record is None or record.cluster.is_chief
 
 
 def membership_of(master: str, is_chief: bool, checkpoint_dir: Optional[str],

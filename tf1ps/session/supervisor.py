@@ -27,6 +27,7 @@ from typing import Callable, List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker, latest_checkpoint
+from tf1ps.cluster import latest_record
 from tf1ps.compat import TIMING, error_line
 from tf1ps.pipeline import Coordinator, start_queue_runners
 from tf1ps.replication import sync_optimizers
@@ -34,6 +35,7 @@ from tf1ps.session import initialise, monitored_session, process_end, supervised
 
 _log = logging.getLogger("tf1ps")
 _CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
+_BY_TASK = monitored_session.IS_CHIEF_BY_TASK
 _USE_DEFAULT = 0  # TensorFlow's value of Supervisor.USE_DEFAULT
 
 
@@ -55,7 +57,7 @@ class Supervisor(process_end.Endable):
   USE_DEFAULT = _USE_DEFAULT
 
   def __init__(self, graph: Optional[tf.Graph] = None, ready_op=_USE_DEFAULT,
-               ready_for_local_init_op=_USE_DEFAULT, is_chief: bool = True, init_op=_USE_DEFAULT,
+               ready_for_local_init_op=_USE_DEFAULT, is_chief: bool = _BY_TASK, init_op=_USE_DEFAULT,
                init_feed_dict=None, local_init_op=_USE_DEFAULT, logdir: Optional[str] = None,
                summary_op=_USE_DEFAULT, saver=_USE_DEFAULT, global_step=_USE_DEFAULT,
                save_summaries_secs: float = 120, save_model_secs: float = 600,
@@ -73,7 +75,8 @@ class Supervisor(process_end.Endable):
       graph: the graph; None: the default one.
       ready_op: a string vector that is empty once the model can be used; None: not asked.
       ready_for_local_init_op: a string vector that is empty once the chief has initialised.
-      is_chief: whether this task initialises, saves and ends the job.
+      is_chief: whether this task initialises, saves and ends the job. Not given: whether it is the
+        chief of the cluster of this process's `tf1ps.Server`; true without one.
       init_op: the operation that initialises the model where there is no checkpoint; None: none.
       init_feed_dict: the feeds of init_op.
       local_init_op: the operation that initialises this task's own state; None: none. Those of a
@@ -107,7 +110,7 @@ class Supervisor(process_end.Endable):
     monitored_session.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                                    heartbeat_timeout=heartbeat_timeout)
     self.graph = graph or tf.get_default_graph()
-    self.is_chief = is_chief
+    self.is_chief = is_chief = monitored_session.chief_or_not(is_chief, latest_record())
     self.init_feed_dict = init_feed_dict
     self._limits = dict(start_timeout=start_timeout, end_timeout=end_timeout,
                         heartbeat_timeout=heartbeat_timeout)
