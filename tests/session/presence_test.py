@@ -7,7 +7,7 @@ import tf1ps
 from tests import harness, presence_tasks
 from tests.training import local_loop, local_server
 from tf1ps.cluster import server as server_lib
-from tf1ps.session import ending, plain_session, presence, process_end
+from tf1ps.session import ending, plain_session, presence, process_end, unplaced
 from tf1ps.state import heartbeat
 from tf1ps.state import run as run_lib
 
@@ -43,6 +43,17 @@ def test_a_session_shows_the_ps_its_task_and_those_of_the_graph(record):
     assert session.run(one) == 1
     assert {device.name.split("/device")[0] for device in session.list_devices()} == {
       "/job:worker/replica:0/task:0"}
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="TensorFlow 1 places it by itself")
+def test_variables_without_a_device_lie_on_the_first_task_where_that_is_on(record, monkeypatch):
+  for on, device in ((False, ""), (True, "/job:worker/task:0")):
+    monkeypatch.setattr(unplaced, "_is_on", on)
+    with tf.Graph().as_default():
+      session = plain_session.Session(record.target)
+      v = tf.get_variable("v", initializer=7, use_resource=True)
+      session.run(v.initializer)
+      assert v.op.device == device and session.run(v) == 7
 
 
 def test_a_session_names_the_tasks_that_do_not_answer(record):

@@ -15,6 +15,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "errors": ["Error", "error_line"],
   "exit_codes": [
     "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
+  "first_task": ["place_variables"],
   "graph_inputs": ["replace_input"],
   "keras_names": ["new_graph"],
   "leftovers": ["has_ended", "temporary_path"],

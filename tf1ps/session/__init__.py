@@ -20,4 +20,5 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "signature": ["GraphMismatchError"],
   "supervised_session": ["SupervisedSession"],
   "supervisor": ["Supervisor"],
+  "unplaced": ["place_as_tensorflow_1"],
 })

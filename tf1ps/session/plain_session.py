@@ -25,7 +25,7 @@ from tf1ps.cluster import (
   record_of,
   wait_for_tasks,
 )
-from tf1ps.session import presence
+from tf1ps.session import presence, unplaced
 
 
 class Session(BoundedSession):
@@ -46,7 +46,7 @@ class Session(BoundedSession):
       ClusterError: the graph names a task that is not in the cluster.
     """
     record = record_of(target) if target else None
-    self._presence = None
+    self._presence, self._record, self._seen_version = None, record, -1
     if record is not None:
       config = _with_filters(config, record, graph or tf.get_default_graph())
       others = [task for task in record.cluster.tasks() if task.name != record.cluster.task.name
@@ -59,6 +59,9 @@ class Session(BoundedSession):
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
     """Like `tf.Session.run`."""
+    if self._record is not None and self.graph.version != self._seen_version:
+      unplaced.place_unplaced(self.graph, self._record.cluster)
+      self._seen_version = self.graph.version
     result = super().run(fetches, feed_dict, options, run_metadata)
     if self._presence is not None:
       self._presence.count_run()

@@ -44,7 +44,7 @@ from tf1ps.cluster import (
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
-from tf1ps.session import initialise, mirrored_sessions
+from tf1ps.session import initialise, mirrored_sessions, unplaced
 from tf1ps.session import membership as membership_lib
 from tf1ps.session import signature as signature_lib
 from tf1ps.state import ControlError
@@ -130,6 +130,8 @@ class RunSessionCreator(tf.train.SessionCreator):
     initialise.finalize(self._scaffold)
     self._graph = tf.get_default_graph()
     self._is_mirrored = mirrored_sessions.are_in(self._graph)
+    if not self._is_mirrored:
+      unplaced.place_unplaced(self._graph, self._membership.cluster)
     config = make_session_config(base=self.config)
     if not config.device_filters:
       config.device_filters.extend(make_device_filters(self._graph, self._membership.cluster))

@@ -1,0 +1,33 @@
+"""Variables that a program places nowhere: where TensorFlow 1 puts them (compat/first_task.py).
+
+`tf1ps.v1` switches this on. Else a program on TensorFlow 2 gets what TensorFlow 2 does.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import Cluster
+from tf1ps.compat import place_variables
+
+_log = logging.getLogger("tf1ps")
+_is_on = False  # a process global: the import of a module decides, before there is any session
+
+
+def place_as_tensorflow_1() -> None:
+  """Has sessions that are made later put variables without a device on the first task by name."""
+  global _is_on
+  _is_on = True
+
+
+def place_unplaced(graph: tf.Graph, cluster: Cluster) -> None:
+  """Places them, where that is switched on; before a session runs them."""
+  if not _is_on or len(cluster.tasks()) < 2:
+    return
+  task = cluster.tasks()[0].name
+  names = place_variables(graph, task)
+  if names:
+    _log.info("%d variables without a device, such as %s, lie on %s, as on TensorFlow 1",
+              len(names), names[0], task)
