@@ -9,6 +9,7 @@ from tf1ps.session import signature
 WORKER = Task("worker", 1, "127.0.0.1:1")
 W = ["w:0", "(2, 3)", "float32", "/job:ps/task:0", "resource"]
 B = ["b:0", "(3,)", "int64", "/job:ps/task:1", "ref"]
+FLAG = ["--replication=between_graph", "", "", "", "flag"]
 
 
 def test_lists_the_shared_variables_by_name():
@@ -62,8 +63,8 @@ def test_equal_graphs_differ_in_nothing():
 @pytest.mark.parametrize("mine, chiefs, text", [
   ([W, B], [W], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in this graph and not in "
    "the chief's"),
-  ([W], [W, B], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in the chief's graph and "
-   "not in this one"),
+  ([FLAG, W], [FLAG, W, B], r"variable b:0 \(ref int64\(3,\) on /job:ps/task:1\) is in the chief's "
+   "graph and not in this one"),
   ([W], [["w:0", "(2, 4)", *W[2:]]], r"variable w:0 is resource float32\(2, 3\) on /job:ps/task:0 "
    r"here and resource float32\(2, 4\) on /job:ps/task:0 in the chief's graph"),
   ([W], [["w:0", "(2, 3)", "float64", *W[3:]]], "float32.* here and resource float64"),
@@ -76,6 +77,12 @@ def test_a_difference_is_named(mine, chiefs, text):
       "the graph of /job:worker/task:1 differs from that of /job:worker/task:0, the chief: .*"
       + text)):
     signature.compare(mine, chiefs, "/job:worker/task:1", "/job:worker/task:0")
+
+
+def test_the_chief_of_a_program_without_flags_may_have_more(caplog):
+  with caplog.at_level("INFO", "tf1ps"):
+    signature.compare([W], [W, B], "/job:worker/task:1", "/job:worker/task:0")
+  assert "/job:worker/task:0, the chief, has 1 further variables, such as b:0" in caplog.text
 
 
 def test_five_differences_are_named_and_the_others_counted():

@@ -8,12 +8,14 @@ that must agree, into the record of the run. Each worker compares its own with t
 
 from __future__ import annotations
 
+import logging
 from typing import Iterable, List, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
 
+_log = logging.getLogger("tf1ps")
 _KINDS = {"VarHandleOp": "resource", "VariableV2": "ref", "Variable": "ref"}
 
 
@@ -78,7 +80,9 @@ def check_container(own_task, container: str, variables: Iterable[tf.Variable] =
 def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str) -> None:
   """Raises GraphMismatchError if a signature differs from the chief's.
 
-  The error names up to five of the variables that differ, and how.
+  The error names up to five of the variables that differ, and how. Where there are no flags, the
+  program builds its graphs itself, and its chief may have further variables, such as those of an
+  evaluation: these are logged.
   """
   flags, chiefs_flags = ([row[0] for row in rows if row[4] == _FLAG] for rows in (mine, chiefs))
   if flags != chiefs_flags:
@@ -89,6 +93,12 @@ def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str
   here = {row[0]: row[1:] for row in mine if row[4] != _FLAG}
   there = {row[0]: list(row[1:]) for row in chiefs if row[4] != _FLAG}
   found = []
+  if not flags:
+    more = sorted(set(there) - set(here))
+    if more:
+      _log.info("%s, the chief, has %d further variables, such as %s", chief_name, len(more),
+                more[0])
+    there = {name: row for name, row in there.items() if name in here}
   for name in sorted(set(here) | set(there)):
     if name not in there:
       found.append("variable %s (%s) is in this graph and not in the chief's" % (

@@ -61,9 +61,10 @@ class Supervisor(process_end.Endable):
                init_op=_USE_DEFAULT, init_feed_dict=None, local_init_op=_USE_DEFAULT,
                logdir: Optional[str] = None, summary_op=_USE_DEFAULT, saver=_USE_DEFAULT,
                global_step=_USE_DEFAULT, save_summaries_secs: float = 120,
-               save_model_secs: float = 600, recovery_wait_secs: float = 30, stop_grace_secs: float = 120,
-               checkpoint_basename: str = "model.ckpt", session_manager=None,
-               summary_writer=_USE_DEFAULT, init_fn: Optional[Callable] = None,
+               save_model_secs: float = 600, recovery_wait_secs: float = 30,
+               stop_grace_secs: float = 120, checkpoint_basename: str = "model.ckpt",
+               session_manager=None, summary_writer=_USE_DEFAULT,
+               init_fn: Optional[Callable] = None,
                local_init_run_options=None, *, start_timeout: float = 60.0,
                end_timeout: float = 300.0, heartbeat_timeout: Optional[float] = None):
     """Creates the Supervisor, like TensorFlow's, after the whole graph was built.
