@@ -55,6 +55,21 @@ def test_the_values_are_the_same_by_fewer_messages(cluster, use_resource, num_ps
 
 
 @KINDS
+@pytest.mark.parametrize("device", ["/cpu:0", WORKER])
+def test_variables_with_a_caching_device_travel_together(cluster, use_resource, device):
+  with cluster.graph(), tf.device(graphs.setter()):
+    y = model(use_resource, caching_device=device)
+    arrival, = fetch.fetch_variables()
+    init = tf.global_variables_initializer()
+    with cluster.session() as session:
+      session.run(init)
+      np.testing.assert_allclose(session.run(y), [[4.2, 5.32]], rtol=1e-6)
+      received = graphs.received(session, y)
+  assert [len(names) for names in received.values()] == [1]
+  assert len(arrival.reads) == 3 and list(received) == [WORKER]
+
+
+@KINDS
 @pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
 def test_narrow_values_are_cast_on_the_ps_and_back_on_the_worker(cluster, use_resource, wire_dtype):
   with cluster.graph(), tf.device(graphs.setter()):

@@ -150,7 +150,7 @@ def _reads_by_route(worker: str) -> dict:
     targets = {}
     for value in reads:
       for consumer in value.consumers():
-        target = task_of_op(consumer) or worker
+        target = _task_of(consumer) or worker
         if (target and target != source and target not in keepers
             and consumer not in initializing):
           targets.setdefault(target, []).append(consumer)
@@ -159,8 +159,27 @@ def _reads_by_route(worker: str) -> dict:
       # Colocated gradients or summaries may take another read than the model does.
       used = tuple(value for value in reads if set(value.consumers()) & set(consumers))
       found.setdefault((source, target, used[0].dtype, op.name in narrow), []).append(
-        Read(op.name, used[0], used, consumers))
+        Read(op.name, _value_on(source, op, used[0]), used, consumers))
   return found
+
+
+def _task_of(op) -> str:
+  """The task of an operation; of a copy without a device, that of the operations that take it.
+
+  TensorFlow makes such a copy for `caching_device="/cpu:0"`.
+  """
+  found = {task_of_op(op)}
+  if found == {""} and op.type == "Identity":
+    found = {task_of_op(consumer) for consumer in op.outputs[0].consumers()} - {""}
+  return found.pop() if len(found) == 1 else ""
+
+
+def _value_on(source, variable, read: tf.Tensor) -> tf.Tensor:
+  """A read on the variable's task; that of a ref variable with a caching device is elsewhere."""
+  if read.op.type != "Identity" or task_of_device(read.op.device) == source:
+    return read
+  with tf.control_dependencies(None), _on(source):
+    return tf.identity(variable.outputs[0], name="fetch/read")
 
 
 def _initializing_ops() -> Set[tf.Operation]:
