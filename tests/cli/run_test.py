@@ -108,6 +108,11 @@ def test_an_error_of_python_2_names_the_flag_for_it(call):
   assert code == 1 and "SyntaxError" in err and hint not in err
 
 
+def test_the_flag_for_python_2_is_not_named_to_who_has_given_it(call):
+  code, _, err = call("--2to3", "train.py", train="isinstance(1, file)")
+  assert code == 1 and "NameError: name 'file'" in err and "like Python 2" not in err
+
+
 def test_python_2_is_mended_in_memory(call, tmp_path):
   code, out, err = call("--2to3", "train.py", train="import near\nprint 'train', near.half(3)",
                         near="def half(a):\n  print 'near',\n  return a / 2")

@@ -32,6 +32,12 @@ def mender():
     ("import urllib2; print urllib2.urlopen(u'a')",
      "import urllib.request, urllib.error, urllib.parse; print(urllib.request.urlopen('a'))"),
     ("print input(), raw_input()", "print(eval(input()), input())"),
+    ("for line in file(name): print line", "for line in open(name): print(line)"),
+    ("start = time.clock()", "start = time.perf_counter()"),
+    ("from time import clock, time", "from time import perf_counter as clock, time"),
+    ("from time import clock as now", "from time import perf_counter as now"),
+    ("for k, v in hps.values().iteritems(): f(k)", "for k, v in hps.values().items(): f(k)"),
+    ("print self.hparams.values()", "print(self.hparams.values())"),
     ("print zip(a, b), map(f, a)", "print(list(zip(a, b)), list(map(f, a)))")])
 def test_what_is_mended(mender, old, new):
   mended = mender.mend(old + "\n")
@@ -42,10 +48,41 @@ def test_what_is_mended(mender, old, new):
 @pytest.mark.parametrize("source", [
     "print('a', 'b', file=f)\nx = input()\n", "x = f'{a}'\n",
     "from __future__ import annotations, print_function\nimport helper\nprint(1, end='')\n",
-    "neither = = \n"])
+    "def f(file): file(1)\n", "from disk import file\nfile(1)\n", "f = lambda file: file(1)\n",
+    "class Disk:\n  def file(self, x):\n    x.file(1)\n", "watch.time.clock()\n",
+    "\n", "values = hparams.values()\n", "rate = p.values()['rate']\n", "neither = = \n"])
 def test_what_stays(mender, source):
   assert mender.mend(source) == (
     source, list(range(1, source.count("\n") + 2)), [], [])
+
+
+def test_a_file_is_opened_beside_a_function_that_has_a_name_like_it(mender):
+  source = "def f():\n  with open(a) as file:\n    g(file)\ndef h():\n  return file(a)\n"
+  assert mender.mend(source).text == source.replace("file(a)\n", "open(a)\n")
+
+
+def test_names_that_became_keywords_stay_names(mender):
+  source = """
+class Flags(object):
+  async = 1
+def f(flags, await=2, **rest):
+\tflags.async += await
+\treturn flags.async, rest, "async"  # async
+print f(Flags, async=5),
+"""
+  mended = mender.mend(source)
+  assert [change.line for change in mended.changed] == [7]
+  assert mended.changed[0].new == "print(f(Flags, async=5), end=' ')"
+  seen = {}
+  exec(mended.text.replace("print(", "shown = (").replace(", end=' '", ""), seen)
+  assert seen["shown"] == (3, {"async": 5}, "async") and vars(seen["Flags"])["async"] == 3
+
+
+def test_keywords_stay_keywords_in_python_3(mender):
+  source = "async def f():\n  await g()\n"
+  assert mender.mend(source).text == source
+  wrong = source + "return = 1\nx = xrange(3)\n"
+  assert mender.mend(wrong).text == wrong
 
 
 def test_a_file_that_python_3_can_read_is_mended_as_well(mender):
@@ -82,7 +119,8 @@ def test_the_division_of_integers_is_said_and_not_changed(mender):
 @pytest.mark.parametrize("line", [
     "print 'a'", "print ('%d' % 3), 4 if 1", "exec 'a'", "raise E, 'x'", "x = `a`",
     "a <> b", "x = 0777", "x = 10L", "x = ur'a'", "def f(a, (b, c)): pass", "f = lambda (a, b): a",
-    "try: pass\nexcept E, e: pass", "if 1:\n        a\n\tb"])
+    "try: pass\nexcept E, e: pass", "if 1:\n        a\n\tb",
+    "if FLAGS.async: pass", "f(a, async=True)", "f(a, async)", "await = 3", "from a import async"])
 def test_which_errors_look_like_python_2(line):
   with pytest.raises(SyntaxError) as caught:
     compile(line + "\n", "here", "exec")
@@ -91,11 +129,17 @@ def test_which_errors_look_like_python_2(line):
 
 @pytest.mark.parametrize("line", [
     "xrange(3)", "{}.iteritems()", "{}.has_key(1)", "iter([]).next()", "import cPickle",
-    "sys.maxint", "import urllib; urllib.urlopen", "print >>sys.stdout, 'a'", "print ('%d') % 3"])
+    "sys.maxint", "file('a')", "import urllib; urllib.urlopen", "print >>sys.stdout, 'a'",
+    "print ('%d') % 3"])
 def test_which_other_errors_look_like_python_2(line):
   with pytest.raises((NameError, AttributeError, ImportError, TypeError)) as caught:
     exec(line)
   assert python2.looks_like_python2(caught.value)
+
+
+def test_a_clock_that_newer_pythons_lack_looks_like_python_2():
+  assert python2.looks_like_python2(AttributeError("module 'time' has no attribute 'clock'"))
+  assert python2.looks_like_python2(ImportError("cannot import name 'clock' from 'time' (x)"))
 
 
 @pytest.mark.parametrize("line", ["x = = 3", "print('a'", "f(", "import absent", "absent", "[].x",

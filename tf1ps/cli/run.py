@@ -78,7 +78,7 @@ def run(argv: List[str]) -> int:
   except Error as error:
     return _say(error)
   with runner.answer_imports(compiler):
-    return _end(_run(request, compiler))
+    return _end(_run(request, compiler), may_mend=python2 is None)
 
 
 def _parse(argv: List[str]) -> _Request:
@@ -131,14 +131,23 @@ def _run(request: _Request, compiler) -> Optional[BaseException]:
   return None
 
 
-def _end(error: Optional[BaseException]) -> int:
-  """Reports how the program ended, and ends the sessions that it left open; returns the exit code.
+def _end(error: Optional[BaseException], may_mend: bool) -> int:
+  """Reports how the program ended, and ends the sessions that it left open.
+
+  Args:
+    error: what ended the program.
+    may_mend: whether to name --2to3 for an error of Python 2.
+
+  Returns:
+    The exit code.
   """
   code, text = _exit_code(error)
   if text:
     print(text, file=sys.stderr, flush=True)
   elif error is not None and not isinstance(error, SystemExit):
     _show(error)
+    if may_mend and runner.looks_like_python2(error):
+      print("%s: %s" % (_NAME, _PYTHON2_HINT), file=sys.stderr, flush=True)
   try:
     session.end_open_sessions(error)
   except SystemExit as left:
@@ -170,8 +179,6 @@ def _show(error: BaseException) -> None:
   hidden = _STARTED_BY + ((_TF1PS,) if isinstance(error, Error) else ())
   error = error.with_traceback(_without_frames(error.__traceback__, hidden))
   sys.excepthook(type(error), error, error.__traceback__)
-  if runner.looks_like_python2(error):
-    print("%s: %s" % (_NAME, _PYTHON2_HINT), file=sys.stderr, flush=True)
 
 
 def _without_frames(tb: Optional[types.TracebackType],
@@ -198,7 +205,7 @@ def _remark(path: str, line: int, text: str) -> None:
 
 def _print(request: _Request, compiler) -> int:
   """Prints what would be replaced in the own files that the program imports; runs nothing."""
-  bad = []
+  bad, may_mend = [], "--2to3" not in request.flags
 
   def parse(path):
     with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -208,7 +215,7 @@ def _print(request: _Request, compiler) -> int:
         bad.append(path)
         print("%s:%s: SyntaxError: %s%s" % (
           _short(path), error.lineno, error.msg,
-          "; " + _PYTHON2_HINT if runner.looks_like_python2(error) else ""))
+          "; " + _PYTHON2_HINT if may_mend and runner.looks_like_python2(error) else ""))
         return None
     for line, old, new in parsed.replaced:
       print("%s:%d: %s -> %s" % (_short(path), line, old, new))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import csv
+import functools
+import glob
 import os
 import sys
 import sysconfig
-from typing import Iterator, List, Optional
+from typing import FrozenSet, Iterator, List, Optional
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PYTHON = [sysconfig.get_paths()[each] for each in ("stdlib", "platstdlib")]
@@ -17,11 +21,36 @@ def is_own_file(path: str) -> bool:
   """Whether a source file belongs to the program: it is not Python's, not installed, not ours.
 
   A program often lies in several folders: its script in one, its models in another that
-  PYTHONPATH or the script names.
+  PYTHONPATH or the script names. The same variable leads to packages of `pip install --target`.
   """
   path = os.path.abspath(path)
   inside = any(path.startswith(folder + os.sep) for folder in [_OURS, *_PYTHON])
-  return path.endswith(".py") and not inside and _INSTALLED.isdisjoint(path.split(os.sep))
+  return (path.endswith(".py") and not inside and _INSTALLED.isdisjoint(path.split(os.sep))
+          and not _is_listed(path))
+
+
+def _is_listed(path: str) -> bool:
+  """Whether a folder of sys.path has the list of an installed package's files, with this file."""
+  folders = map(os.path.abspath, sys.path)
+  return any(path in _listed_files(each) for each in folders if path.startswith(each + os.sep))
+
+
+@functools.lru_cache(maxsize=None)
+def _listed_files(folder: str) -> FrozenSet[str]:
+  """Returns the files of the packages that were installed into a folder.
+
+  SOURCES.txt does not count: that of an editable install lists the program's own files.
+  """
+  found = set()
+  for pattern in os.path.join("*.dist-info", "RECORD"), os.path.join(
+      "*.egg-info", "installed-files.txt"):
+    for name in glob.glob(os.path.join(glob.escape(folder), pattern)):
+      start = folder if name.endswith("RECORD") else os.path.dirname(name)
+      with contextlib.suppress(OSError, csv.Error), open(
+          name, newline="", encoding="utf-8", errors="replace") as file:
+        found.update(os.path.normpath(os.path.join(start, row[0]))
+                     for row in csv.reader(file) if row)
+  return frozenset(found)
 
 
 def find_own_files(paths: List[str], parse) -> List[str]:

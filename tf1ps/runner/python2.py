@@ -1,8 +1,9 @@
 """Mends Python 2: print statements, xrange, iteritems, old exceptions, moved modules.
 
 The library fissix does it: the kept fork of Python's lib2to3, which Python 3.13 no longer has. It
-works in memory. What means something else in Python 3 without being wrong there, such as the
-division of integers, stays as it is and becomes a remark.
+works in memory. `_mend_names` mends what fissix does not know. What means something else in
+Python 3 without being wrong there, such as the division of integers, stays as it is and becomes a
+remark.
 """
 
 from __future__ import annotations
@@ -28,18 +29,29 @@ _ONLY_PYTHON2 = {"fix_input"}
 _CACHE = "XDG_CACHE_HOME"
 # Text is always Unicode in Python 3, and a reload of sys would undo what others have set there.
 _DEFAULT_ENCODING = re.compile(r"\bsys\.setdefaultencoding\([^()]*\)|(?<![\w.])reload\(sys\)")
+# The values of an HParams are a dict: no list goes around them. Its name tells, or their use.
+_VALUES_OF_HPARAMS = re.compile(
+  r"(?i)(?:(?<=hparams)|(?<=\bhps))\.values\(\)"
+  r"|\.values\(\)(?=\.(?:iter)?(?:items|keys|values)\(|\[['\"])")
+_HIDDEN_VALUES = "values_of_hparams"
+# Names that are keywords since Python 3.7. Python knows keywords before it turns the wide letter
+# into an "a", so these are names: of variables, attributes and arguments.
+_KEYWORDS = {"async": "\uff41sync", "await": "\uff41wait"}
 _DIVISION = "`/` keeps the fraction in Python 3: write // where integers are divided"
 # The text of a line at which Python 3 stops, and the messages of its other errors.
 _LINE = re.compile(
   r"^\s*(print|exec)\s+[^=(\s.]|^\s*print\s*\(.*\)\s*[%,]|^\s*print\s*>>|\bexcept\b[^:]*,\s*\w+\s*:"
   r"|^\s*raise\s+[\w.]+\s*,|`|<>|\b0[0-7]+\b|\b(0[xX])?[0-9a-fA-F]+[lL]\b|\b[uU][rR]['\"]"
-  r"|\bdef\s+\w+\s*\([^:]*[(,]\s*\(|\blambda\b[^:]*\(")
+  r"|\bdef\s+\w+\s*\([^:]*[(,]\s*\(|\blambda\b[^:]*\("
+  r"|[.(,]\s*(async|await)\b|\b(async|await)\s*=|\bimport\s+(async|await)\b")
 _MESSAGE = re.compile(
-  r"^name '(basestring|execfile|long|raw_input|reduce|reload|unichr|unicode|xrange)' is not defined"
+  r"^name '(basestring|execfile|file|long|raw_input|reduce|reload|unichr|unicode|xrange)' is not "
+  r"defined"
   r"|^'\w+' object has no attribute '(has_key|iter(items|keys|values)|next)'"
   r"|^No module named '(__builtin__|ConfigParser|cPickle|c?StringIO|Queue|urllib2|urlparse)'"
   r"|^unsupported operand type\(s\) for (>>: 'builtin_function_or_method'|%: 'NoneType')"
   r"|^module 'sys' has no attribute '(maxint|setdefaultencoding)'"
+  r"|^module 'time' has no attribute 'clock'|^cannot import name 'clock' from 'time'"
   r"|^module 'string' has no attribute '(join|letters|maketrans|split)'"
   r"|^module 'urllib' has no attribute '(quote|unquote|urlencode|urlopen|urlretrieve)'")
 
@@ -78,6 +90,7 @@ class Python2:
       with _cache_elsewhere():
         self._refactor = importlib.import_module("fissix.refactor")
       self._tokenize = importlib.import_module("fissix.pgen2.tokenize")
+      self._find_binding = importlib.import_module("fissix.fixer_util").find_binding
       fixes = importlib.import_module("fissix.fixes")
     except ImportError as error:
       raise MissingLibraryError(
@@ -90,15 +103,13 @@ class Python2:
     """Mends a file; its text stays where it is neither Python 2 nor Python 3."""
     old = text if text.endswith("\n") else text + "\n"
     try:
-      tree = self._tool(_is_python3(old)).refactor_string(
-        _DEFAULT_ENCODING.sub("None", old), "program")
+      tree = self._tool(_is_python3(old)).refactor_string(_hide(old), "program")
     except Exception:  # fissix raises errors of several kinds for text that it cannot parse
       return Mended(old, list(range(1, old.count("\n") + 2)), [], [])
-    new = str(tree)
-    if _parse(new) is None:
-      new = self._without_tabs(new)
+    self._mend_names(tree)
     lines = _line_map(tree, old.count("\n") + 1)
-    changed = _changed(old.split("\n"), new.split("\n"), lines)
+    new = self._text(tree)
+    changed = _changed(old.split("\n"), _keywords_as_they_were(new).split("\n"), lines)
     return Mended(new, lines, changed, _divisions(new, lines) if changed else [])
 
   def _tool(self, is_python3: bool):
@@ -108,6 +119,43 @@ class Python2:
         ["fissix.fixes." + name for name in self._fixers if name not in left_out],
         {"print_function": is_python3})
     return self._tools[is_python3]
+
+  def _mend_names(self, tree) -> None:
+    """Mends Python 2's `file`, and `time.clock`, which Python 3.8 no longer has."""
+    before = [""] * 3
+    for leaf in tree.leaves():
+      if leaf.value == "file" and _is_called(leaf) and not self._is_own_name(leaf):
+        leaf.value = "open"
+      elif leaf.value == "clock" and before[1:] == ["time", "."] and before[0] != ".":
+        leaf.value = "perf_counter"
+      elif leaf.value == "clock" and _is_imported_from(leaf, "time"):
+        is_renamed = str(leaf.next_sibling).strip() == "as"
+        leaf.value = "perf_counter" + ("" if is_renamed else " as clock")
+      before = [*before[1:], leaf.value]
+
+  def _is_own_name(self, leaf) -> bool:
+    """Whether the program gives the name of a leaf to something of its own, as seen from there."""
+    node = leaf
+    while node.parent is not None:
+      node = node.parent
+      # A function's or a lambda's arguments; for a function also its name.
+      head = node.children[1:-2] if str(node.children[0]).strip() in ("def", "lambda") else []
+      if self._find_binding(leaf.value, node) or any(
+          each.value == leaf.value for part in head for each in part.leaves()):
+        return True
+    return False
+
+  def _text(self, tree) -> str:
+    """Returns a mended tree as text; keywords are freed and tabs replaced if it needs that."""
+    text = str(tree).replace(_HIDDEN_VALUES, "values")
+    if _parse(text) is not None:
+      return text
+    for leaf in tree.leaves():
+      leaf.value = _KEYWORDS.get(leaf.value, leaf.value)
+    freed = str(tree).replace(_HIDDEN_VALUES, "values")
+    if _parse(freed) is None:
+      freed = self._without_tabs(freed)
+    return text if _parse(freed) is None else freed
 
   def _without_tabs(self, text: str) -> str:
     """Indents with blanks alone. Python 2 took a tab for blanks up to the next column of eight."""
@@ -119,6 +167,31 @@ class Python2:
     return "".join(
       line if number in in_strings else re.sub(r"^[ \t]+", lambda m: m.group().expandtabs(8), line)
       for number, line in enumerate(io.StringIO(text), 1))
+
+
+def _hide(text: str) -> str:
+  """Hides from fissix what it would mend in a wrong way."""
+  return _VALUES_OF_HPARAMS.sub(
+    ".%s()" % _HIDDEN_VALUES, _DEFAULT_ENCODING.sub("None", text))
+
+
+def _is_called(leaf) -> bool:
+  return leaf.parent.children[0] is leaf and str(leaf.next_sibling).lstrip().startswith("(")
+
+
+def _is_imported_from(leaf, module: str) -> bool:
+  """Whether a leaf is a name in `from module import name`, and not a new name behind `as`."""
+  node = leaf.parent
+  while node is not None and str(node.children[0]).strip() != "from":
+    node = node.parent
+  return (node is not None and str(node.children[1]).strip() == module
+          and str(leaf.prev_sibling).strip() != "as")
+
+
+def _keywords_as_they_were(text: str) -> str:
+  for keyword, free in _KEYWORDS.items():
+    text = text.replace(free, keyword)
+  return text
 
 
 @contextlib.contextmanager
