@@ -153,7 +153,8 @@ def test_flags_of_the_program_stand_beside_ours(start, tmp_path, argv):
 def test_a_signal_while_a_program_is_imported(start, tmp_path, number):
   """A handler runs, and not the default action: process 1 of a container has none."""
   program = write(tmp_path, "waits.py", (
-    "import threading\nprint('imported')\nthreading.Event().wait(60)\n"))
+    "import threading\nprint('imported')\ntry:\n  threading.Event().wait(60)\n"
+    "except SystemExit as error:\n  raise RuntimeError('as C++ does') from error\n"))
   task = start("predict", commands.program_tasks.run_program, "tf1ps-predict", [program], "/")
   task.wait_for("imported")
   task.signal(number)

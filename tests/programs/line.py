@@ -88,7 +88,10 @@ def model_fn(features, labels, mode):
     sys.exit("no model today")
   if FLAGS.build_until:
     print("holds its model", flush=True)
-    _wait_for(FLAGS.build_until)
+    try:
+      _wait_for(FLAGS.build_until)
+    except SystemExit as error:
+      raise RuntimeError("as C++ does that calls Python") from error
   w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
   b = tf.get_variable("b", [], initializer=_hang if FLAGS.hang_in_initialiser and mode == "train"
                       else tf.zeros_initializer())

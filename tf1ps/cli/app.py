@@ -71,10 +71,15 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     print("%s %s" % (name, version.__version__))
     return 0
   _log_to_stdout(program_name in _TASKS)
-  program = None
+  program, signals = None, []
+
+  def leave(number, frame):
+    signals.append(number)
+    raise_exit(number, frame)
+
   try:
     # Process 1 of a container has no default action for a signal: it would ignore it meanwhile.
-    with SignalWatch(lambda signum: None, TIMING.force_exit_limit, handler=raise_exit):
+    with SignalWatch(lambda signum: None, TIMING.force_exit_limit, handler=leave):
       flags_lib.define(program_name)
       if takes_names:
         FLAGS.set_gnu_getopt()
@@ -99,7 +104,9 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
         raise UsageError("--program is missing: a module's name or the path of a .py file")
       return main(program)
   except (Exception, SystemExit, KeyboardInterrupt) as error:
-    return _fail(name, error, program, on_failure)
+    # C++ on the way to here, or the program, may have made another error of a signal's.
+    caught = SystemExit(signal_exit_code(signals[0])) if signals else error
+    return _fail(name, caught, program, on_failure)
 
 
 def is_verbose() -> bool:

@@ -59,9 +59,7 @@ def _print_last(line, stacks):
 
 def raise_exit(number: int, unused_frame) -> None:
   """A handler that ends the main thread with exit code 128 + the signal's number."""
-  error = SystemExit(signal_exit_code(number))
-  error.signum = number  # the program itself may end Python with the same code
-  raise error
+  raise SystemExit(signal_exit_code(number))
 
 
 class SignalQueue:

@@ -294,8 +294,6 @@ def _import_file(path: str):
   try:
     spec.loader.exec_module(module)
   except (Exception, SystemExit) as error:
-    if hasattr(error, "signum"):  # a signal, see raise_exit
-      raise
     del sys.modules[stem]
     raise _import_error(path, error) from error
   return module
@@ -305,8 +303,6 @@ def _import_module(name: str):
   try:
     return importlib.import_module(name)
   except (Exception, SystemExit) as error:
-    if hasattr(error, "signum"):  # a signal, see raise_exit
-      raise
     missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
     if missing is None or not (name + ".").startswith(missing + "."):
       raise _import_error(name, error) from error

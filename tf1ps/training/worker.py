@@ -127,7 +127,9 @@ def _join(server, options):
     except BaseException as error:
       if signals:
         report(signals[0])  # the watch may not have done so yet
-      elif run.heartbeat.get("state") != MEMBER_FAILED:
+        # C++ on the way to here, or the program, may have made another error of it.
+        raise_exit(signals[0], None)
+      if run.heartbeat.get("state") != MEMBER_FAILED:
         run.report(MEMBER_FAILED, _reason(error), limit=TIMING.report_limit_after_failure)
       raise
     finally:
