@@ -128,8 +128,9 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   assert "and the job failed: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
 
 
-def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
-  job = Job(start, flags=["--sync_replicas", "--steps=1000000", "--step_seconds=0.02"])
+def test_a_lost_worker_that_all_need_ends_the_job_by_name_after_a_save(start, tmp_path):
+  job = Job(start, flags=["--sync_replicas", "--steps=1000000", "--step_seconds=0.02",
+                          "--checkpoint_dir=%s" % tmp_path])
   ps, chief = job.ps(), job.worker(0)
   worker = job.worker(1, "--slow_index=1", "--block_at=10")
   worker.wait_for("holds step 10")
@@ -137,6 +138,7 @@ def test_a_lost_worker_that_all_need_ends_the_job_by_name(start):
   assert codes(chief, ps) == [1, 1]
   assert "ReplicaLostError: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
   assert "1 of 2 replicas remain, and every update needs 2" in chief.lines[-1]
+  assert (tmp_path / "model.ckpt-9.index").exists()  # the updates before the one that it holds
 
 
 @pytest.mark.slow

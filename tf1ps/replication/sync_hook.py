@@ -175,8 +175,9 @@ class _Watch:
       self._reported = sorted(reasons)
     else:
       self._abort(ReplicaLostError(
-        "%s: %d of %d replicas remain, and every update needs %d. Start it again, or use "
-        "--on_uneven=shrink or spare replicas (--replicas_to_aggregate)." % (
+        "%s: %d of %d replicas remain, and every update needs %d. Start the job again; "
+        "with --on_uneven=shrink or spare replicas (--replicas_to_aggregate), which are arguments "
+        "of SyncReplicasOptimizer, too, it goes on without the lost one." % (
           text, remaining, rules.replicas, rules.aggregate)))
 
 

@@ -26,9 +26,11 @@ from tf1ps.cluster import (
   RecoverableSession,
   SignalWatch,
   TaskUnavailableError,
+  call_within,
   probe_tasks,
 )
 from tf1ps.compat import TIMING, error_line, signal_exit_code
+from tf1ps.replication import ReplicaLostError
 from tf1ps.session import ending, initialise, presence, process_end, session_creator
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
@@ -219,15 +221,26 @@ class SessionLifecycle:
     if not self._closing.is_set():
       session.abort(lambda: SystemExit(signal_exit_code(signum)))
 
+  def save_after_loss(self) -> None:
+    """The chief of a synchronous job that has lost a replica saves: its variables are whole."""
+    if self._saver is not None and self.session is not None and self._holders_answer():
+      self._save_aside(self.session)
+
   def _save_aside(self, session):
-    """Saves from a separate session while the main session is blocked."""
+    """Saves from a separate session while the main session is blocked or was aborted."""
     aside = BoundedSession(session.sess_str, session.graph, self._creator.config)
     try:
-      self._saver.save(aside, self.tracker.ask(aside))
+      call_within(TIMING.save_limit, "saving the last state", self._save_whole, aside)
     except Exception as error:  # the task must leave after any error
       _log.error("the last state was not saved: %s", error_line(error))
     finally:
       aside.close()
+
+
+  def _save_whole(self, session):
+    if initialise.has_partial_update(session):
+      raise RuntimeError("an update was interrupted")
+    self._saver.save(session, self.tracker.ask(session))
 
 
 class _LastHook(tf.train.SessionRunHook):
@@ -340,6 +353,8 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
         if self.lifecycle.is_chief and self.lifecycle.signum is None:
           self._call_hooks(lambda hook, session: hook.end_all(session))
         self.lifecycle.save_last(self.call_inside)
+      elif isinstance(error, ReplicaLostError):
+        self.lifecycle.save_after_loss()
       self.lifecycle.hold_close()
       result = close()
     except BaseException as problem:

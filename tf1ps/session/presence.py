@@ -84,14 +84,13 @@ class WorkerPresence(Presence):
 
   def __init__(self, record: ServerRecord):
     self._membership = membership_lib.Membership(record)
-    self._membership.heartbeat.set(state=MEMBER_TRAINING)
     self._membership.start()
     self._runs = 0
     process_end.register(self)
 
   def count_run(self) -> None:
     self._runs += 1
-    self._membership.heartbeat.set(step=self._runs)
+    self._membership.heartbeat.set(step=self._runs, state=MEMBER_TRAINING)
 
   def give_way(self) -> None:
     process_end.forget(self)
