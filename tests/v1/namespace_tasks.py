@@ -84,6 +84,7 @@ def what_is_nowhere():
   assert refusal(tf.layers, "absent") == (
       "tf.layers.absent is not there: TensorFlow has no such name.")
   assert refusal(tf.contrib, "absent").startswith("tf.contrib.absent is not there")
+  assert refusal(tf.train, "Supervisr").endswith("no such name. Did you mean Supervisor?")
 
 
 def keras_3_was_chosen():

@@ -8,6 +8,7 @@ other namespaces, too: `from tf1ps.v1.losses import mean_squared_error`.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -58,7 +59,14 @@ def overlay(package: str, base: Optional[types.ModuleType],
       return list_names()
     if name.startswith("__"):  # __version__, or one that Python asks for
       return getattr(base, name)
-    value = find(name)
+    try:
+      value = find(name)
+    except AttributeError as error:
+      if "no such name" not in str(error):
+        raise
+      near = difflib.get_close_matches(name, list_names(), 1, 0.85)
+      raise AttributeError(
+        "%s%s" % (error, " Did you mean %s?" % near[0] if near else "")) from None
     setattr(module, name, value)
     return value
 

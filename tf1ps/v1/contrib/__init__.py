@@ -12,13 +12,15 @@ from tf1ps.v1 import namespace as _namespace
 
 
 def _gone(name):
-  if name in ("distributions", "keras"):
+  if name in _TENSORFLOWS:
     return getattr(tf, name)
   raise AttributeError(
-      "tf.contrib.%s is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only %s of it."
-      % (name, ", ".join(_NAMESPACES)))
+      "tf.contrib.%s is not there: TensorFlow 2 has no tf.contrib, and tf1ps.v1 has only %s of it. "
+      "Write it anew, or stay with TensorFlow 1.15."
+      % (name, ", ".join(sorted(_NAMESPACES + _TENSORFLOWS))))
 
 
+_TENSORFLOWS = ("distributions", "keras")  # TensorFlow 2 has them under this name
 _NAMESPACES = (
   "cluster_resolver", "data", "deprecated", "framework", "layers", "learn", "lookup", "losses",
   "metrics", "opt", "rnn", "seq2seq", "slim", "training", "util")
