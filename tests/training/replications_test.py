@@ -232,7 +232,7 @@ def test_all_reduce_ends_for_all_with_the_first_end_of_data(start):
 @pytest.mark.slow
 def test_all_reduce_steps_and_examples_and_a_second_job_from_the_checkpoint(start, tmp_path):
   flags = [ALL_REDUCE, "--batch_size=8", "--checkpoint_dir=%s" % tmp_path]
-  for end, steps, examples in (("--steps=25", 25, 200), ("--examples=330", 46, 168)):
+  for end, steps, examples in (("--steps=25", 25, 200), ("--examples=730", 46, 168)):
     job = Job(start, 0, 2, flags=flags + [end])
     _, workers = job.all()
     assert codes(*workers) == [0] * 2
