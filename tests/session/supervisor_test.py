@@ -225,9 +225,20 @@ def test_starts_the_queue_runners_once(starts):
   assert seen == [0, 1, 2, 3, 4]
 
 
-def test_refuses_a_session_manager_and_bad_limits():
-  with pytest.raises(ValueError, match="session_manager must be None"):
-    tf1ps.Supervisor(session_manager=tf.train.SessionManager())
+def test_takes_the_operations_of_a_session_manager():
+  local_loop.Model()
+  done = tf.get_variable("done", initializer=0, collections=[], use_resource=True)
+  manager = tf.train.SessionManager(
+    local_init_op=done.initializer, ready_op=tf.report_uninitialized_variables())
+  supervisor = tf1ps.Supervisor(session_manager=manager)
+  assert supervisor.session_manager is manager
+  with supervisor.managed_session() as session:
+    assert session.run(done) == 0
+
+
+def test_refuses_a_session_manager_of_another_kind_and_bad_limits():
+  with pytest.raises(ValueError, match="session_manager must be a tf.train.SessionManager"):
+    tf1ps.Supervisor(session_manager=object())
   with pytest.raises(ValueError, match="start_timeout must be a positive number"):
     tf1ps.Supervisor(start_timeout=0)
 

@@ -21,6 +21,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "leftovers": ["has_ended", "temporary_path"],
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
+  "session_managers": ["operations_of"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],
   "streams": ["LINE_TIME", "DroppingOutput", "guard_streams"],

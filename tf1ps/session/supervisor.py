@@ -28,7 +28,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker, latest_checkpoint
 from tf1ps.cluster import latest_record
-from tf1ps.compat import TIMING, error_line
+from tf1ps.compat import TIMING, error_line, operations_of
 from tf1ps.pipeline import Coordinator, start_queue_runners
 from tf1ps.replication import sync_optimizers
 from tf1ps.session import initialise, monitored_session, process_end, supervised_session
@@ -50,8 +50,8 @@ class Supervisor(process_end.Endable):
       global_step, summary_writer, save_summaries_secs, save_model_secs: the values in use; None
       where there is none. Only the chief has a summary_writer and the two intervals.
     save_path: the path of checkpoints before "-STEP"; None without a logdir.
-    session_manager: a `tf.train.SessionManager` of the same operations, for programs that look at
-      it; the Supervisor does not use it.
+    session_manager: the given one, or one of the same operations, for programs that look at it. The
+      Supervisor creates its session without it.
   """
 
   USE_DEFAULT = _USE_DEFAULT
@@ -91,7 +91,8 @@ class Supervisor(process_end.Endable):
       recovery_wait_secs: of no effect: a worker looks for its chief several times per second.
       stop_grace_secs: seconds that threads have to end in `stop`.
       checkpoint_basename: the names of checkpoints before "-STEP".
-      session_manager: must be None.
+      session_manager: a `tf.train.SessionManager` whose operations stand for ready_op,
+        ready_for_local_init_op and local_init_op, or None.
       summary_writer: a `tf.summary.FileWriter`; None: no summaries.
       init_fn: called with the session after init_op.
       local_init_run_options: of no effect: the start has its own limits.
@@ -100,14 +101,17 @@ class Supervisor(process_end.Endable):
       heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
 
     Raises:
-      ValueError: a session_manager, or a limit that is not positive.
+      ValueError: a session_manager of another class, or a limit that is not positive.
       RuntimeError: eager execution is on.
     """
     if tf.executing_eagerly():
       raise RuntimeError("a Supervisor needs graph mode: call tf.disable_v2_behavior() first")
     if session_manager is not None:
-      raise ValueError("session_manager must be None: tf1ps.Supervisor creates the session. Give "
-                       "the operations of the SessionManager to the Supervisor")
+      if type(session_manager) is not tf.train.SessionManager:
+        raise ValueError("session_manager must be a tf.train.SessionManager, got %r: the "
+                         "Supervisor takes its operations, and creates the session itself" % (
+                           session_manager,))
+      local_init_op, ready_op, ready_for_local_init_op = operations_of(session_manager)
     monitored_session.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                                    heartbeat_timeout=heartbeat_timeout)
     self.graph = graph or tf.get_default_graph()
@@ -131,7 +135,7 @@ class Supervisor(process_end.Endable):
       self._choose_operations(init_op, local_init_op, ready_op, ready_for_local_init_op)
       self._choose_outputs(saver, summary_op, global_step, summary_writer)
       self.coord = Coordinator(check_queue_runners=False)
-    self.session_manager = tf.train.SessionManager(
+    self.session_manager = session_manager or tf.train.SessionManager(
       local_init_op=self.local_init_op, ready_op=self.ready_op,
       ready_for_local_init_op=self.ready_for_local_init_op, graph=self.graph)
 
