@@ -48,7 +48,8 @@ setup(
     entry_points={
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
-            for name in ("local", "ps", "worker", "evaluator", "predict", "reset", "run")
+            for name in (
+                "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "worker")
         ]
     },
 )

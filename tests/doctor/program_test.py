@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from tf1ps import doctor
+from tf1ps.doctor import program as program_lib
+
+pytestmark = pytest.mark.any_tensorflow
+
+
+def read(text):
+  return doctor.read_program("program.py", textwrap.dedent(text))
+
+
+def last(program):
+  """The expression of the last line."""
+  return program.tree.body[-1].value
+
+
+@pytest.mark.parametrize("source, name", [
+  ("import tensorflow as tf\ntf.train.Server", "tf.train.Server"),
+  ("import tensorflow\ntensorflow.train.Server", "tf.train.Server"),
+  ("import tensorflow.compat.v1 as tf\ntf.train.Server", "tf.train.Server"),
+  ("import tensorflow as tf\ntf.compat.v1.train.Server", "tf.train.Server"),
+  ("from tensorflow.compat import v1 as tf\ntf.distribute.Server", "tf.train.Server"),
+  ("import tf1ps.v1 as tf\ntf.train.Server", "tf.train.Server"),
+  ("import tf1ps\ntf1ps.Server", "tf.train.Server"),
+  ("from tf1ps.cluster import Server\nServer", "tf.train.Server"),
+  ("from tensorflow.python.training import server_lib\nserver_lib.Server", "tf.train.Server"),
+  ("from tensorflow.python.training.server_lib import Server as S\nS", "tf.train.Server"),
+  ("import tensorflow as tf\ntf.queue.FIFOQueue", "tf.FIFOQueue"),
+  ("import tensorflow as tf\nqueue = tf.queue\nqueue.FIFOQueue", "tf.FIFOQueue"),
+  ("from tensorflow.contrib import slim\nslim.conv2d", "tf.contrib.slim.conv2d"),
+  ("import tensorflow.contrib.slim as slim\nslim.conv2d", "tf.contrib.slim.conv2d"),
+  ("import tensorflow as tf\nslim = tf.contrib.slim\nslim.conv2d", "tf.contrib.slim.conv2d"),
+  ("from tensorflow.python.platform import flags\nflags.FLAGS", "tf.app.flags.FLAGS"),
+  ("import tensorflow as tf\ntf.flags.FLAGS", "tf.app.flags.FLAGS"),
+  ("import tensorflow.compat.v2 as tf\ntf.constant", "tf2.constant"),
+  ("import os.path\nos.path.join", "os.path.join"),
+  ("try:\n  import tensorflow.compat.v1 as tf\nexcept ImportError:\n  import tensorflow as tf\n"
+   "tf.train.Server", "tf.train.Server"),
+  ("import tensorflow as tf\nqueue = tf.FIFOQueue(3)\nqueue.size", None),
+  ("import tensorflow as tf\ntf = make()\ntf.train", None),
+  ("try:\n  from tensorflow.contrib import slim\nexcept ImportError:\n  import tf_slim as slim\n"
+   "slim.conv2d", None),
+  ("x = y\ny = x\nx.train", None),
+  ("unknown.train", None),
+])
+def test_the_name_of_an_expression(source, name):
+  program = read(source)
+  assert program.name_of(last(program)) == name
+
+
+@pytest.mark.parametrize("source, origin", [
+  ("import tensorflow as tf\ntf.train.Server()", "tensorflow"),
+  ("import tensorflow as tf\ntf.compat.v1.train.Server()", "tensorflow.compat.v1"),
+  ("import tensorflow.compat.v1 as tf\nserver = tf.train.Server()\nserver.join()",
+   "tensorflow.compat.v1"),
+  ("import tf1ps.v1 as tf\nserver = tf.train.Server()\nserver.join()", "tf1ps.v1"),
+  ("import tf1ps, tensorflow as tf\nserver = tf1ps.Server(tf.train.ClusterSpec({}))\n"
+   "server.join()", "tf1ps"),
+  ("f()", ""),
+])
+def test_where_an_expression_comes_from(source, origin):
+  program = read(source)
+  assert program.origin_of(last(program)) == origin
+
+
+def test_calls_of_methods_are_found_by_what_made_their_object():
+  program = read("""
+      import tensorflow as tf
+      class Task:
+        def start(self):
+          self.server = tf.train.Server({})
+        def wait(self):
+          self.server.join()
+      def main(server):
+        server.join()
+      server = tf.train.Server({})
+      server.join()
+      with tf.Session() as session:
+        session.run(1)
+      """)
+  lines = [program.place(call)[0] for call in program.method_calls("tf.train.Server", "join")]
+  assert lines == [11, 7]
+  call, = program.method_calls("tf.Session")
+  assert program.place(call) == (13, 3)
+
+
+def test_values():
+  program = read("""
+      import tensorflow as tf
+      flags = tf.app.flags
+      flags.DEFINE_integer("steps", 30, "")
+      flags.DEFINE_integer(name="size", default_value=4, help="")
+      FLAGS = flags.FLAGS
+      secs = 60
+      twice = 1
+      twice = 2
+      tf.f(secs, twice, FLAGS.steps, FLAGS.size, [1, "a"], FLAGS.other, secs=None)
+      """)
+  call = last(program)
+  values = [program.value_of(node, flags=True) for node in call.args]
+  unknown = program_lib.UNKNOWN
+  assert values == [60, unknown, 30, 4, [1, "a"], unknown]
+  assert program.value_of(call.args[2]) is unknown
+  assert program.value_of(program.argument(call, "secs")) is None
+  assert program.value_of(program.argument(call, "first", 0)) == 60
+  assert program.argument(call, "eighth", 7) is None
+
+
+def test_columns_count_characters():
+  program = read("\u00e9 = 1; f()")
+  assert program.place(last(program)) == (1, 8)
+
+
+def test_a_comment_turns_a_rule_off():
+  source = """
+      import tensorflow as tf
+      server = tf.train.Server({})
+      server.join()%s
+      """
+  finding, = doctor.find_all(read(source % ""))
+  assert finding[:3] == ("program.py", 4, 1) and finding.rule.name == "server-join-never-ends"
+  assert not doctor.find_all(read(source % "  # tf1ps-doctor: ignore[server-join-never-ends]"))
+  assert doctor.find_all(read(source % "  # tf1ps-doctor: ignore[other-rule]"))
+
+
+@pytest.mark.parametrize("old, new", [
+  ("import tensorflow as tf", "import tf1ps.v1 as tf"),
+  ("tf.train.Server", "tf1ps.Server"),
+])
+def test_a_mended_rule_is_quiet_where_the_name_comes_from_tf1ps(old, new):
+  source = "import tf1ps\nimport tensorflow as tf\nserver = tf.train.Server({})\nserver.join()"
+  assert doctor.find_all(read(source))
+  assert not doctor.find_all(read(source.replace(old, new)))
+
+
+def test_python2_is_read_by_a_mender():
+  def mend(text):
+    return "import tensorflow\n\n\nprint('a')", [1, 1, 1, 2]
+
+  program = doctor.read_program("old.py", "import tensorflow\nprint 'a'", mend)
+  assert program.is_python2 and program.place(last(program)) == (2, 1)
+
+
+def test_no_python():
+  with pytest.raises(doctor.UnreadableError, match="old.py:2: "):
+    doctor.read_program("old.py", "x = 1\nprint 'a'")
+  with pytest.raises(doctor.UnreadableError, match="old.py:1: "):
+    doctor.read_program("old.py", "\x00", lambda text: (text, [1]))
+
+
+def test_nodes_hold_every_call():
+  program = read("f(g(h()))")
+  assert sum(isinstance(node, ast.Call) for node in program.nodes) == 3

@@ -1,0 +1,12 @@
+"""Reads TensorFlow 1 programs without running them, and finds what fails on today's TensorFlow."""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "findings": ["DIFFERS", "GONE", "TRAP", "Finding", "Rule"],
+  "program": ["Program", "UnreadableError", "read_program"],
+  "registry": ["RULES", "find_all"],
+})

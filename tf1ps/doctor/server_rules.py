@@ -1,0 +1,17 @@
+"""Rules of servers: how they start, and how they end."""
+
+from __future__ import annotations
+
+from tf1ps.doctor.findings import TRAP, Rule
+
+
+def _joins(program):
+  yield from program.method_calls("tf.train.Server", "join")
+
+
+RULES = (
+  Rule("server-join-never-ends", TRAP,
+       "`join` waits until somebody kills the process: a ps outlives its job, and hears no SIGINT",
+       "Let the ps end with its job, as the Server of tf1ps does.",
+       "docs/run.md", True, _joins),
+)
