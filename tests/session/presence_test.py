@@ -108,6 +108,14 @@ def test_a_monitored_session_takes_over(record, tmp_path):
   process_end.end_open_sessions()
 
 
+def test_join_takes_over(record, monkeypatch):
+  plain_session.Session(record.target)
+  monkeypatch.setattr(server_lib, "_end_waiter", lambda *unused: "the job has ended")
+  local_server.server().join()
+  process_end.end_open_sessions()
+  assert run_on(record) is None
+
+
 def test_a_session_without_a_server_of_tf1ps_is_tensorflows():
   with tf.Graph().as_default(), plain_session.Session() as session:
     assert session.run(tf.constant(7)) == 7

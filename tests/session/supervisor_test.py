@@ -358,6 +358,22 @@ def test_a_program_that_fails_does_not_release_the_job(record, tmp_path):
   assert not run_on(record).ended
 
 
+@pytest.mark.parametrize("closes", ["close", "managed", "failed"])
+def test_a_session_that_was_closed_is_not_ended_with_the_process(closes):
+  local_loop.Model()
+  supervisor, before = tf1ps.Supervisor(), list(process_end._open)
+  for _ in range(2):
+    if closes == "close":
+      supervisor.prepare_or_wait_for_session("").close()
+    elif closes == "managed":
+      with supervisor.managed_session(""):
+        assert len(process_end._open) == len(before) + 2  # the session, and the one inside
+    else:
+      with pytest.raises(KeyError), supervisor.prepare_or_wait_for_session(""):
+        raise KeyError("of the program")
+    assert process_end._open == before
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_is_chief_is_by_default_that_of_the_servers_task(record, index, monkeypatch):
   cluster = dataclasses.replace(record.cluster, task_index=index)

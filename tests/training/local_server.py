@@ -28,6 +28,11 @@ def record(container, heartbeat_timeout=1.0):
   return _records[0]._replace(container=container, heartbeat_timeout=heartbeat_timeout)
 
 
+def server():
+  """The server of this process, after `record`."""
+  return _servers[0]
+
+
 def table(of):
   """The control records that the chief keeps."""
   return control.ControlTable(of.target, of.cluster.task, of.cluster.control_task)

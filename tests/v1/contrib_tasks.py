@@ -1,13 +1,12 @@
 """What tests of tf.contrib run as processes."""
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 
 import tensorflow.compat.v1 as stock
 
-from tests.v1.namespace_tasks import refusal
+from tests.v1.namespace_tasks import hide_package, refusal
 
 NAMESPACES = (
   "cluster_resolver", "data", "deprecated", "framework", "layers", "learn", "lookup", "losses",
@@ -71,8 +70,7 @@ def what_is_nowhere():
 
 
 def without_the_extra():
-  find = importlib.util.find_spec
-  importlib.util.find_spec = lambda name, *args: None if name == "tf_slim" else find(name, *args)
+  hide_package("tf_slim")
   import tf1ps.v1 as tf
   assert refusal(tf.contrib.slim, "conv2d") == (
       "tf.contrib.slim.conv2d is not there: it needs the package tf_slim. Run: pip install "

@@ -101,9 +101,14 @@ def keras_3_was_used():
       tf.layers, "dense")
 
 
-def without_the_extra():
+def hide_package(package):
+  """Has Python not find a package from here on, in this process."""
   find = importlib.util.find_spec
-  importlib.util.find_spec = lambda name, *args: None if name == "tf_keras" else find(name, *args)
+  importlib.util.find_spec = lambda name, *args: None if name == package else find(name, *args)
+
+
+def without_the_extra():
+  hide_package("tf_keras")
   import tf1ps.v1 as tf
   assert refusal(tf.nn.rnn_cell, "LSTMCell") == (
       "tf.nn.rnn_cell.LSTMCell is not there: it needs the package tf_keras. Run: pip install "

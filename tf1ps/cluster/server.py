@@ -32,8 +32,10 @@ from tf1ps.compat import Error, signal_exit_code
 _records: Dict[str, "ServerRecord"] = {}
 # What `join` waits with. A process global, because only rooms above this one know how a job ends.
 _end_waiter = None
-# Called with each new server. A process global, because only rooms above know what it is for.
-_listeners: List[Callable[["Server"], None]] = []
+# Called with the record of each new server, and of each server whose `join` begins. Process
+# globals, because only rooms above know what they are for.
+_when_made: List[Callable[["ServerRecord"], None]] = []
+_when_joined: List[Callable[["ServerRecord"], None]] = []
 
 
 class PortTakenError(Error, RuntimeError):
@@ -95,10 +97,17 @@ def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) 
   _end_waiter = waiter
 
 
-def on_new_server(listener: Callable[["Server"], None]) -> None:
-  """Has a function called with each server of this process that is made from now on."""
-  if listener not in _listeners:
-    _listeners.append(listener)
+def on_server(made: Optional[Callable[[ServerRecord], None]] = None,
+              joins: Optional[Callable[[ServerRecord], None]] = None) -> None:
+  """Has functions called with the records of this process's servers, from now on.
+
+  Args:
+    made: called with the record of each new server.
+    joins: called when the `join` of a server begins.
+  """
+  for listeners, listener in ((_when_made, made), (_when_joined, joins)):
+    if listener is not None and listener not in listeners:
+      listeners.append(listener)
 
 
 def _with_real_port(cluster: Cluster, target: str) -> Cluster:
@@ -116,7 +125,6 @@ class Server(tf.train.Server):
   Attributes:
     record: the `ServerRecord`, with everything that is known of this server.
     end_reason: a sentence that says why `join` returned; "" before.
-    at_join: functions to call when `join` begins.
   """
 
   end_reason = ""
@@ -184,9 +192,8 @@ class Server(tf.train.Server):
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
       not start or is_proven(cluster, self.target))
     _records[self.target] = self.record
-    self.at_join: List[Callable[[], None]] = []
-    for listener in _listeners:
-      listener(self)
+    for listener in _when_made:
+      listener(self.record)
 
   @property
   def cluster(self) -> Cluster:
@@ -218,8 +225,8 @@ class Server(tf.train.Server):
       JobLostError: the job's workers are lost, or none came.
       SystemExit: after a signal; in a ps, after the end of the job, too.
     """
-    for function in self.at_join:
-      function()
+    for listener in _when_joined:
+      listener(self.record)
     if _end_waiter is None:
       super().join()  # no room that knows when a job has ended was imported
       return

@@ -1,9 +1,14 @@
 """Differences between TensorFlow versions, and the parts that current TensorFlow lacks.
 
-This room alone may use private symbols: of TensorFlow `tf.Session._do_call` (session_runs.py) and
-`tf.Operation._update_input` (graph_inputs.py), of Keras `naming.reset_uids` (keras_names.py), of
-tf_keras and slim what slim.py names, each with its reason and a test that fails without it. It also
-holds what every room shares: the base class of all errors, exit codes and waits.
+This room alone may use private symbols, each with its reason and a test that fails without it:
+
+  of TensorFlow   `tf.Session._do_call` (session_runs.py), `tf.Operation._update_input`
+                  (graph_inputs.py), `tf.Operation._set_device` (first_task.py), and of a
+                  `tf.train.SessionManager` the operations that it holds (session_managers.py)
+  of Keras        `naming.reset_uids` (keras_names.py)
+  of tf_keras and slim what slim.py names
+
+It also holds what every room shares: the base class of all errors, exit codes and waits.
 """
 
 from __future__ import annotations
@@ -25,7 +30,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],
   "streams": ["LINE_TIME", "DroppingOutput", "guard_streams"],
-  "sum_dtypes": ["sum_dtype"],
   "timing": ["TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status"],
 })

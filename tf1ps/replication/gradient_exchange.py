@@ -22,8 +22,8 @@ from typing import List
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import sum_dtype
 from tf1ps.replication import rounds as rounds_lib
+from tf1ps.state import sum_dtype
 from tf1ps.transfer import DEFAULT_PACK_BYTES, Bucket
 
 

@@ -19,7 +19,7 @@ from typing import List, Optional, Sequence, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import sum_dtype
+from tf1ps.state import sum_dtype
 
 Gradient = Union[tf.Tensor, tf.IndexedSlices]
 GradsAndVars = List[Tuple[Optional[Gradient], tf.Variable]]

@@ -22,8 +22,8 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
 from tf1ps.cluster import LifecycleHook, ServerRecord, record_of
 from tf1ps.session import lifecycle as lifecycle_lib
+from tf1ps.session import limits, plain_session_creator, session_creator, summaries
 from tf1ps.session import membership as membership_lib
-from tf1ps.session import plain_session_creator, session_creator, summaries
 
 USE_DEFAULT = object()
 # The default of is_chief: it equals TensorFlow's default, and differs from a True that is given.
@@ -49,8 +49,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     summary_dir: Optional[str] = None,
     save_graph_def: bool = True,
     *,
-    start_timeout: float = 60.0,
-    end_timeout: float = 300.0,
+    start_timeout: float = limits.START_TIMEOUT,
+    end_timeout: float = limits.END_TIMEOUT,
     heartbeat_timeout: Optional[float] = None
 ):
   """Creates a session for training, like `tf.train.MonitoredTrainingSession`.
@@ -91,8 +91,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     CheckpointError: the checkpoint directory cannot be trusted.
     SessionCreationError: the session could not be created.
   """
-  check_limits(start_timeout=start_timeout, end_timeout=end_timeout, max_wait_secs=max_wait_secs,
-               heartbeat_timeout=heartbeat_timeout)
+  limits.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
+                      max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout)
   is_chief = chief_or_not(is_chief, record_of(master))
   membership = membership_of(master, is_chief, checkpoint_dir, heartbeat_timeout)
   return open_session(
@@ -133,8 +133,8 @@ def open_session(
   summary_dir: Optional[str] = None,
   save_graph_def: bool = True,
   log_step_count_steps: Optional[int] = None,
-  start_timeout: float = 60.0,
-  end_timeout: float = 300.0,
+  start_timeout: float = limits.START_TIMEOUT,
+  end_timeout: float = limits.END_TIMEOUT,
   max_wait_secs: float = 7200.0,
   heartbeat_timeout: Optional[float] = None,
   stop_grace_period_secs: float = 120,
@@ -195,13 +195,6 @@ def open_session(
       master, heartbeat_timeout=heartbeat_timeout or 30.0, **common)
   return lifecycle_lib.MonitoredSession(
     lifecycle, creator, [*own_hooks, *hooks], stop_grace_period_secs)
-
-
-def check_limits(**limits: Optional[float]) -> None:
-  """Raises ValueError for a limit that is neither None nor a positive number of seconds."""
-  for name, value in limits.items():
-    if value is not None and not value > 0:
-      raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
 
 
 def chief_or_not(is_chief, record: Optional[ServerRecord]) -> bool:

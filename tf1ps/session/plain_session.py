@@ -25,14 +25,15 @@ from tf1ps.cluster import (
   record_of,
   wait_for_tasks,
 )
-from tf1ps.session import presence, unplaced
+from tf1ps.session import limits, presence, unplaced
 
 
 class Session(BoundedSession):
   """A `tf.Session` that starts within a limit, and whose task is present in its job."""
 
   def __init__(self, target: str = "", graph: Optional[tf.Graph] = None,
-               config: Optional[tf.ConfigProto] = None, *, start_timeout: float = 60.0):
+               config: Optional[tf.ConfigProto] = None, *,
+               start_timeout: float = limits.START_TIMEOUT):
     """Creates the session, like `tf.Session`.
 
     Args:

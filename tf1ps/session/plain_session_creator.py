@@ -22,7 +22,7 @@ from tf1ps.cluster import BoundedSession, call_within
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
-from tf1ps.session import initialise
+from tf1ps.session import initialise, limits
 
 _log = logging.getLogger("tf1ps")
 
@@ -32,7 +32,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
 
   def __init__(self, master: str, scaffold: tf.train.Scaffold, is_chief: bool,
                config: Optional[tf.ConfigProto] = None, checkpoint_dir: Optional[str] = None,
-               start_timeout: float = 60.0, heartbeat_timeout: float = 30.0,
+               start_timeout: float = limits.START_TIMEOUT, heartbeat_timeout: float = 30.0,
                max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None):
     """Creates the creator; the arguments are those of `session_creator.RunSessionCreator`."""
     self._master, self._scaffold, self._is_chief = master, scaffold, is_chief

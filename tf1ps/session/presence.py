@@ -22,15 +22,13 @@ import threading
 import weakref
 from typing import Dict, Optional
 
-from tf1ps.cluster import JobLostError, Server, ServerRecord, on_new_server, wait_for_tasks
+from tf1ps.cluster import JobLostError, ServerRecord, on_server, wait_for_tasks
 from tf1ps.compat import error_line
-from tf1ps.session import ending, process_end
+from tf1ps.session import ending, limits, process_end
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, MEMBER_TRAINING, wait_for_end
 
 _log = logging.getLogger("tf1ps")
-_START_TIMEOUT = 60.0  # seconds for the ps to come, as of a session
-_END_TIMEOUT = 300.0  # seconds without a run of any missing worker
 # By the server's target. A process global, because a plain session has nothing but the target.
 _present: Dict[str, Optional["Presence"]] = {}
 _lock = threading.Lock()
@@ -56,13 +54,12 @@ def take_over(target: str) -> None:
 
 def follow_servers() -> None:
   """Makes a worker present from the moment that it makes its server; for servers made later."""
-  on_new_server(_follow)
+  on_server(made=_follow)
 
 
-def _follow(server: Server) -> None:
-  if server.cluster.task in server.cluster.replicas:
-    be_present(server.record)
-    server.at_join.append(lambda: take_over(server.target))
+def _follow(record: ServerRecord) -> None:
+  if record.cluster.task in record.cluster.replicas:
+    be_present(record)
 
 
 class Presence(process_end.Endable):
@@ -110,10 +107,10 @@ class WorkerPresence(Presence):
         return
       problems = []
       if membership.heartbeat.silence is None:  # this program ended before the ps has come
-        wait_for_tasks([membership.cluster.control_task], _START_TIMEOUT,
+        wait_for_tasks([membership.cluster.control_task], limits.START_TIMEOUT,
                        "the end of this task cannot be reported")
       if membership.is_chief:
-        problems = ending.wait_for_workers(membership, _END_TIMEOUT, lambda: None)
+        problems = ending.wait_for_workers(membership, limits.END_TIMEOUT, lambda: None)
         membership.claim_run()
         membership.release(failed=bool(problems))
       membership.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
@@ -170,3 +167,6 @@ class PsPresence(Presence):
 
   def _make_error(self):
     return SystemExit(0) if self._lost is None else JobLostError(str(self._lost))
+
+
+on_server(joins=lambda record: take_over(record.target))

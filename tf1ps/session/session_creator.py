@@ -44,7 +44,7 @@ from tf1ps.cluster import (
 from tf1ps.compat import TIMING, Error, error_line
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
-from tf1ps.session import initialise, mirrored_sessions, unplaced
+from tf1ps.session import initialise, limits, mirrored_sessions, unplaced
 from tf1ps.session import membership as membership_lib
 from tf1ps.session import signature as signature_lib
 from tf1ps.state import ControlError
@@ -62,7 +62,7 @@ class RunSessionCreator(tf.train.SessionCreator):
 
   def __init__(self, membership: membership_lib.Membership, scaffold: tf.train.Scaffold,
                is_chief: bool, config: Optional[tf.ConfigProto] = None,
-               checkpoint_dir: Optional[str] = None, start_timeout: float = 60.0,
+               checkpoint_dir: Optional[str] = None, start_timeout: float = limits.START_TIMEOUT,
                max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None,
                hooks: Sequence[LifecycleHook] = (), shared_options: Sequence[str] = ()):
     """Creates the creator.

@@ -28,31 +28,37 @@ from tf1ps.cluster import BoundedSession, RecoverableSession
 from tf1ps.compat import TIMING
 from tf1ps.replication import is_end_of_replicas
 from tf1ps.session import lifecycle as lifecycle_lib
+from tf1ps.session import process_end
 
 _log = logging.getLogger("tf1ps")
 _LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
-class SupervisedSession(tf.Session, RecoverableSession):
-  """A `tf.Session` whose runs survive the loss of a ps."""
+class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
+  """A `tf.Session` whose runs survive the loss of a ps.
+
+  A session that the program leaves open ends with the process (process_end.py).
+  """
 
   def __init__(self, monitored: lifecycle_lib.MonitoredSession, graph: tf.Graph,
-               recovery_limit: float):
+               recovery_limit: float, request_stop: Callable[[], None]):
     """Creates the session; `Supervisor.prepare_or_wait_for_session` does it.
 
     Args:
       monitored: the session that makes the runs, of this thread.
       graph: its graph.
       recovery_limit: seconds that a run of another thread waits for a new session.
+      request_stop: has the Supervisor's threads end; called where the process ends the session.
     """
     # Not the constructor of tf.Session: it would open a second session on the servers.
     self._monitored, self._own_graph = monitored, graph
-    self._recovery_limit = recovery_limit
+    self._recovery_limit, self._request_stop = recovery_limit, request_stop
     self._thread = threading.current_thread()
     self._entered = []
     self._last = None  # the fetches of the last run, and their values
     self._ended_at: Optional[float] = None  # when another replica had ended training
     self._has_closed = False
+    process_end.register(self)
 
   @property
   def graph(self):
@@ -68,13 +74,14 @@ class SupervisedSession(tf.Session, RecoverableSession):
 
   def should_stop(self) -> bool:
     """Whether the session was closed, its input has ended, or a signal ends the process."""
-    return (self._has_closed or self._ended_at is not None or self._monitored.should_stop())
+    return self._has_closed or self._ended_at is not None or self._monitored.should_stop()
 
   def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
     """Like `tf.Session.run`; if a ps was lost, the run is made again in a new session."""
     self._check_open()
     if threading.current_thread() is not self._thread:
       return self._beside(lambda session: session.run(fetches, feed_dict, options, run_metadata))
+
     def run_one(one):
       return self._monitored.run(one, feed_dict, options, run_metadata)
 
@@ -95,7 +102,8 @@ class SupervisedSession(tf.Session, RecoverableSession):
       _log.warning("another replica has left, so training has ended for all: further steps of this "
                    "program change nothing")
     before, values = self._last or (None, None)
-    if type(before) is not type(fetches) or len(_leaves(before)) != len(_leaves(fetches)):
+    wanted = tf.nest.flatten(fetches)
+    if type(before) is not type(fetches) or len(tf.nest.flatten(before)) != len(wanted):
       values = tf.nest.map_structure(lambda unused: None, fetches)
 
     def run_or_take(one, value):
@@ -107,7 +115,7 @@ class SupervisedSession(tf.Session, RecoverableSession):
         raise
 
     return tf.nest.pack_sequence_as(fetches, [
-      run_or_take(one, value) for one, value in zip(_leaves(fetches), _leaves(values))])
+      run_or_take(one, value) for one, value in zip(wanted, tf.nest.flatten(values))])
 
   def make_callable(self, fetches, feed_list=None, accept_options=False):
     """Like `tf.Session.make_callable`; each call is a `run`."""
@@ -131,17 +139,22 @@ class SupervisedSession(tf.Session, RecoverableSession):
 
   def close(self):
     """Ends this task's part: the chief waits for the others, saves, and releases the ps."""
-    if not self._has_closed:
-      self._has_closed = True
+    if self._begin_close():
       with self.graph.as_default():  # TensorFlow lets the default graph be changed again
         self._monitored.close()
 
   def end(self, error: BaseException) -> None:
     """Ends this task's part because of an error."""
-    if not self._has_closed:
-      self._has_closed = True
+    if self._begin_close():
       with self.graph.as_default():
         self._monitored.__exit__(type(error), error, error.__traceback__)
+
+  def end_with_process(self, error):
+    self._request_stop()
+    if error is None:
+      self.close()
+    else:
+      self.end(error)
 
   def save_last(self) -> None:
     """The chief saves what came since its last checkpoint."""
@@ -176,6 +189,14 @@ class SupervisedSession(tf.Session, RecoverableSession):
       raise tf.errors.AbortedError(None, None, "the session is being created again")
     return session
 
+  def _begin_close(self) -> bool:
+    """Returns whether this is the first call that closes the session."""
+    if self._has_closed:
+      return False
+    self._has_closed = True
+    process_end.forget(self)
+    return True
+
   def _check_open(self):
     if self._has_closed:
       raise RuntimeError("Attempted to use a closed Session.")
@@ -192,7 +213,3 @@ class SupervisedSession(tf.Session, RecoverableSession):
         if time.monotonic() > deadline or self.should_stop():
           raise
         time.sleep(TIMING.retry_pause)
-
-
-def _leaves(structure) -> list:
-  return tf.nest.flatten(structure)

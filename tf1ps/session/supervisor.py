@@ -31,15 +31,14 @@ from tf1ps.cluster import latest_record
 from tf1ps.compat import TIMING, error_line, operations_of
 from tf1ps.pipeline import Coordinator, start_queue_runners
 from tf1ps.replication import sync_optimizers
-from tf1ps.session import initialise, monitored_session, process_end, supervised_session
+from tf1ps.session import initialise, limits, monitored_session, supervised_session
 
 _log = logging.getLogger("tf1ps")
-_CLEAN_ENDS = (tf.errors.OutOfRangeError, StopIteration)
 _BY_TASK = monitored_session.IS_CHIEF_BY_TASK
 _USE_DEFAULT = 0  # TensorFlow's value of Supervisor.USE_DEFAULT
 
 
-class Supervisor(process_end.Endable):
+class Supervisor:
   """A `tf.train.Supervisor` that starts within limits, recovers, and ends the job.
 
   Attributes:
@@ -65,8 +64,9 @@ class Supervisor(process_end.Endable):
                stop_grace_secs: float = 120, checkpoint_basename: str = "model.ckpt",
                session_manager=None, summary_writer=_USE_DEFAULT,
                init_fn: Optional[Callable] = None,
-               local_init_run_options=None, *, start_timeout: float = 60.0,
-               end_timeout: float = 300.0, heartbeat_timeout: Optional[float] = None):
+               local_init_run_options=None, *, start_timeout: float = limits.START_TIMEOUT,
+               end_timeout: float = limits.END_TIMEOUT,
+               heartbeat_timeout: Optional[float] = None):
     """Creates the Supervisor, like TensorFlow's, after the whole graph was built.
 
     An operation that is not given is the first one of TensorFlow's collection for it, or else
@@ -112,8 +112,8 @@ class Supervisor(process_end.Endable):
                          "Supervisor takes its operations, and creates the session itself" % (
                            session_manager,))
       local_init_op, ready_op, ready_for_local_init_op = operations_of(session_manager)
-    monitored_session.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
-                                   heartbeat_timeout=heartbeat_timeout)
+    limits.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
+                        heartbeat_timeout=heartbeat_timeout)
     self.graph = graph or tf.get_default_graph()
     self.is_chief = is_chief = monitored_session.chief_or_not(is_chief, latest_record())
     self.init_feed_dict = init_feed_dict
@@ -127,7 +127,6 @@ class Supervisor(process_end.Endable):
     self.save_model_secs = save_model_secs if is_chief else None
     self._session: Optional[supervised_session.SupervisedSession] = None
     self._says_summary_error = True
-    self._lock = threading.Lock()
     with self.graph.as_default():
       self._sync = sync_optimizers(self.graph)
       for optimizer in self._sync:
@@ -211,8 +210,8 @@ class Supervisor(process_end.Endable):
         checkpoint_basename=self._checkpoint_basename,
         needs_global_step=False, **self._limits)
     self._session = supervised_session.SupervisedSession(
-      monitored, self.graph, recovery_limit=self._limits["start_timeout"])
-    process_end.register(self)
+      monitored, self.graph, recovery_limit=self._limits["start_timeout"],
+      request_stop=self.coord.request_stop)
     if start_standard_services and self.is_chief:
       self.start_standard_services(self._session)
     return self._session
@@ -245,8 +244,6 @@ class Supervisor(process_end.Endable):
     except BaseException as error:
       session.end(error)
       raise
-    finally:
-      process_end.forget(self)
     session.close()
 
   def _scaffold(self) -> tf.train.Scaffold:
@@ -368,16 +365,6 @@ class Supervisor(process_end.Endable):
     """Waits until `should_stop`."""
     while not self.should_stop():
       self.coord.wait_for_stop(TIMING.poll_interval)
-
-  def end_with_process(self, error):
-    session = self._session
-    self.coord.request_stop()
-    if session is None:
-      return
-    if error is None:
-      session.close()
-    else:
-      session.end(error)
 
   # The names of before TensorFlow 0.8, which TensorFlow 2 still has.
   PrepareSession = prepare_or_wait_for_session

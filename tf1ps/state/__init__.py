@@ -30,4 +30,5 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "run": [
     "RUN_ENDED", "RUN_FAILED", "RUN_RUNNING", "RunFile", "RunRecord", "find_run", "new_run_id",
     "write_run"],
+  "sum_dtypes": ["sum_dtype"],
 })

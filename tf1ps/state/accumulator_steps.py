@@ -19,9 +19,10 @@ from typing import Dict, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING, sum_dtype
+from tf1ps.compat import TIMING
 from tf1ps.state import guard as guard_lib
 from tf1ps.state import pinning, queue_call, queue_errors, queue_steps
+from tf1ps.state.sum_dtypes import sum_dtype
 
 _KIND = "accumulator"  # a kind of thing, for the guard
 _TAKEN, _STALE, _FULL = 1, 2, 3  # outcomes of an apply, and keys of the totals in the table

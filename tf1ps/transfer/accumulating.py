@@ -24,7 +24,6 @@ from typing import Any, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import sum_dtype
 from tf1ps.graph import (
   Subgraph,
   SubgraphCopy,
@@ -35,6 +34,7 @@ from tf1ps.graph import (
   predecessors_in_order,
   task_of_device,
 )
+from tf1ps.state import sum_dtype
 from tf1ps.transfer.unrolling import StepChain
 
 

@@ -10,6 +10,8 @@ import functools
 import importlib.util
 import os
 
+from tf1ps.v1 import namespace as namespace_lib
+
 _USE_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
@@ -44,8 +46,10 @@ def explain_missing_keras(namespace: str, probe: str):
   def explain(name):
     import tensorflow.compat.v1 as tf
     module = functools.reduce(getattr, namespace.split("."), tf)
-    why = "TensorFlow has no such name" if hasattr(module, probe) else _keras_problem()
-    raise AttributeError("tf.%s.%s is not there: %s." % (namespace, name, why))
+    full = "%s.%s" % (namespace, name)
+    if hasattr(module, probe):
+      raise namespace_lib.UnknownNameError(full)
+    raise AttributeError("tf.%s is not there: %s." % (full, _keras_problem()))
   return explain
 
 

@@ -19,6 +19,13 @@ from typing import Callable, Dict, List, Optional, Sequence
 _ROOM = __name__.rpartition(".")[0]
 
 
+class UnknownNameError(AttributeError):
+  """TensorFlow has never had a name in a namespace: the program may have misspelt it."""
+
+  def __init__(self, name: str):
+    super().__init__("tf.%s is not there: TensorFlow has no such name." % name)
+
+
 def overlay(package: str, base: Optional[types.ModuleType],
             drop_ins: Optional[Dict[str, List[str]]] = None, namespaces: Sequence[str] = (),
             gone: Optional[Callable[[str], object]] = None):
@@ -30,7 +37,7 @@ def overlay(package: str, base: Optional[types.ModuleType],
     drop_ins: the names that come from tf1ps, by the room that exports them.
     namespaces: the namespaces below this one that are modules of this room.
     gone: looks a name up that TensorFlow has no longer: it returns a value, or raises
-      AttributeError with the name of what to use.
+      AttributeError with the name of what to use, or `UnknownNameError`.
 
   Returns:
     The namespace's `__getattr__` and `__dir__`.
@@ -61,9 +68,7 @@ def overlay(package: str, base: Optional[types.ModuleType],
       return getattr(base, name)
     try:
       value = find(name)
-    except AttributeError as error:
-      if "no such name" not in str(error):
-        raise
+    except UnknownNameError as error:
       near = difflib.get_close_matches(name, list_names(), 1, 0.85)
       raise AttributeError(
         "%s%s" % (error, " Did you mean %s?" % near[0] if near else "")) from None

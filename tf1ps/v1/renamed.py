@@ -12,6 +12,8 @@ from typing import Callable, Set
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.v1 import namespace as namespace_lib
+
 _said: Set[str] = set()  # what the log has, in this process
 
 
@@ -91,9 +93,10 @@ def finder(namespace: str = "") -> Callable[[str], object]:
 
   def find(name):
     old = prefix + name
+    if old in _ADVICE:
+      raise AttributeError("tf.%s is not there: %s." % (old, _ADVICE[old]))
     if old not in today:
-      raise AttributeError(
-          "tf.%s is not there: %s." % (old, _ADVICE.get(old, "TensorFlow has no such name")))
+      raise namespace_lib.UnknownNameError(old)
     new, function = today[old]
     say_once("tf.%s is called tf.%s today" % (old, new))
     return function or functools.reduce(getattr, new.split("."), tf)

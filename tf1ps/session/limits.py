@@ -1,0 +1,15 @@
+"""The limits that every kind of session has, and their defaults."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+START_TIMEOUT = 60.0  # seconds until the tasks that a session needs must answer
+END_TIMEOUT = 300.0  # seconds without a step of any missing worker until the chief gives up
+
+
+def check_limits(**limits: Optional[float]) -> None:
+  """Raises ValueError for a limit that is neither None nor a positive number of seconds."""
+  for name, value in limits.items():
+    if value is not None and not value > 0:
+      raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
