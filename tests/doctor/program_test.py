@@ -9,6 +9,9 @@ from tf1ps import doctor
 from tf1ps.doctor import program as program_lib
 
 pytestmark = pytest.mark.any_tensorflow
+JOINS = doctor.Rule(
+  "server-joins", doctor.TRAP, "It joins", "Do not.", "docs/run.md", True,
+  lambda program: program.method_calls("tf.train.Server", "join"))
 
 
 def read(text):
@@ -42,6 +45,7 @@ def last(program):
   ("import os.path\nos.path.join", "os.path.join"),
   ("try:\n  import tensorflow.compat.v1 as tf\nexcept ImportError:\n  import tensorflow as tf\n"
    "tf.train.Server", "tf.train.Server"),
+  ("import tensorflow as tf\ntf = tf.compat.v1\ntf.train.Server", "tf.train.Server"),
   ("import tensorflow as tf\nqueue = tf.FIFOQueue(3)\nqueue.size", None),
   ("import tensorflow as tf\ntf = make()\ntf.train", None),
   ("try:\n  from tensorflow.contrib import slim\nexcept ImportError:\n  import tf_slim as slim\n"
@@ -62,6 +66,9 @@ def test_the_name_of_an_expression(source, name):
   ("import tf1ps.v1 as tf\nserver = tf.train.Server()\nserver.join()", "tf1ps.v1"),
   ("import tf1ps, tensorflow as tf\nserver = tf1ps.Server(tf.train.ClusterSpec({}))\n"
    "server.join()", "tf1ps"),
+  ("import tensorflow as tf\ntf = tf.compat.v1\ntf.train.Server()", "tensorflow.compat.v1"),
+  ("try:\n  import tensorflow.compat.v1 as tf\nexcept ImportError:\n  import tensorflow as tf\n"
+   "tf.train.Server()", "tensorflow.compat.v1"),
   ("f()", ""),
 ])
 def test_where_an_expression_comes_from(source, origin):
@@ -88,6 +95,32 @@ def test_calls_of_methods_are_found_by_what_made_their_object():
   assert lines == [11, 7]
   call, = program.method_calls("tf.Session")
   assert program.place(call) == (13, 3)
+
+
+def test_whole_names():
+  program = read("""
+      import tensorflow as tf
+      layers = tf.layers
+      tf.distribute.Server(layers.dense(x).name, tf.mul)
+      """)
+  assert [name for _, name in program.names()] == [
+    "tf.layers", "tf.distribute.Server", "tf.mul", "tf.layers.dense"]
+
+
+@pytest.mark.parametrize("source, is_guarded", [
+  ("try:\n  f()\nexcept ImportError:\n  pass", True),
+  ("try:\n  pass\nexcept (AttributeError, ValueError):\n  f()", True),
+  ("try:\n  f()\nexcept ValueError:\n  pass", False),
+  ("try:\n  pass\nexcept ImportError:\n  pass\nfinally:\n  f()", False),
+  ("if tf.__version__ < '2':\n  f()", True),
+  ("if hasattr(tf, 'contrib'):\n  f()", True),
+  ("if is_chief:\n  f()", False),
+])
+def test_what_a_program_asks_first(source, is_guarded):
+  program = read(source)
+  call, = [node for node in program.nodes
+           if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "f"]
+  assert program.is_guarded(call) == is_guarded
 
 
 def test_values():
@@ -123,10 +156,12 @@ def test_a_comment_turns_a_rule_off():
       server = tf.train.Server({})
       server.join()%s
       """
-  finding, = doctor.find_all(read(source % ""))
-  assert finding[:3] == ("program.py", 4, 1) and finding.rule.name == "server-join-never-ends"
-  assert not doctor.find_all(read(source % "  # tf1ps-doctor: ignore[server-join-never-ends]"))
-  assert doctor.find_all(read(source % "  # tf1ps-doctor: ignore[other-rule]"))
+  finding, = doctor.find_all(read(source % ""), [JOINS])
+  assert finding[:3] == ("program.py", 4, 1) and finding.rule == JOINS
+  for comment, count in (("ignore[server-joins]", 0), ("ignore[other, server-joins]", 0),
+                         ("ignore[other]", 1)):
+    program = read(source % ("  # tf1ps-doctor: " + comment))
+    assert len(doctor.find_all(program, [JOINS])) == count, comment
 
 
 @pytest.mark.parametrize("old, new", [
@@ -135,8 +170,8 @@ def test_a_comment_turns_a_rule_off():
 ])
 def test_a_mended_rule_is_quiet_where_the_name_comes_from_tf1ps(old, new):
   source = "import tf1ps\nimport tensorflow as tf\nserver = tf.train.Server({})\nserver.join()"
-  assert doctor.find_all(read(source))
-  assert not doctor.find_all(read(source.replace(old, new)))
+  assert doctor.find_all(read(source), [JOINS])
+  assert not doctor.find_all(read(source.replace(old, new)), [JOINS])
 
 
 def test_python2_is_read_by_a_mender():

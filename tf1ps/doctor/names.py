@@ -29,6 +29,12 @@ _ROOTS = {
   V2: "tf2",
   V1: "tf",
   V1 + ".compat.v1": "tf",
+  _INTERNAL + "estimator": "tf.estimator",
+  _INTERNAL + "layers.convolutional": "tf.layers",
+  _INTERNAL + "layers.core": "tf.layers",
+  _INTERNAL + "layers.layers": "tf.layers",
+  _INTERNAL + "layers.normalization": "tf.layers",
+  _INTERNAL + "layers.pooling": "tf.layers",
   _INTERNAL + "platform.app": "tf.app",
   _INTERNAL + "platform.flags": "tf.app.flags",
   _INTERNAL + "ops.rnn_cell": "tf.nn.rnn_cell",
@@ -56,7 +62,6 @@ SPELLINGS = dict({"tf.queue." + name: "tf." + name for name in _QUEUES}, **{
   "tf.initializers.local_variables": "tf.local_variables_initializer",
   "tf.initializers.tables_initializer": "tf.tables_initializer",
   "tf.sparse.SparseConditionalAccumulator": "tf.SparseConditionalAccumulator",
-  "tf.io.TFRecordReader": "tf.TFRecordReader",
 })
 
 
@@ -64,6 +69,7 @@ class Name(NamedTuple):
   """A canonical name, and the package that it was taken from."""
 
   name: str  # "tf.train.Server", "os.path.join"
+  spelling: str  # the same without regard to SPELLINGS: "tf.distribute.Server"
   origin: str  # "tensorflow", "tensorflow.compat.v1", "tf1ps.v1", "tf1ps", or another package
 
 
@@ -71,12 +77,14 @@ def canonical(full: str) -> Name:
   """Returns the name of a thing for the full name by which a program takes it."""
   parts = full.split(".")
   if parts[0] == "tf1ps" and parts[1:2] != ["v1"]:
-    return Name(_DROP_INS.get(parts[-1], full), "tf1ps")
+    name = _DROP_INS.get(parts[-1], full)
+    return Name(name, name, "tf1ps")
   for count in range(len(parts), 0, -1):
     root = ".".join(parts[:count])
     if root in _ROOTS:
-      return Name(_fold(".".join([_ROOTS[root], *parts[count:]])), _origin(root))
-  return Name(full, parts[0])
+      spelling = ".".join([_ROOTS[root], *parts[count:]])
+      return Name(_fold(spelling), spelling, _origin(root))
+  return Name(full, full, parts[0])
 
 
 def _origin(root: str) -> str:

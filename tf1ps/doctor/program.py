@@ -20,6 +20,9 @@ from tf1ps.doctor import names, scopes
 
 UNKNOWN = object()  # the value of an expression that only running the program tells
 _IGNORE = re.compile(r"#\s*tf1ps-doctor:\s*ignore\[([\w\s,-]*)\]")
+# What a program looks for before it uses a thing, in the dump of a test.
+_VERSION = re.compile(r"'(__version__|VERSION|version|version_info|LooseVersion|hasattr)'")
+_ABSENCE = re.compile(r"'(ImportError|ModuleNotFoundError|AttributeError|Exception)'")
 _FLAG_MODULES = ("tf.app.flags.", "absl.flags.")
 
 
@@ -90,6 +93,10 @@ class Program:
     found = _IGNORE.search(self.lines[line - 1]) if line <= len(self.lines) else None
     return set(re.split(r"[\s,]+", found.group(1).strip())) if found else set()
 
+  def mentions(self, text: str) -> bool:
+    """Whether a text stands somewhere in the source, be it in a comment."""
+    return any(text in line for line in self.lines)
+
   def parent(self, node: ast.AST) -> Optional[ast.AST]:
     """Returns the node round a node."""
     return self._scopes.parents.get(node)
@@ -116,6 +123,23 @@ class Program:
     """
     return self._origin(node, set())
 
+  def spelling_of(self, node: Optional[ast.AST]) -> Optional[str]:
+    """Returns the name of an expression as `name_of`, but "tf.distribute.Server" stays that."""
+    found = self._name(node)
+    return found and found.spelling
+
+  def names(self) -> Iterator[Tuple[ast.AST, str]]:
+    """Yields each whole name of an import that is read, such as `tf.train.Server`, as spelled."""
+    for node in self.nodes:
+      if isinstance(getattr(node, "ctx", None), ast.Load) and not isinstance(
+          self.parent(node), ast.Attribute):
+        name = self.spelling_of(node)
+        while name is None and isinstance(node, ast.Attribute):  # tf.mul(...).name
+          node = node.value
+          name = self.spelling_of(node)
+        if name is not None:
+          yield node, name
+
   def calls(self, *of: str) -> Iterator[ast.Call]:
     """Yields the calls of functions with these canonical names."""
     for name in of:
@@ -131,12 +155,23 @@ class Program:
   def imports(self) -> Iterator[Tuple[ast.AST, str]]:
     """Yields the statement and the full name for each thing that is imported, as written."""
     for node in self.nodes:
-      if isinstance(node, ast.Import):
-        for alias in node.names:
-          yield node, alias.name
-      elif isinstance(node, ast.ImportFrom) and not node.level:
-        for alias in node.names:
-          yield node, "%s.%s" % (node.module, alias.name)
+      for full in _imported(node):
+        yield node, full
+
+  def is_guarded(self, node: ast.AST) -> bool:
+    """Whether a program asks before it uses a thing: by a version, by `hasattr`, or in a `try`."""
+    while node is not None:
+      outer = self.parent(node)
+      if isinstance(outer, ast.Try) and node not in outer.finalbody and (
+          any(_catches_absence(handler) for handler in outer.handlers)):
+        return True
+      if isinstance(outer, ast.ExceptHandler) and _catches_absence(outer):
+        return True
+      if isinstance(outer, (ast.If, ast.IfExp)) and node is not outer.test and (
+          _VERSION.search(ast.dump(outer.test))):
+        return True
+      node = outer
+    return False
 
   def made_by(self, node: Optional[ast.AST]) -> Optional[str]:
     """Returns the canonical name of the function or class whose call made an expression's value."""
@@ -228,36 +263,30 @@ class Program:
 
   # How names are resolved.
 
-  def _name(self, node, seen=frozenset()) -> Optional[names.Name]:
-    if node in self._names:
-      return self._names[node]
-    found = None
-    full = None if node in seen else self._full(node, seen | {node})
-    if full is not None:
-      found = names.canonical(full)
-    if node is not None and not seen:
-      self._names[node] = found
-    return found
+  def _name(self, node) -> Optional[names.Name]:
+    if node not in self._names:
+      full = self._full(node, frozenset())
+      self._names[node] = full and names.canonical(full)
+    return self._names[node]
 
   def _full(self, node, seen) -> Optional[str]:
     """Returns the name of an expression from the import on: "tensorflow.train.Server"."""
     bound = self._scopes.bindings(node) if node is not None else []
     if bound:
-      fulls = [each.imported or self._full_of_value(each.value, seen) for each in bound]
-      if None in fulls or len({names.canonical(full).name for full in fulls}) > 1:
-        return None
-      return fulls[0]
+      # In `tf = tf.compat.v1` the right side is what the name was bound to before.
+      return _agreed([each.imported or self._full_of_value(each.value, seen | {each.value})
+                      for each in bound if each.value is None or each.value not in seen])
     if isinstance(node, ast.Attribute):
       full = self._full(node.value, seen)
       return full and "%s.%s" % (full, node.attr)
     return None
 
   def _full_of_value(self, value, seen) -> Optional[str]:
-    if value is None or value in seen or not isinstance(value, (ast.Name, ast.Attribute)):
-      return None
-    return self._full(value, seen | {value})
+    return self._full(value, seen) if isinstance(value, (ast.Name, ast.Attribute)) else None
 
   def _origin(self, node, seen) -> str:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+      return names.canonical((_imported(node) + [""])[0]).origin
     found = self._name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if found is not None:
       return found.origin
@@ -270,3 +299,29 @@ class Program:
         return origin
     inner = getattr(node, "func", None) or getattr(node, "value", None)
     return self._origin(inner, seen) if isinstance(inner, ast.AST) else ""
+
+
+def _agreed(fulls: List[Optional[str]]) -> Optional[str]:
+  """Returns the full name that all bindings of a name mean; None if they differ.
+
+  Where one of them is `tensorflow` and another one `tensorflow.compat.v1`, it is the latter.
+  """
+  if not fulls or None in fulls:
+    return None
+  found = [names.canonical(full) for full in fulls]
+  if len({each.name for each in found}) > 1:
+    return None
+  return next((full for full, each in zip(fulls, found) if each.origin != "tensorflow"), fulls[-1])
+
+
+def _imported(node: ast.AST) -> List[str]:
+  """Returns the full names that a statement imports from elsewhere."""
+  if isinstance(node, ast.Import):
+    return [alias.name for alias in node.names]
+  if isinstance(node, ast.ImportFrom) and not node.level:
+    return ["%s.%s" % (node.module, alias.name) for alias in node.names]
+  return []
+
+
+def _catches_absence(handler: ast.ExceptHandler) -> bool:
+  return handler.type is None or bool(_ABSENCE.search(ast.dump(handler.type)))

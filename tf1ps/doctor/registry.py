@@ -5,29 +5,24 @@ from __future__ import annotations
 import ast
 from typing import List
 
-from tf1ps.doctor import server_rules
+from tf1ps.doctor import changed_rules, missing_rules, server_rules
 from tf1ps.doctor.findings import Finding
 from tf1ps.doctor.program import Program
 
-RULES = server_rules.RULES
+RULES = missing_rules.RULES + changed_rules.RULES + server_rules.RULES
 
 
 def find_all(program: Program, rules=RULES) -> List[Finding]:
   """Returns the findings of the rules in a program, sorted by place."""
   found = set()
-  is_ours = any(name == "tf1ps.v1" or name.startswith("tf1ps.v1.") for _, name in program.imports())
+  is_ours = any(full.split(".")[:2] == ["tf1ps", "v1"] for _, full in program.imports())
   for rule in rules:
     for each in rule.find(program):
       node, message = (each, rule.summary) if isinstance(each, ast.AST) else each
-      origin = program.origin_of(_root(node)) or ("tf1ps.v1" if is_ours else "")
+      origin = program.origin_of(node) or ("tf1ps.v1" if is_ours else "")
       if rule.is_mended and origin.split(".")[0] == "tf1ps":
         continue
       line, column = program.place(node)
       if rule.name not in program.ignored_rules(line):
         found.add(Finding(program.path, line, column, rule, message))
   return sorted(found, key=lambda each: (each.path, each.line, each.column, each.rule.name))
-
-
-def _root(node: ast.AST) -> ast.AST:
-  """Returns the expression of an expression statement; other nodes stay."""
-  return node.value if isinstance(node, ast.Expr) else node

@@ -1,0 +1,177 @@
+"""What each rule of names and of changes finds, by line; and where the rules are quiet."""
+from __future__ import annotations
+
+import pathlib
+import textwrap
+
+import pytest
+
+from tests import links_test
+from tf1ps import doctor
+from tf1ps.doctor import changed_rules, missing_rules
+
+pytestmark = pytest.mark.any_tensorflow
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OF_NAMES = missing_rules.RULES + changed_rules.RULES
+
+
+def find(source, rules=OF_NAMES):
+  """Returns the findings as {(line, rule)}."""
+  program = doctor.read_program("program.py", textwrap.dedent(source))
+  return {(finding.line, finding.rule.name) for finding in doctor.find_all(program, rules)}
+
+
+# {rule: the lines of a program; the last one has the finding}
+FOUND = {
+  "graph-names-are-gone": [
+    "import tensorflow as tf; x = tf.placeholder(tf.float32)",
+    "from tensorflow import placeholder; placeholder(1)",
+    "import tensorflow; tensorflow.train.Supervisor()",
+  ],
+  "name-is-gone": [
+    "import tensorflow.compat.v1 as tf\ntf.data.experimental.CheckpointInputPipelineHook(x)",
+    "from tensorflow.data.experimental import StatsAggregator",
+  ],
+  "contrib-is-gone": [
+    "from tensorflow.contrib import slim",
+    "import tensorflow.contrib.slim as slim",
+    "import tensorflow as tf\ntf.contrib.layers.fully_connected(x, 3)",
+    "import tensorflow as tf\nslim = tf.contrib.slim",
+    "from tensorflow.contrib.learn.python.learn.datasets import mnist",
+  ],
+  "contrib-without-heir": [
+    "from tensorflow.contrib import crf",
+    "import tensorflow as tf\ntf.contrib.seq2seq.BasicDecoder(x)",
+    "from tensorflow.contrib import rnn\nrnn.AttentionCellWrapper(x)",
+    "import tf1ps.v1 as tf\ntf.contrib.crf.crf_log_likelihood(x)",
+  ],
+  "estimator-is-gone": [
+    "import tensorflow.compat.v1 as tf\ntf.estimator.Estimator(f)",
+    "from tensorflow.python.estimator import estimator",
+  ],
+  "layers-raise": [
+    "import tensorflow.compat.v1 as tf\ntf.layers.dense(x, 3)",
+    "import tensorflow.compat.v1 as tf\nlayers = tf.layers\n\ncell = tf.nn.rnn_cell.GRUCell(3)",
+    "from tensorflow.python.ops.rnn_cell import GRUCell",
+  ],
+  "name-before-1.0": [
+    "import tensorflow.compat.v1 as tf\ntf.mul(x, y)",
+    "import tensorflow.compat.v1 as tf\nwriter = tf.train.SummaryWriter('x').add_summary(y)",
+    "from tensorflow import merge_all_summaries",
+  ],
+  "tutorials-are-gone": [
+    "from tensorflow.examples.tutorials.mnist import input_data",
+    "import tensorflow.examples.tutorials.mnist.input_data as input_data",
+  ],
+  "order-before-1.0": [
+    "import tensorflow.compat.v1 as tf\ntf.concat(1, [x, y])",
+    "import tensorflow.compat.v1 as tf\ndim = 1\ntf.concat(dim, [x, y])",
+    "import tensorflow.compat.v1 as tf\ntf.concat(concat_dim=1, values=x)",
+    "import tensorflow.compat.v1 as tf\ntf.split(1, 2, x)",
+    "import tensorflow.compat.v1 as tf\ntf.reverse(x, [False, True])",
+    "import tensorflow.compat.v1 as tf\ntf.image.resize_images(x, 28, 28)",
+  ],
+  "cross-entropy-without-names": [
+    "import tensorflow.compat.v1 as tf\ntf.Session()\n"
+    "tf.nn.softmax_cross_entropy_with_logits(logits, labels)",
+  ],
+  "replica-id": [
+    "import tensorflow.compat.v1 as tf\ntf.train.SyncReplicasOptimizer(x, 2, replica_id=0)",
+  ],
+  "flag-of-absl": [
+    "import tensorflow.compat.v1 as tf\nflags = tf.app.flags\n"
+    "flags.DEFINE_string('log_dir', '', '')",
+    "import tensorflow.compat.v1 as tf\ntf.flags.DEFINE_integer(flag_name='v', default_value=0)",
+  ],
+  "eager-mode": [
+    "import tensorflow.compat.v1 as tf; tf.train.Supervisor(); tf.app.run()",
+  ],
+  "keras-3": [
+    "import tensorflow.compat.v1 as tf\ntf.disable_v2_behavior()\ntf.Session()\n"
+    "tf.keras.layers.BatchNormalization()(x)",
+  ],
+  "local-server-job": [
+    "import tensorflow.compat.v1 as tf\ntf.train.Server.create_local_server()\n"
+    "tf.device('/job:local/task:0')",
+  ],
+}
+
+
+def test_every_rule_has_its_examples():
+  names = [rule.name for rule in OF_NAMES if rule.name != "python-2"]
+  assert sorted(FOUND) == sorted(names)
+
+
+@pytest.mark.parametrize("rule, source", [
+  (rule, source) for rule, sources in FOUND.items() for source in sources])
+def test_a_rule_finds_the_last_line(rule, source):
+  assert (source.count("\n") + 1, rule) in find(source), find(source)
+
+
+@pytest.mark.parametrize("rule, source", [
+  (rule.name, source) for rule in OF_NAMES if rule.is_mended for source in FOUND[rule.name]
+  if "python" not in source])
+def test_with_the_one_import_a_mended_rule_is_quiet(rule, source):
+  ours = source.replace("tensorflow.compat.v1", "tf1ps.v1").replace(
+    "import tensorflow;", "import tf1ps.v1 as tensorflow;").replace("tensorflow as", "tf1ps.v1 as")
+  ours = ours.replace("from tensorflow", "from tf1ps.v1").replace(
+    "import tensorflow.", "import tf1ps.v1.")
+  assert rule not in {name for _, name in find(ours)}
+
+
+@pytest.mark.parametrize("source", [
+  # TensorFlow 2's own names, and compat.v1's by their full name
+  "import tensorflow as tf\ntf.Variable(1)\ntf.summary.scalar('x', 1)\ntf.queue.FIFOQueue(3)",
+  "import tensorflow as tf\ntf.compat.v1.placeholder(tf.float32)",
+  "import tensorflow as tf\ntf = tf.compat.v1\ntf.placeholder(tf.float32)",
+  "import tensorflow.compat.v1 as tf\ntf.placeholder(tf.float32)",
+  # the program asks first
+  "try:\n  from tensorflow.contrib import slim\nexcept ImportError:\n  import tf_slim as slim",
+  "import tensorflow as tf\nif tf.__version__ < '2':\n  slim = tf.contrib.slim",
+  "import tensorflow.compat.v1 as tf\ntf.sub = tf.subtract\n",
+  # arguments of today
+  "import tensorflow.compat.v1 as tf\ntf.concat([x, y], 1)\ntf.split(x, 2, 1)\ntf.reverse(x, [1])"
+  "\ntf.image.resize_images(x, [28, 28])",
+  "import tensorflow.compat.v1 as tf\ntf.nn.softmax_cross_entropy_with_logits(None, y, x)",
+  # TensorFlow 2 takes them
+  "import tensorflow as tf\ntf.nn.softmax_cross_entropy_with_logits(y, x)",
+  "import tensorflow as tf\ntf.keras.layers.Dense(3)",
+  "import tensorflow.compat.v1 as tf  # with TF_USE_LEGACY_KERAS=1\ntf.layers.dense(x, 3)",
+  # a graph of its own, and a library
+  "import tensorflow.compat.v1 as tf\nwith tf.Graph().as_default():\n  tf.Session()\ntf.app.run()",
+  "import tensorflow.compat.v1 as tf\ndef session():\n  return tf.Session()",
+  "import tensorflow.compat.v1 as tf\ntf.train.Server.create_local_server()\n"
+  "tf.device('/job:localhost')",
+  "from absl import flags\nflags.DEFINE_string('data_dir', '', '')",
+])
+def test_quiet(source):
+  assert not find(source)
+
+
+def test_a_namespace_is_reported_where_it_is_taken():
+  assert find("""\
+      import tensorflow.compat.v1 as tf
+      slim = tf.contrib.slim
+      slim.conv2d(x)
+      slim.conv2d(y)
+      """) == {(2, "contrib-is-gone")}
+
+
+def test_one_finding_for_all_names_that_an_import_lacks():
+  program = doctor.read_program("program.py", (
+    "import tensorflow as tf\nflags = tf.app.flags\nflags.DEFINE_string('a', '', '')\n"
+    "tf.Session().run(tf.placeholder(tf.float32))\ntf.global_variables_initializer()\n"))
+  finding, = doctor.find_all(program, OF_NAMES)
+  assert finding.line == 1 and finding.message == (
+    "`tensorflow` is TensorFlow 2, which has no tf.app, tf.Session, tf.placeholder and 1 "
+    "more names of this file")
+
+
+def test_rules_have_names_of_their_own_and_pages_that_exist():
+  assert len({rule.name for rule in doctor.RULES}) == len(doctor.RULES)
+  for rule in doctor.RULES:
+    assert rule.kind in (doctor.GONE, doctor.DIFFERS, doctor.TRAP)
+    page, _, anchor = rule.page.partition("#")
+    assert (ROOT / page).is_file(), rule.page
+    assert not anchor or anchor in links_test.anchors(ROOT / page), rule.page
+    assert rule.advice.endswith(".") and not rule.summary.endswith("."), rule.name

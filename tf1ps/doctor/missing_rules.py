@@ -1,0 +1,170 @@
+"""Rules of names: what a program uses and today's TensorFlow does not have."""
+
+from __future__ import annotations
+
+import ast
+from typing import Iterator, Optional, Tuple
+
+from tf1ps.doctor import name_tables, names
+from tf1ps.doctor.findings import GONE, Rule
+
+_ESTIMATOR, _CONTRIB = "tf.estimator", "tf.contrib"
+_LAYERS = ("tf.layers", "tf.nn.rnn_cell")
+_TUTORIALS = ("tf.examples.tutorials", "tf.models")
+# They are missing as well, and have rules of their own.
+_OTHERS = (_ESTIMATOR, _CONTRIB) + _LAYERS + _TUTORIALS
+
+
+def _is_below(name: str, parents) -> bool:
+  parents = (parents,) if isinstance(parents, str) else parents
+  return any(name == parent or name.startswith(parent + ".") for parent in parents)
+
+
+def _taken(program) -> Iterator[Tuple[ast.AST, str]]:
+  """Yields each place that takes a name of TensorFlow, once: `from tensorflow.contrib import slim`.
+
+  The later uses of a name that was taken so, such as `slim.conv2d`, are not yielded.
+  """
+  for node, full in program.imports():
+    name = names.canonical(full).spelling
+    if _is_below(name, ("tf", "tf2")) and not program.is_guarded(node):
+      yield node, name
+  for node, name in program.names():
+    if _is_below(name, ("tf", "tf2")) and not program.is_guarded(node):
+      yield node, name
+
+
+def _root(program, node: ast.AST) -> Tuple[ast.AST, Optional[str]]:
+  """Returns the first name of an expression, `tf` of `tf.train.Server`, and what it stands for."""
+  while isinstance(node, ast.Attribute) and not program.bindings(node):
+    node = node.value
+  return node, program.spelling_of(node)
+
+
+def _of_namespace(program, *parents: str) -> Iterator[Tuple[ast.AST, str]]:
+  """Yields where a program takes something of a namespace of TensorFlow."""
+  for node, name in _taken(program):
+    if _is_below(name, parents):
+      is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+      if is_import or not _is_below(_root(program, node)[1] or "", parents):
+        yield node, name
+
+
+def _graph_names(program):
+  """Finds imports of `tensorflow` through which a program uses names that only compat.v1 has."""
+  missing = {}  # {the statement: names}
+  for node, name in sorted(program.names(), key=lambda each: program.place(each[0])):
+    known = _first_known(name, name_tables.ONLY_V1)
+    if (known and program.origin_of(node) == "tensorflow" and not _is_below(name, _OTHERS)
+        and not program.is_guarded(node)):
+      for each in program.bindings(_root(program, node)[0]):
+        if each.imported:  # else the name has another one's value, which is found by itself
+          missing.setdefault(each.statement, []).append(known)
+  for statement, found in missing.items():
+    found = list(dict.fromkeys(found))
+    yield statement, "`tensorflow` is TensorFlow 2, which has no %s%s" % (
+      ", ".join(found[:3]), " and %d more names of this file" % (len(found) - 3)
+      if len(found) > 3 else "")
+
+
+def _first_known(name: str, known) -> Optional[str]:
+  """Returns the part of a name, from its start, that a table has; None if it has none."""
+  parts = name.split(".")
+  heads = (".".join(parts[:count]) for count in range(2, len(parts) + 1))
+  return next((head for head in heads if head in known), None)
+
+
+def _contrib(program, has_heir: bool):
+  for node, name in _taken(program):
+    if not _is_below(name, _CONTRIB) or name == _CONTRIB or _has_heir(name) != has_heir:
+      continue
+    is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+    taken_before = None if is_import else _root(program, node)[1]
+    # `slim.conv2d` was reported where `slim` was taken, unless tf1ps.v1 lacks only `conv2d`.
+    if taken_before is None or not _is_below(taken_before, _CONTRIB) or (
+        not has_heir and _has_heir(taken_before)):
+      yield node, "TensorFlow 2 has no %s%s" % (
+        _short(name), "" if has_heir else ", and nor has tf1ps.v1")
+
+
+def _short(name: str) -> str:
+  """Returns the name of a function or class, without what follows."""
+  return ".".join(name.split(".")[:4])
+
+
+def _has_heir(name: str) -> bool:
+  """Whether tf1ps.v1 has a name of tf.contrib."""
+  _, _, space, *rest = name.split(".") + [""]
+  if space not in name_tables.CONTRIB:
+    return space == ""
+  known = name_tables.CONTRIB[space]
+  # Programs also reach into the files of a namespace: tf.contrib.layers.python.layers.
+  return known is None or rest[0] in ("", "python", "ops") or rest[0] in known.split()
+
+
+def _contrib_with_heir(program):
+  yield from _contrib(program, True)
+
+
+def _contrib_without_heir(program):
+  yield from _contrib(program, False)
+
+
+def _estimator(program):
+  for node, name in _of_namespace(program, _ESTIMATOR):
+    yield node, "TensorFlow has no %s since 2.16" % ".".join(name.split(".")[:3])
+
+
+def _layers(program):
+  if program.mentions("TF_USE_LEGACY_KERAS"):
+    return
+  for node, name in _of_namespace(program, *_LAYERS):
+    if name not in _LAYERS:
+      yield node, "%s raises: Keras 3 has it no longer" % name
+
+
+def _old_names(program):
+  for node, name in _taken(program):
+    old = _first_known(name, {"tf." + each for each in name_tables.RENAMED})
+    if old:
+      yield node, "TensorFlow has no %s since 1.0: it is called tf.%s" % (
+        old, name_tables.RENAMED[old[len("tf."):]])
+
+
+def _tutorials(program):
+  for node, name in _of_namespace(program, *_TUTORIALS):
+    yield node, "TensorFlow has no %s" % name.replace("tf.", "tensorflow.", 1)
+
+
+def _nowhere(program):
+  for node, name in _taken(program):
+    gone = _first_known(name, name_tables.NOWHERE)
+    if gone:
+      yield node, "TensorFlow has no %s" % gone
+
+
+_IMPORT_US = "Write `import tf1ps.v1 as tf`, or run the program by tf1ps-run."
+_PAGE = "docs/v1.md"
+
+RULES = (
+  Rule("graph-names-are-gone", GONE,
+       "`tensorflow` is TensorFlow 2, without sessions, placeholders and most of TensorFlow 1",
+       _IMPORT_US, _PAGE, True, _graph_names),
+  Rule("name-is-gone", GONE, "TensorFlow has this name nowhere any more",
+       "Write it anew, or stay with TensorFlow 1.15.", _PAGE, False, _nowhere),
+  Rule("contrib-is-gone", GONE, "TensorFlow 2 has no tf.contrib",
+       _IMPORT_US, _PAGE + "#tfcontrib", True, _contrib_with_heir),
+  Rule("contrib-without-heir", GONE, "TensorFlow 2 has no tf.contrib, and tf1ps.v1 not this name",
+       "Write it anew, or stay with TensorFlow 1.15.", _PAGE + "#tfcontrib", False,
+       _contrib_without_heir),
+  Rule("estimator-is-gone", GONE, "TensorFlow has no tf.estimator since 2.16",
+       "Train with tf.train.MonitoredTrainingSession.", _PAGE + "#what-it-does-not-do", False,
+       _estimator),
+  Rule("layers-raise", GONE, "tf.layers and tf.nn.rnn_cell are there and raise when they are used",
+       _IMPORT_US + " It takes them from tf_keras.", _PAGE + "#what-is-replaced", True, _layers),
+  Rule("name-before-1.0", GONE, "A name from before TensorFlow 1.0",
+       "Write the name of today.", _PAGE + "#from-before-tensorflow-10", True, _old_names),
+  Rule("tutorials-are-gone", GONE, "TensorFlow 2 has no tensorflow.examples.tutorials",
+       _IMPORT_US + " It reads MNIST from a folder.", _PAGE + "#what-is-replaced", True,
+       _tutorials),
+)
