@@ -62,7 +62,8 @@ def round_session_run(target, container):
 
 def illegal_name(target):
   """TensorFlow accepts the name, and fails when the variable is run."""
-  with tf.Graph().as_default(), tf.container("my_problem_1"), tf.device(PS):
+  with tf.Graph().as_default(), tf.device(PS), \
+      tf.container("my_problem_1"):  # tf1ps-doctor: ignore[container-name]
     x = tf.Variable(1.0, name="x")
     with tf.Session(target) as session:
       session.run(x.initializer)
@@ -107,7 +108,7 @@ def main():
   session = tf.Session(target)
   session.run([x.initializer, inner.initializer])
   print("two containers:", values(session, x, inner))
-  tf.Session.reset(target, [NAME])
+  tf.Session.reset(target, [NAME])  # tf1ps-doctor: ignore[reset-breaks-sessions]
   print("the session after Session.reset:", type(refused(session.run, x)).__name__)
   with tf.Session(target) as session:
     print("a new session after Session.reset:", values(session, x, inner))

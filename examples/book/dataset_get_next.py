@@ -36,7 +36,8 @@ def main():
 
     print("two ops, in either order:")
     iterator = tf.data.make_one_shot_iterator(dataset)
-    first, second = iterator.get_next(), iterator.get_next()
+    first = iterator.get_next()
+    second = iterator.get_next()  # tf1ps-doctor: ignore[second-get-next]
     for _ in range(2):
       print(sorted(batch.tolist() for batch in session.run([first, second])))
 

@@ -26,7 +26,7 @@ tf.disable_v2_behavior()
 
 def of_the_notes(op):
   """Matches nothing."""
-  return "/cpu:0" if op.type == "Variable" else "/gpu:0"
+  return "/cpu:0" if op.type == "Variable" else "/gpu:0"  # tf1ps-doctor: ignore[op-type-variable]
 
 
 def by_all_types(op):

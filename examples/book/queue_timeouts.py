@@ -49,9 +49,9 @@ def main():
   queue = tf.queue.FIFOQueue(10, [tf.float32], [[]])
   element = tf.placeholder(tf.float32, [])
   enqueue = queue.enqueue(element)
-  dequeue = queue.dequeue()
+  dequeue = queue.dequeue()  # tf1ps-doctor: ignore[timeout-loses-elements]
   output = dequeue + 1
-  dequeue_four = queue.dequeue_many(4)
+  dequeue_four = queue.dequeue_many(4)  # tf1ps-doctor: ignore[timeout-loses-elements]
   size = queue.size()
   ours = tf1ps.FIFOQueue(10, [tf.float32], [[]])
 

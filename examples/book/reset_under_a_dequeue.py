@@ -95,7 +95,8 @@ def stock_reset(host, process):
   """TensorFlow's reset."""
   blocked_client("grpc://" + host)
   with contextlib.suppress(tf.errors.OpError):
-    tf.Session.reset("grpc://" + host, [CONTAINER], tf.ConfigProto(operation_timeout_in_ms=3000))
+    tf.Session.reset(  # tf1ps-doctor: ignore[reset-breaks-sessions]
+      "grpc://" + host, [CONTAINER], tf.ConfigProto(operation_timeout_in_ms=3000))
   print("tf.Session.reset: the ps", state_of(process, 2), flush=True)
 
 
@@ -121,7 +122,7 @@ def main():
   if flags.serve:
     server = tf.train.Server({"ps": hosts[:1]}, "ps", 0)
     print("ready", flush=True)
-    server.join()
+    server.join()  # tf1ps-doctor: ignore[server-join-never-ends]
   processes = [subprocess.Popen([sys.executable, sys.argv[0], "--hosts=" + host, "--serve"],
                                 stdout=subprocess.PIPE) for host in hosts]
   status = 1

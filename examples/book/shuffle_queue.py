@@ -62,7 +62,8 @@ def main():
   arguments = {"capacity": 50, "min_after_dequeue": 10, "dtypes": [tf.int32], "shapes": [[]],
                "seed": 7}
   queue = tf.queue.RandomShuffleQueue(**arguments)
-  batch, rest = queue.dequeue_many(BATCH), queue.dequeue_up_to(BATCH)
+  batch = queue.dequeue_many(BATCH)  # tf1ps-doctor: ignore[timeout-loses-elements]
+  rest = queue.dequeue_up_to(BATCH)
   ours = tf1ps.RandomShuffleQueue(**arguments)
   limit = tf.RunOptions(timeout_in_ms=int(1000 * SECONDS))
   with tf.Session() as session:

@@ -45,13 +45,14 @@ class Worker(object):
     with tf.Graph().as_default(), tf.container(container), tf.device(setter):
       self._global_step = tf.train.get_or_create_global_step()
       self._w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)
-      optimizer = tf.train.SyncReplicasOptimizer(
+      optimizer = tf.train.SyncReplicasOptimizer(  # tf1ps-doctor: ignore[sync-ends-with-chief]
         tf.train.GradientDescentOptimizer(0.5), to_aggregate, total_num_replicas=2)
       self._train_op = optimizer.minimize(tf.square(self._w - TARGETS[index]) / 2.0,
                                           self._global_step)
       self._session = tf.Session(server.target)
       if index == 0:
-        tokens = optimizer.get_init_tokens_op(num_tokens)
+        tokens = optimizer.get_init_tokens_op(  # tf1ps-doctor: ignore[sync-tokens-are-shared]
+          num_tokens)
         self._session.run(tf.global_variables_initializer())
         self._session.run([optimizer.chief_init_op, tokens])
         optimizer.get_chief_queue_runner().create_threads(

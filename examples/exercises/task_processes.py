@@ -30,7 +30,8 @@ def start_servers(forks, hosts):
 
 def serve(hosts, index):
   """What a server's process does."""
-  tf.train.Server({"worker": hosts}, "worker", index).join()
+  server = tf.train.Server({"worker": hosts}, "worker", index)
+  server.join()  # tf1ps-doctor: ignore[server-join-never-ends]
 
 
 def finish(forks, process, limit=300.0):

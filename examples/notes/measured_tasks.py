@@ -48,7 +48,7 @@ def be_a_task(hosts, job, index, connection, held):
     return
   with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=worker)):
     train_ops = build_steps()
-  with contextlib.suppress(EOFError), tf.Session(
+  with contextlib.suppress(EOFError), tf.Session(  # tf1ps-doctor: ignore[session-without-limit]
       server.target, config=tf.ConfigProto(device_filters=["/job:ps", worker])) as session:
     if index == 0:
       session.run(tf.global_variables_initializer())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from typing import List
 
-from tf1ps.doctor import changed_rules, missing_rules, server_rules
+from tf1ps.doctor import changed_rules, missing_rules, server_rules, traps
 from tf1ps.doctor.findings import Finding
 from tf1ps.doctor.program import Program
 
-RULES = missing_rules.RULES + changed_rules.RULES + server_rules.RULES
+RULES = missing_rules.RULES + changed_rules.RULES + server_rules.RULES + traps.RULES
 
 
 def find_all(program: Program, rules=RULES) -> List[Finding]:

@@ -1,0 +1,118 @@
+"""Rules of cluster specs, of the environment and of the threads of servers."""
+
+from __future__ import annotations
+
+import ast
+
+from tf1ps.doctor import jobs, texts
+from tf1ps.doctor.findings import DIFFERS, TRAP, Rule
+
+_LAST_PORT = 65535
+_TOO_LATE = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS")
+_THREADS = ("inter_op_parallelism_threads", "intra_op_parallelism_threads")
+
+
+def _wrong_specs(program):
+  """Specs that stand in the source as they are."""
+  places = [(call, "cluster", 0) for call in program.calls("tf.train.ClusterSpec")]
+  places += [(call, "server_or_cluster_def", 0) for call in program.calls("tf.train.Server")]
+  for call, name, position in places:
+    node = program.argument(call, name, position)
+    if program.made_by(node) == "tf.train.ClusterSpec":
+      continue  # it has its own finding
+    spec = program.value_of(node)
+    if isinstance(spec, dict):
+      seen = set()
+      for job, tasks in spec.items():
+        for wrong in _wrong_tasks(job, tasks, seen):
+          yield call, wrong
+
+
+def _wrong_tasks(job, tasks, seen):
+  if isinstance(tasks, str):
+    yield "The tasks of job %r are a text, where a list of addresses belongs" % job
+    return
+  if not tasks:
+    yield "Job %r has no task, and TensorFlow accepts that" % job
+  if isinstance(tasks, dict) and any(isinstance(index, int) and index < 0 for index in tasks):
+    yield "A task of job %r has a negative index, and TensorFlow accepts that" % job
+  for address in tasks.values() if isinstance(tasks, dict) else tasks:
+    port = str(address).rpartition(":")[2]
+    if "://" in str(address) or ":" not in str(address) or not port.isdigit():
+      yield "The address %r of job %r is no host:port" % (address, job)
+    elif int(port) > _LAST_PORT:
+      yield "A server of port %s listens on port %d instead" % (port, int(port) % (_LAST_PORT + 1))
+    elif int(port) and address in seen:
+      yield "Two tasks have the address %s, and TensorFlow accepts that" % address
+    seen.add(address)
+
+
+def _fail_fast(program):
+  for name, value, node in texts.environment(program):
+    if name == "GRPC_FAIL_FAST" and str(value).lower() in ("true", "1", ""):
+      if value == "":
+        yield node, "An empty GRPC_FAIL_FAST kills a process of TensorFlow 2"
+      else:
+        yield node
+
+
+def _pings(program):
+  for name, value, node in texts.environment(program):
+    if name == "TF_GRPC_DEFAULT_OPTIONS" and "max_pings_without_data=0" in str(value):
+      yield node
+
+
+def _too_late(program):
+  imports = [node.lineno for node, name in program.imports()
+             if name.split(".")[0] in ("tensorflow", "tf1ps") and not name.startswith("tf1ps.c")
+             and isinstance(program.parent(node), ast.Module)]
+  for name, _, node in texts.environment(program):
+    if name in _TOO_LATE and imports and program.enclosing(node, jobs.FUNCTIONS) is None:
+      if node.lineno > min(imports):
+        yield node, "TensorFlow has read %s at its import, further up" % name
+
+
+def _negative_threads(program):
+  for call in program.calls("tf.ConfigProto"):
+    value = program.value_of(program.argument(call, _THREADS[0]))
+    if isinstance(value, int) and value < 0:
+      yield call
+
+
+def _threads_of_sessions(program):
+  of_servers = {program.call_of(program.argument(call, "config", 4))
+                for call in program.calls("tf.train.Server")}
+  for opening in jobs.sessions(program):
+    config = program.call_of(opening.config)
+    if config is None or config in of_servers or program.name_of(config.func) != "tf.ConfigProto":
+      continue
+    if any(program.argument(config, name) is not None for name in _THREADS):
+      yield config
+
+
+RULES = (
+  Rule("wrong-cluster-spec", TRAP,
+       "TensorFlow accepts this cluster, in which tasks cannot reach each other",
+       "Give each task one address of its own, as host:port with a port below 65536.",
+       "docs/cluster.md#describing-a-job", False, _wrong_specs),
+  Rule("grpc-fail-fast", TRAP,
+       "With GRPC_FAIL_FAST a session that waits for a task tries again without a pause",
+       "Leave GRPC_FAIL_FAST alone, or set use_caller.",
+       "docs/cluster.md#waiting-with-a-limit", False, _fail_fast),
+  Rule("grpc-pings-without-data", TRAP,
+       "Pings without data make a server end long quiet calls: \"Too many pings\"",
+       "Set grpc.keepalive_time_ms and grpc.keepalive_timeout_ms alone.",
+       "docs/cluster.md#lost-and-found", False, _pings),
+  Rule("environment-after-import", DIFFERS,
+       "TensorFlow has read this variable of the environment at its import, further up",
+       "Set it before the import of TensorFlow.",
+       "docs/v1.md", False, _too_late),
+  Rule("negative-threads", TRAP,
+       "A negative inter_op_parallelism_threads kills a server's process",
+       "Leave it out, or give a number above 0.",
+       "docs/cluster.md#one-session-config", False, _negative_threads),
+  Rule("threads-of-remote-session", DIFFERS,
+       "The config of a session on a server changes no threads: the server has them",
+       "Give this config to the Server.",
+       "docs/cluster.md#one-session-config", False, _threads_of_sessions),
+)

@@ -1,0 +1,117 @@
+"""Rules of containers and of the reset."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tf1ps.doctor import texts
+from tf1ps.doctor.findings import TRAP, Rule
+
+_NAME = re.compile(r"[A-Za-z0-9.*][A-Za-z0-9.\-/*]*")
+_RESET = "tf.Session.reset"
+
+
+def _containers(program):
+  return program.calls("tf.container")
+
+
+def _names(program):
+  for call in _containers(program):
+    name = texts.text_of(program, program.argument(call, "container_name", 0))
+    if name and not _NAME.fullmatch(name):
+      yield call
+
+
+def _entered_too_early(program):
+  """Containers round, or before, the graph that they are meant for."""
+  for call in _containers(program):
+    item = program.parent(call)
+    block = program.parent(item)
+    if not isinstance(item, ast.withitem):
+      continue
+    inner = block.items[block.items.index(item) + 1:] + [
+      each for node in block.body for within in ast.walk(node)
+      if isinstance(within, ast.With) for each in within.items]
+    if any(_is_new_graph(program, each.context_expr) for each in inner):
+      yield call
+
+
+def _is_new_graph(program, node):
+  return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+          and node.func.attr == "as_default" and program.made_by(node.func.value) == "tf.Graph")
+
+
+def _round_runs(program):
+  """Containers round nothing but runs of sessions."""
+  for call in _containers(program):
+    block = program.parent(program.parent(call))
+    if isinstance(block, ast.With) and all(_is_run(_call_of(each)) for each in block.body):
+      yield call
+
+
+def _call_of(statement):
+  value = getattr(statement, "value", None)
+  if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "print" and value.args:
+    return value.args[-1]
+  return value
+
+
+def _is_run(node):
+  return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+          and node.func.attr in ("run", "eval"))
+
+
+def _resets(program):
+  """Yields resets on servers with the value of their containers; None where there are none."""
+  for call in program.calls(_RESET):
+    target = program.argument(call, "target", 0)
+    if target is not None and program.value_of(target) != "":
+      node = program.argument(call, "containers", 1)
+      yield call, None if node is None else program.value_of(node)
+
+
+def _of_nothing(program):
+  for call, names in _resets(program):
+    if isinstance(names, (list, tuple)) and names and set(names) <= {"", "localhost"}:
+      yield call
+
+
+def _of_all(program):
+  for call, names in _resets(program):
+    if names is None or names in ([], ()):
+      yield call
+
+
+def _of_servers(program):
+  for call, _ in _resets(program):
+    yield call
+
+
+RULES = (
+  Rule("container-name", TRAP,
+       "The name of a container has letters, digits, \".\", \"-\" and \"/\", no other characters",
+       "Give the container another name, such as \"jobs/a\".",
+       "docs/containers.md#names", False, _names),
+  Rule("container-before-graph", TRAP,
+       "The container is entered before the graph is the default one: it has no effect",
+       "Enter the container inside of `with graph.as_default()`.",
+       "docs/containers.md#building-in-a-container", False, _entered_too_early),
+  Rule("container-round-run", TRAP,
+       "A container counts when operations are built: round a run it has no effect",
+       "Build the operations inside of the container.",
+       "docs/containers.md#building-in-a-container", False, _round_runs),
+  Rule("reset-clears-nothing", TRAP,
+       "The default container bears the name of the server's job: this reset clears nothing",
+       "Name the job, such as \"ps\", or use tf1ps-reset default.",
+       "docs/containers.md#names", False, _of_nothing),
+  Rule("reset-clears-all", TRAP,
+       "Without names a reset clears the default containers of all tasks, for all clients",
+       "Name the containers, or use tf1ps-reset.",
+       "docs/containers.md#clearing-containers", False, _of_all),
+  Rule("reset-breaks-sessions", TRAP,
+       "A reset waits for all tasks without a limit and ends the sessions of its master; a ps of "
+       "TensorFlow 2 on which a queue's operation waits dies",
+       "Use tf1ps-reset, or reset_containers of tf1ps.state.",
+       "docs/containers.md#clearing-containers", False, _of_servers),
+)

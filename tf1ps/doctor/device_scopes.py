@@ -1,0 +1,106 @@
+"""On which device a program builds a thing: scopes round it, and round calls that lead there."""
+
+from __future__ import annotations
+
+import ast
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from tf1ps.doctor import jobs, texts
+
+SETTER = "setter"  # tf.train.replica_device_setter
+DEVICE = "device"  # a text
+UNKNOWN = "unknown"  # a function, or something that only running the program tells
+_APP_RUN = ("tf.app.run", "absl.app.run", "tf.compat.v1.app.run")
+
+
+class Scope(NamedTuple):
+  """A device scope."""
+
+  kind: str
+  node: ast.AST  # the argument of tf.device
+  text: str = ""  # of a DEVICE: "/job:worker/task:*"
+
+
+class Way(NamedTuple):
+  """One way by which a program comes to a place."""
+
+  scopes: List[Scope]  # the innermost first
+  functions: List[ast.AST]  # of the calls; the innermost first, the module as the last
+
+  def job_scope(self) -> Optional[Scope]:
+    """Returns the innermost scope that names a job, or that may do so."""
+    for scope in self.scopes:
+      if scope.kind != DEVICE or "/job:" in scope.text or scope.text.startswith("*"):
+        return scope
+    return None
+
+
+class Ways:
+  """The ways to the places of a program."""
+
+  def __init__(self, program):
+    self._program = program
+    self._callers: Dict[ast.AST, List[ast.Call]] = {}
+    self._escaped: Set[ast.AST] = set()  # functions that somebody else may call
+    for node in program.nodes:
+      if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        self._note(node)
+
+  def to(self, node: ast.AST, depth: int = 6) -> List[Way]:
+    """Returns the ways to a place; none where it is not known who comes there."""
+    scopes, function = self._scopes_round(node)
+    if not isinstance(function, jobs.FUNCTIONS):
+      return [Way(scopes, [function])] if isinstance(function, ast.Module) else []
+    if function in self._escaped or not depth:
+      return []
+    callers = self._callers.get(function, [])
+    if not callers and function.name == "main":
+      return [Way(scopes, [function])]
+    found = []
+    for call in callers:
+      ways = self.to(call, depth - 1)
+      if not ways:
+        return []
+      found += [Way(scopes + way.scopes, [function] + way.functions) for way in ways]
+    return found
+
+  def _note(self, name):
+    for bound in self._program.bindings(name):
+      if isinstance(bound.statement, jobs.FUNCTIONS) and bound.statement.name == name.id:
+        parent = self._program.parent(name)
+        if isinstance(parent, ast.Call) and parent.func is name:
+          self._callers.setdefault(bound.statement, []).append(parent)
+        elif not self._is_run(parent):
+          self._escaped.add(bound.statement)
+
+  def _is_run(self, node):
+    """Whether the function is handed to `tf.app.run`."""
+    call = self._program.parent(node) if isinstance(node, ast.keyword) else node
+    return isinstance(call, ast.Call) and self._program.name_of(call.func) in _APP_RUN
+
+  def _scopes_round(self, node) -> Tuple[List[Scope], ast.AST]:
+    """Returns the scopes round a node, the innermost first, and the function or module."""
+    scopes, child, parent = [], node, self._program.parent(node)
+    ends = jobs.FUNCTIONS + (ast.Module, ast.Lambda, ast.ClassDef)
+    while parent is not None and not isinstance(parent, ends):
+      if isinstance(parent, (ast.With, ast.AsyncWith)):
+        items = parent.items[:parent.items.index(child)] if child in parent.items else parent.items
+        scopes += filter(None, map(self._scope_of, reversed(items)))
+      child, parent = parent, self._program.parent(parent)
+    return scopes, parent
+
+  def _scope_of(self, item) -> Optional[Scope]:
+    node = item.context_expr
+    if isinstance(node, ast.Call) and self._program.name_of(node.func) == "tf.device":
+      argument = self._program.argument(node, "device_name_or_function", 0)
+      return self._classify(argument if argument is not None else node)
+    function = node.func if isinstance(node, ast.Call) else node
+    # The scope of somebody's own function, or of a strategy.
+    is_unknown = "device" in texts.words_of(function) or getattr(function, "attr", "") == "scope"
+    return Scope(UNKNOWN, node) if is_unknown else None
+
+  def _classify(self, node):
+    if self._program.made_by(node) == jobs.SETTER:
+      return Scope(SETTER, node)
+    text = texts.text_of(self._program, node)
+    return Scope(UNKNOWN, node) if text is None else Scope(DEVICE, node, text)

@@ -1,0 +1,294 @@
+"""Rules of placement: what lands on another task than its author thinks."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tf1ps.doctor import device_scopes, jobs, texts
+from tf1ps.doctor.findings import DIFFERS, TRAP, Rule
+from tf1ps.doctor.program import UNKNOWN
+
+_STEPS = tuple(package + name for package in ("tf.train.", "tf.contrib.framework.",
+                                              "tf.contrib.slim.", "tf_slim.")
+               for name in ("get_or_create_global_step", "create_global_step"))
+_VARIABLES = ("tf.Variable", "tf.get_variable")
+_LAYERS = ("tf.layers.", "tf.contrib.layers.", "tf.contrib.slim.", "tf_slim.layers.")
+_WITH_WEIGHTS = ("dense", "fully_connected", "conv1d", "conv2d", "conv3d", "conv2d_transpose",
+                 "separable_conv2d", "batch_norm", "batch_normalization", "embed_sequence")
+_PRODUCERS = {"tf.train.string_input_producer": 1, "tf.train.input_producer": 2,
+              "tf.train.range_input_producer": 1, "tf.train.slice_input_producer": 1,
+              "tf.train.limit_epochs": 1}
+_LOCAL = ("tf.get_local_variable", "tf.contrib.framework.local_variable",
+          "tf.contrib.slim.local_variable")
+_LOCAL_KEYS = ("tf.GraphKeys.LOCAL_VARIABLES", "tf.GraphKeys.METRIC_VARIABLES")
+
+
+def _global_steps(program):
+  for call in _unpinned(program, list(program.calls(*_STEPS))):
+    yield call
+  named = [call for call in program.calls("tf.Variable", "tf.get_variable")
+           if _name_of_variable(program, call) == "global_step"]
+  yield from _unpinned(program, named)
+
+
+def _name_of_variable(program, call):
+  is_class = program.name_of(call.func) == "tf.Variable"
+  return program.value_of(program.argument(call, "name", 4 if is_class else 0))
+
+
+def _variables(program):
+  found = [call for call in program.calls(*_VARIABLES)
+           if _name_of_variable(program, call) != "global_step" and not _is_local(program, call)]
+  found += program.calls(*[package + name for package in _LAYERS for name in _WITH_WEIGHTS])
+  yield from _unpinned(program, found)
+
+
+def _is_local(program, call):
+  position = 2 if program.name_of(call.func) == "tf.Variable" else 6
+  collections = program.argument(call, "collections", position)
+  return collections is not None and any(
+    program.name_of(each) in _LOCAL_KEYS for each in ast.walk(collections)
+    if isinstance(each, ast.Attribute)) or (
+      collections is not None and not isinstance(collections, (ast.List, ast.Tuple)))
+
+
+def _unpinned(program, calls):
+  """The calls that a task builds with no job round them, for a session on its server."""
+  if not calls or not jobs.task_servers(program) or not jobs.names_ps(program):
+    return
+  remote = {_function(program, opening.call) for opening in jobs.sessions(program)}
+  if not remote:
+    return
+  ways_of = device_scopes.Ways(program)
+  local = {_function(program, call) for call in jobs.local_sessions(program)} - remote
+  for call in calls:
+    ways = ways_of.to(call)
+    if any(way.job_scope() is None and not local & set(way.functions) for way in ways):
+      yield call
+
+
+def _function(program, node):
+  return program.enclosing(node, jobs.FUNCTIONS + (ast.Module,))
+
+
+def _locals_on_ps(program):
+  if not jobs.task_servers(program):
+    return
+  calls = [call for call in program.calls(*_PRODUCERS) if _counts(program, call)]
+  calls += program.calls(*_LOCAL)
+  calls += [call for call in program.calls(*_VARIABLES)
+            if _has_local_key(program, program.argument(call, "collections"))]
+  calls += [node for node in program.nodes if isinstance(node, ast.Call)
+            and (program.name_of(node.func) or "").startswith("tf.metrics.")]
+  if not calls:
+    return
+  ways_of = device_scopes.Ways(program)
+  for call in calls:
+    scopes = [way.job_scope() for way in ways_of.to(call)]
+    if any(scope and scope.kind == device_scopes.SETTER and not jobs.is_ours(program, scope.node)
+           for scope in scopes):
+      yield call
+
+
+def _counts(program, call):
+  epochs = program.argument(call, "num_epochs", _PRODUCERS[program.name_of(call.func)])
+  return epochs is not None and program.value_of(epochs) is not None
+
+
+def _has_local_key(program, node):
+  return node is not None and any(program.name_of(each) in _LOCAL_KEYS for each in ast.walk(node)
+                                  if isinstance(each, ast.Attribute))
+
+
+def _setters(program):
+  for call in program.calls(jobs.SETTER):
+    if not program.may_have_more(call):
+      yield call
+
+
+def _without_ps(program):
+  for call in _setters(program):
+    if program.argument(call, "cluster", 4) is None:
+      tasks = program.argument(call, "ps_tasks", 0)
+      if tasks is None or program.value_of(tasks) == 0:
+        yield call
+
+
+def _worker_texts(program):
+  """Yields the setters of tasks, with their worker's device."""
+  if not jobs.task_servers(program):
+    return
+  for call in _setters(program):
+    device = program.argument(call, "worker_device", 2)
+    yield call, "/job:worker" if device is None else texts.text_of(program, device)
+
+
+def _without_task(program):
+  for call, text in _worker_texts(program):
+    if text and re.search(r"/job:\w+", text) and "task:" not in text and "*" not in text:
+      yield call
+
+
+def _of_one_task(program):
+  for call, text in _worker_texts(program):
+    if text and re.search(r"/task:\d", text) and "*" not in text:
+      yield call
+
+
+def _sparse_ps(program):
+  for call in _setters(program):
+    cluster = program.argument(call, "cluster", 4)
+    made = program.call_of(cluster)
+    if made is not None and program.name_of(made.func) == "tf.train.ClusterSpec":
+      cluster = program.argument(made, "cluster", 0)
+    spec = program.value_of(cluster)
+    tasks = spec.get("ps") if isinstance(spec, dict) else None
+    if isinstance(tasks, dict) and sorted(tasks) != list(range(len(tasks))):
+      yield call, "The setter uses the tasks 0 to %d of the ps, which has the tasks %s" % (
+        len(tasks) - 1, ", ".join(map(str, sorted(tasks))))
+
+
+def _op_types(program):
+  """Comparisons of an operation's type with the name that no operation has."""
+  for node in program.nodes:
+    if (isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute)
+        and node.left.attr == "type" and len(node.ops) == 1):
+      value = program.value_of(node.comparators[0])
+      many = value if isinstance(value, (list, tuple, set)) else [value]
+      if "Variable" in many and "VarHandleOp" not in many and "VariableV2" not in many:
+        yield node
+
+
+def _hidden_devices(program):
+  """Filters that name no task of a job which the program places something on."""
+  configs = {program.call_of(opening.config) for opening in jobs.sessions(program)}
+  config = configs.pop() if len(configs) == 1 else None
+  filters = None if config is None else _list_of(
+    program, program.argument(config, "device_filters"))
+  if filters is None:
+    return
+  shown = [texts.text_of(program, each) for each in filters.elts]
+  if None in shown or any(text.startswith("*") for text in shown):
+    return
+  for call in program.calls("tf.device"):
+    node = program.argument(call, "device_name_or_function", 0)
+    text = texts.text_of(program, node)
+    job = re.match(r"/job:(\w+)(/task:(\d+|\*))?", text or "")
+    if job and not any(_shows(text, job) for text in shown):
+      yield call
+    elif job and job.group(3) == "*" and _is_loops(program, node) and not any(
+        text in ("/job:" + job.group(1), "/job:%s/" % job.group(1)) for text in shown):
+      yield call
+
+
+def _list_of(program, node):
+  if isinstance(node, (ast.List, ast.Tuple)):
+    return node
+  bound = program.bindings(node) if node is not None else []
+  value = bound[0].value if len(bound) == 1 else None
+  return value if isinstance(value, (ast.List, ast.Tuple)) else None
+
+
+def _shows(text, job):
+  """Whether a filter shows a device."""
+  name, _, task = text.partition("/task:")
+  if name.rstrip("/") != "/job:" + job.group(1):
+    return "*" in name
+  return not task or job.group(3) is None or "*" in (task, job.group(3)) or task == job.group(3)
+
+
+def _is_loops(program, node):
+  """Whether a text holds the variable of a loop, so that it names several tasks."""
+  return any(isinstance(bound.statement, ast.For) for each in ast.walk(node)
+             if isinstance(each, ast.Name) for bound in program.bindings(each))
+
+
+def _tables(program):
+  """Yields look-ups, with the partitioner of their table where the source shows it."""
+  for call in program.calls("tf.nn.embedding_lookup", "tf.nn.embedding_lookup_sparse"):
+    made = program.call_of(program.argument(call, "params", 0))
+    if made is not None and program.name_of(made.func) == "tf.get_variable":
+      partitioner = program.argument(made, "partitioner", 8)
+      if partitioner is None:
+        partitioner = _partitioner_round(program, made)
+      if partitioner is not None and program.value_of(partitioner) is not None:
+        yield call, program.call_of(partitioner)
+
+
+def _partitioner_round(program, node):
+  scope = program.enclosing(node, (ast.With,))
+  while scope is not None:
+    for item in scope.items:
+      call = item.context_expr
+      if isinstance(call, ast.Call) and program.name_of(call.func) == "tf.variable_scope":
+        found = program.argument(call, "partitioner", 5)
+        if found is not None:
+          return found
+    scope = program.enclosing(scope, (ast.With,))
+  return None
+
+
+def _mod_lookups(program):
+  for call, _ in _tables(program):
+    is_sparse = program.name_of(call.func).endswith("_sparse")
+    strategy = program.argument(call, "partition_strategy", 3 if is_sparse else 2)
+    if strategy is None or program.value_of(strategy) == "mod":
+      yield call
+
+
+def _column_lookups(program):
+  for call, made in _tables(program):
+    if made is not None:
+      position = 3 if program.name_of(made.func) == "tf.variable_axis_size_partitioner" else 1
+      axis = program.value_of(program.argument(made, "axis", position))
+      if axis is not UNKNOWN and axis not in (0, None):
+        yield call
+
+
+RULES = (
+  Rule("unpinned-global-step", TRAP,
+       "No device names a task for this global step: on TensorFlow 2 each worker has its own",
+       "Build it under the device setter, or under tf.device(\"/job:ps/task:0\").",
+       "docs/v1.md#what-is-replaced", True, _global_steps),
+  Rule("unpinned-variable", TRAP,
+       "No device names a task for this variable: on TensorFlow 2 each worker has its own",
+       "Build it under the device setter, or under tf.device with a task of the ps.",
+       "docs/v1.md#what-is-replaced", True, _variables),
+  Rule("local-variable-on-ps", TRAP,
+       "The device setter puts this local variable on the ps, where all workers share one",
+       "Use the setter of tf1ps, or build it under tf.device of the worker.",
+       "docs/drop_in.md", True, _locals_on_ps),
+  Rule("setter-without-ps", TRAP,
+       "A device setter without `cluster` and `ps_tasks` is None: it places nothing",
+       "Give it the cluster.",
+       "docs/drop_in.md", False, _without_ps),
+  Rule("worker-device-without-task", DIFFERS,
+       "Without a task, operations run on worker 0 on TensorFlow 1.15, on the session's on 2.x",
+       "Give the setter worker_device=\"/job:worker/task:%d\" % task_index.",
+       "docs/drop_in.md", False, _without_task),
+  Rule("worker-device-of-one-task", TRAP,
+       "All workers build their operations on the same worker",
+       "Give the setter worker_device=\"/job:worker/task:%d\" % task_index.",
+       "docs/drop_in.md", False, _of_one_task),
+  Rule("setter-counts-ps", TRAP,
+       "The setter counts the tasks of the ps, and does not look at their indices",
+       "Use the setter of tf1ps, or number the tasks from 0.",
+       "docs/drop_in.md", True, _sparse_ps),
+  Rule("op-type-variable", DIFFERS,
+       "No operation has the type Variable: the types are VariableV2 and VarHandleOp",
+       "Compare with both of them.",
+       "docs/drop_in.md", False, _op_types),
+  Rule("filters-hide-device", TRAP,
+       "The device filters hide a task that is used here: the session raises InvalidArgumentError",
+       "Name in device_filters all tasks that the graph uses.",
+       "docs/cluster.md#one-session-config", False, _hidden_devices),
+  Rule("partitioned-lookup", TRAP,
+       "get_variable cuts tables by \"div\", and this look-up counts by \"mod\": it finds others",
+       "Give the look-up partition_strategy=\"div\".",
+       "docs/sparse.md#partitioned-tables", False, _mod_lookups),
+  Rule("table-in-columns", TRAP,
+       "The table is cut by columns: the look-up returns parts of rows, without an error",
+       "Cut the table by its first axis.",
+       "docs/sparse.md#partitioned-tables", False, _column_lookups),
+)

@@ -1,0 +1,207 @@
+"""Rules of queues and accumulators: whose they are, what waits, and what is lost."""
+
+from __future__ import annotations
+
+import ast
+
+from tf1ps.doctor import device_scopes, jobs, texts
+from tf1ps.doctor.findings import TRAP, Rule
+
+# {queue: the position of its shared_name}
+_SHARED_NAME = {"tf.FIFOQueue": 4, "tf.PaddingFIFOQueue": 4, "tf.RandomShuffleQueue": 6,
+                "tf.PriorityQueue": 4}
+_QUEUES = tuple(_SHARED_NAME)
+_LOSING = ("tf.FIFOQueue", "tf.PaddingFIFOQueue", "tf.RandomShuffleQueue")
+_TAKE = ("dequeue", "dequeue_many", "dequeue_up_to")
+_LIMITS = ("operation_timeout_in_ms", "timeout_in_ms")
+_ACCUMULATORS = ("tf.ConditionalAccumulator", "tf.SparseConditionalAccumulator")
+_STAGING = ("tf.contrib.staging.StagingArea", "tensorflow.python.ops.data_flow_ops.StagingArea",
+            "tf.python.ops.data_flow_ops.StagingArea")
+
+
+def _shared(program, call):
+  return program.argument(call, "shared_name", _SHARED_NAME[program.name_of(call.func)])
+
+
+def _scopes_of(program, calls):
+  """Yields queues with the scopes that name their job."""
+  ways_of = device_scopes.Ways(program)
+  for call in calls:
+    yield call, [way.job_scope() for way in ways_of.to(call)]
+
+
+def _not_shared(program):
+  """Queues with a shared name that each worker has for itself."""
+  if not jobs.task_servers(program):
+    return
+  named = [call for call in program.calls(*_QUEUES) if _shared(program, call) is not None]
+  for call, scopes in _scopes_of(program, named):
+    if any(scope is None or scope.kind == device_scopes.SETTER for scope in scopes):
+      yield call
+
+
+def _private(program):
+  """Queues on a ps, of a program with several clients, that have no shared name."""
+  if not jobs.task_servers(program) or not any(True for _ in program.calls(jobs.SETTER)):
+    return
+  unnamed = [call for call in program.calls(*_QUEUES)
+             if _shared(program, call) is None and not program.may_have_more(call)]
+  for call, scopes in _scopes_of(program, unnamed):
+    if any(scope and scope.kind == device_scopes.DEVICE and "/job:ps" in scope.text
+           for scope in scopes):
+      yield call
+
+
+def _endless_waits(program):
+  """Elements that are taken from a shared queue, in programs without any limit."""
+  if jobs.has_stock_server(program) and not texts.mentions(program, *_LIMITS):
+    for call in _takes(program, _QUEUES):
+      if _shared(program, _queue_of(program, call)) is not None:
+        yield call
+
+
+def _takes(program, queues, *methods):
+  """Yields calls on queues."""
+  methods = methods or _TAKE
+  for node in program.nodes:
+    if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        and node.func.attr in methods):
+      queue = _queue_of(program, node)
+      if queue is not None and program.name_of(queue.func) in queues:
+        yield node
+
+
+def _queue_of(program, call):
+  """Returns the call that made the object of a method; a function of the program may return it."""
+  made = program.call_of(call.func.value)
+  if made is None or program.name_of(made.func) is not None:
+    return made
+  for bound in program.bindings(made.func):
+    if isinstance(bound.statement, jobs.FUNCTIONS):
+      returns = [node.value for node in ast.walk(bound.statement) if isinstance(node, ast.Return)]
+      return program.call_of(returns[0]) if len(returns) == 1 else None
+  return None
+
+
+def _lost_elements(program):
+  """Takes and puts of several elements, and takes of one, in runs with a time limit."""
+  if not texts.mentions(program, *_LIMITS):
+    return
+  limited = list(_limited_fetches(program))
+  is_always = _has_limited_session(program)
+  for call in _takes(program, _LOSING, *_TAKE, "enqueue_many"):
+    if is_always or any(call in _made_of(program, fetches) for fetches in limited):
+      yield call
+
+
+def _has_limited_session(program):
+  """Whether a session's config has a time limit for all runs."""
+  configs = [program.call_of(program.argument(call, "config", 2))
+             for call in program.calls("tf.Session", "tf.InteractiveSession")]
+  configs += [program.call_of(opening.config) for opening in jobs.sessions(program)]
+  return any(program.argument(config, _LIMITS[0]) is not None for config in configs
+             if config is not None)
+
+
+def _limited_fetches(program):
+  """Yields the fetches of runs that have a time limit of their own."""
+  for call in program.nodes:
+    if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "run" and call.args:
+      options = program.call_of(program.argument(call, "options", 2))
+      if options is not None and program.argument(options, _LIMITS[1], 1) is not None:
+        yield call.args[0]
+
+
+def _made_of(program, fetches):
+  """Returns the nodes of an expression, and of the expressions that its names are bound to."""
+  found = set(ast.walk(fetches))
+  for node in list(found):
+    for bound in program.bindings(node):
+      if bound.value is not None:
+        found |= set(ast.walk(bound.value))
+  return found
+
+
+def _up_to(program):
+  """`dequeue_up_to` in programs that close no queue."""
+  if not texts.mentions(program, "close", "string_input_producer", "QueueRunner"):
+    yield from program.method_calls(_QUEUES, "dequeue_up_to")
+
+
+def _capacities(program):
+  for call in program.calls(*_QUEUES):
+    capacity = program.value_of(program.argument(call, "capacity", 0), flags=True)
+    if isinstance(capacity, int) and capacity <= 0:
+      yield call, "TensorFlow accepts the capacity %d, and nothing can be put in" % capacity
+  for name, position, of_capacity in (("tf.RandomShuffleQueue", 1, 0),
+                                      ("tf.train.shuffle_batch", 3, 2),
+                                      ("tf.train.shuffle_batch_join", 3, 2)):
+    for call in program.calls(name):
+      capacity = program.value_of(program.argument(call, "capacity", of_capacity), flags=True)
+      kept = program.value_of(program.argument(call, "min_after_dequeue", position), flags=True)
+      if isinstance(capacity, int) and isinstance(kept, int) and kept >= capacity:
+        yield call, "min_after_dequeue is %d and the capacity %d: it fails at the first run" % (
+          kept, capacity)
+
+
+def _late_gradients(program):
+  for call in program.method_calls(_ACCUMULATORS, "apply_grad", "apply_indexed_slices_grad"):
+    yield call
+
+
+def _takes_of_all(program):
+  for call in program.method_calls(_ACCUMULATORS, "take_grad", "take_indexed_slices_grad"):
+    yield call
+
+
+def _sparse_means(program):
+  yield from program.calls("tf.SparseConditionalAccumulator")
+
+
+def _ghosts(program):
+  if texts.mentions(program, *_LIMITS):
+    yield from program.calls(*_STAGING)
+
+
+RULES = (
+  Rule("shared-queue-not-shared", TRAP,
+       "A shared name is not enough: this queue lands on each worker, which has one of its own",
+       "Build it under tf.device with a task of the ps, or use the queues of tf1ps.",
+       "docs/queues.md#where-a-queue-lives", True, _not_shared),
+  Rule("private-queue-on-ps", TRAP,
+       "Without a shared_name this queue on the ps is private to its session",
+       "Give it a shared_name.",
+       "docs/queues.md#where-a-queue-lives", False, _private),
+  Rule("dequeue-without-limit", TRAP,
+       "This waits for ever for the element of a task that has died",
+       "Use DoneQueues of tf1ps, or `get` of its queues, with a timeout.",
+       "docs/barriers.md#done-queues", True, _endless_waits),
+  Rule("timeout-loses-elements", TRAP,
+       "A time limit that is over while this runs loses the elements that it has taken",
+       "Use `get` and `put` of the queues of tf1ps.",
+       "docs/queues.md#get-and-put", False, _lost_elements),
+  Rule("dequeue-up-to-waits", TRAP,
+       "On an open queue dequeue_up_to waits for all elements, as dequeue_many does",
+       "Close the queue when no more elements come.",
+       "docs/queues.md#closing-and-reopening", False, _up_to),
+  Rule("queue-capacity", TRAP,
+       "Nothing can be put into this queue, or taken from it",
+       "Give it a capacity above min_after_dequeue.",
+       "docs/queues.md#where-a-queue-lives", False, _capacities),
+  Rule("accumulator-drops-gradients", TRAP,
+       "An accumulator drops the gradient of an older local_step, and nobody learns of it",
+       "Use SyncReplicasOptimizer of tf1ps, or compare the steps before.",
+       "docs/barriers.md#accumulators", False, _late_gradients),
+  Rule("take-grad-averages-all", TRAP,
+       "take_grad(n) waits for n gradients without a limit, and averages all that have come",
+       "Use SyncReplicasOptimizer of tf1ps, or the builders of its accumulators.",
+       "docs/barriers.md#accumulators", False, _takes_of_all),
+  Rule("sparse-accumulator-mean", TRAP,
+       "This divides each row by the number of its own gradients, not by that of all",
+       "Use SyncReplicasOptimizer of tf1ps for the mean over all replicas.",
+       "docs/synchronous.md#how-it-works", False, _sparse_means),
+  Rule("staging-area-ghost", TRAP,
+       "After a time limit a get of this StagingArea stays on the server, and eats the next put",
+       "Set no time limit in the runs that use it.",
+       "docs/transfer.md#prefetch", False, _ghosts),
+)

@@ -1,0 +1,219 @@
+"""Rules of sessions on servers: how they start, recover and are used."""
+
+from __future__ import annotations
+
+import ast
+
+from tf1ps.doctor import jobs, texts
+from tf1ps.doctor.findings import TRAP, Rule
+from tf1ps.doctor.program import UNKNOWN
+
+_RECOVERY = 30  # seconds: the default of recovery_wait_secs
+_NEW_FOLDERS = ("tempfile.mkdtemp", "tempfile.TemporaryDirectory")
+
+
+def _openings(program):
+  """Sessions on a server of TensorFlow, in a program that is one task of several."""
+  is_task = jobs.has_stock_server(program) and jobs.names_ps(program)
+  return list(jobs.sessions(program)) if is_task else []
+
+
+def _without_limits(program):
+  is_filtered = texts.mentions(program, "device_filters")
+  for opening in _openings(program):
+    if is_filtered:
+      yield opening.call, "If a ps is gone, the close of this session waits for it for ever"
+    else:
+      yield opening.call
+
+
+def _long_sleeps(program):
+  """Workers that look for the chief's initialisation twice per minute."""
+  has_chief = texts.mentions(program, "is_chief")
+  for opening in _openings(program):
+    if program.name_of(opening.call.func) == jobs.TRAINING_SESSION and has_chief:
+      yield opening.call
+  if not _openings(program):
+    return
+  for call in program.calls(jobs.SUPERVISOR):
+    if program.argument(call, "recovery_wait_secs", 13) is None and has_chief:
+      if not program.may_have_more(call):
+        yield call
+
+
+def _short_waits(program):
+  """Limits below the time that a worker sleeps: they fail at once."""
+  calls = [(call, "max_wait_secs", 11) for call in program.calls(jobs.TRAINING_SESSION)]
+  calls += [(call, "max_wait_secs", None) for call in program.method_calls(
+    jobs.SUPERVISOR, "wait_for_session", "prepare_or_wait_for_session")]
+  for call, name, position in calls:
+    limit = program.value_of(program.argument(call, name, position), flags=True)
+    if isinstance(limit, (int, float)) and limit < _recovery(program, call):
+      yield call
+
+
+def _recovery(program, call):
+  made = None
+  if isinstance(call.func, ast.Attribute):
+    made = program.call_of(call.func.value)
+  if made is None or program.name_of(made.func) != jobs.SUPERVISOR:
+    return _RECOVERY
+  node = program.argument(made, "recovery_wait_secs", 13)
+  value = program.value_of(node, flags=True)
+  return _RECOVERY if node is None else 0 if value is UNKNOWN else value
+
+
+def _chief_restarts(program):
+  for opening in _openings(program):
+    if opening.is_training and texts.mentions(program, "is_chief"):
+      yield opening.call
+
+
+def _operation_timeouts(program):
+  """Time limits for all operations of sessions that train."""
+  for opening in jobs.sessions(program):
+    config = program.call_of(opening.config)
+    if opening.is_training and config is not None:
+      if program.argument(config, "operation_timeout_in_ms") is not None:
+        yield config
+
+
+def _threads(program):
+  """Sessions that a thread's function opens on the graph of another thread."""
+  for call in program.calls("threading.Thread"):
+    target = program.argument(call, "target", 1)
+    for bound in program.bindings(target) if target is not None else []:
+      if isinstance(bound.statement, jobs.FUNCTIONS):
+        yield from _sessions_without_graph(program, bound.statement)
+
+
+def _sessions_without_graph(program, function):
+  inside = set(ast.walk(function))
+  calls = [node for node in inside if isinstance(node, ast.Call)]
+  builds = any(isinstance(call.func, ast.Attribute) and call.func.attr == "as_default"
+               for call in calls)
+  own = ("tf.Session", "tf.ConfigProto", "tf.RunOptions", "tf.GPUOptions")
+  for call in calls:
+    name = program.name_of(call.func) or ""
+    builds |= name.startswith("tf.") and name not in own and not name.startswith("tf.logging.")
+    builds |= any(isinstance(bound.statement, jobs.FUNCTIONS)
+                  for bound in program.bindings(call.func))
+  for call in calls:
+    if program.name_of(call.func) == "tf.Session" and not builds:
+      if program.argument(call, "graph", 1) is None:
+        yield call
+
+
+def _savers(program):
+  """`saver.save(session, ...)` with a monitored session."""
+  for call in program.nodes:
+    if (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("save", "restore") and call.args
+        and program.made_by(call.func.value) == "tf.train.Saver"
+        and program.made_by(call.args[0]) in (jobs.TRAINING_SESSION, "tf.train.MonitoredSession")):
+      yield call
+
+
+def _both_periods(program):
+  for call in program.calls(jobs.TRAINING_SESSION):
+    given = [program.argument(call, "save_checkpoint_secs", 6),
+             program.argument(call, "save_checkpoint_steps", 13)]
+    if all(isinstance(program.value_of(each), (int, float)) for each in given):
+      yield call
+
+
+def _after_the_loop(program):
+  """Runs that stand behind the loop, inside of the block of a monitored session."""
+  for call in program.calls(jobs.TRAINING_SESSION):
+    item = program.parent(call)
+    name = getattr(getattr(item, "optional_vars", None), "id", None)
+    if not isinstance(item, ast.withitem) or name is None:
+      continue
+    body = program.parent(item).body
+    loops = [index for index, node in enumerate(body)
+             if isinstance(node, ast.While) and "should_stop" in texts.words_of(node.test)]
+    if not loops or any(isinstance(each, ast.Break) for each in ast.walk(body[loops[-1]])):
+      continue
+    for node in body[loops[-1] + 1:]:
+      for each in ast.walk(node):
+        if (isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
+            and each.func.attr == "run" and getattr(each.func.value, "id", "") == name):
+          yield each
+
+
+def _new_folders(program):
+  if not jobs.task_servers(program):
+    return
+  for name, argument, position in ((jobs.TRAINING_SESSION, "checkpoint_dir", 2),
+                                   (jobs.SUPERVISOR, "logdir", 7)):
+    for call in program.calls(name):
+      if program.made_by(program.argument(call, argument, position)) in _NEW_FOLDERS:
+        yield call
+
+
+def _error_texts(program):
+  """Comparisons of how the text of TensorFlow's error begins."""
+  for handler in program.nodes:
+    if not isinstance(handler, ast.ExceptHandler) or not handler.name or handler.type is None:
+      continue
+    if not any((program.name_of(each) or "").startswith("tf.errors.")
+               for each in ast.walk(handler.type)):
+      continue
+    for each in ast.walk(handler):
+      if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+        if each.func.attr == "startswith" and handler.name in texts.words_of(
+            each.func.value).split():
+          yield each
+      elif isinstance(each, ast.Compare) and isinstance(each.ops[0], (ast.Eq, ast.NotEq)):
+        left = each.left
+        if isinstance(left, ast.Attribute) and left.attr == "message" and getattr(
+            left.value, "id", "") == handler.name:
+          yield each
+
+
+RULES = (
+  Rule("session-without-limit", TRAP,
+       "This waits for all tasks of the cluster for ever, and its close for a ps that is gone",
+       "Use the sessions of tf1ps, or set device_filters to the ps and the task's own device.",
+       "docs/cluster.md#waiting-with-a-limit", True, _without_limits),
+  Rule("worker-sleeps-30-seconds", TRAP,
+       "A worker that comes before the chief has initialised looks again after 30 seconds",
+       "Use the sessions of tf1ps; a Supervisor also takes recovery_wait_secs=1.",
+       "docs/cluster.md#waiting-with-a-limit", True, _long_sleeps),
+  Rule("wait-shorter-than-sleep", TRAP,
+       "A worker sleeps 30 seconds between two looks: with less max_wait_secs it fails at once",
+       "Give it 30 or more, or a Supervisor recovery_wait_secs=1.",
+       "docs/cluster.md#waiting-with-a-limit", True, _short_waits),
+  Rule("chief-restart-goes-back", TRAP,
+       "A chief that comes back takes the whole job to its last checkpoint, or to the start",
+       "Use the sessions of tf1ps, which keep what lives on the ps.",
+       "docs/run.md#a-run-has-an-identity", True, _chief_restarts),
+  Rule("operation-timeout-ends-training", TRAP,
+       "With operation_timeout_in_ms a pause of a ps ends every worker; waiting loses nothing",
+       "Give single runs a tf.RunOptions(timeout_in_ms=...).",
+       "docs/run.md#a-run-has-an-identity", False, _operation_timeouts),
+  Rule("session-in-thread", TRAP,
+       "The default graph belongs to its thread: in this thread the session has an empty one",
+       "Give the session graph=.",
+       "docs/in_graph.md#asynchronous-a-thread-for-each-replica", False, _threads),
+  Rule("saver-takes-no-monitored-session", TRAP,
+       "A Saver takes no monitored session: TypeError",
+       "Leave saving to the session, or save in `run_step_fn`.",
+       "docs/drop_in.md", False, _savers),
+  Rule("checkpoint-secs-and-steps", TRAP,
+       "save_checkpoint_secs with save_checkpoint_steps is a ValueError",
+       "Give one of them.",
+       "docs/drop_in.md", False, _both_periods),
+  Rule("run-after-should-stop", TRAP,
+       "Behind the loop the session has ended: this run raises RuntimeError, or is never reached",
+       "Run it in a hook's `end`, such as tf.train.FinalOpsHook.",
+       "docs/run.md#the-end", False, _after_the_loop),
+  Rule("checkpoints-in-new-folder", TRAP,
+       "Each start makes a new folder: a task that comes back finds no checkpoint",
+       "Take the folder from a flag, the same one for all tasks.",
+       "docs/programs.md#checkpoints", False, _new_folders),
+  Rule("error-text-begins", TRAP,
+       "On TensorFlow 2 the texts of errors begin with \"Graph execution error\"",
+       "Compare types, or look for words inside of the text.",
+       "docs/run.md#a-run-has-an-identity", False, _error_texts),
+)

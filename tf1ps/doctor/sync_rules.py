@@ -1,0 +1,141 @@
+"""Rules of SyncReplicasOptimizer."""
+
+from __future__ import annotations
+
+import ast
+
+from tf1ps.doctor import jobs, texts
+from tf1ps.doctor.findings import TRAP, Rule
+from tf1ps.doctor.program import UNKNOWN
+
+_HOOK = "make_session_run_hook"
+
+
+def _optimizers(program):
+  return program.calls(jobs.SYNC)
+
+
+def _tokens(program):
+  for call in program.method_calls(jobs.SYNC, "get_init_tokens_op", _HOOK):
+    if call.func.attr == _HOOK:
+      number = program.argument(call, "num_tokens", 1)
+    else:
+      number = program.argument(call, "num_tokens", 0)
+    if number is None or program.value_of(number) != 0:
+      yield call
+
+
+def _numbers(program, call):
+  """The two numbers of replicas, as nodes; the total is None where it is not given."""
+  return (program.argument(call, "replicas_to_aggregate", 1),
+          program.argument(call, "total_num_replicas", 2))
+
+
+def _are_equal(program, first, second):
+  """Whether two expressions have one value; None where only running the program tells."""
+  values = program.value_of(first), program.value_of(second)
+  if UNKNOWN not in values:
+    return values[0] == values[1]
+  if ast.dump(first) == ast.dump(second):
+    return True
+  bound = [program.bindings(each) for each in (first, second)]
+  inner = [each[0].value if len(each) == 1 and each[0].value is not None else node
+           for each, node in zip(bound, (first, second))]
+  if ast.dump(inner[0]) == ast.dump(inner[1]):
+    return True
+  return False if _is_less(inner[0], inner[1]) or _is_less(inner[0], second) else None
+
+
+def _is_less(first, second):
+  """Whether the first expression is the second one minus something."""
+  return (isinstance(first, ast.BinOp) and isinstance(first.op, ast.Sub)
+          and ast.dump(first.left) == ast.dump(second))
+
+
+def _late_gradients(program):
+  for call in _optimizers(program):
+    some, total = _numbers(program, call)
+    if some is not None and total is not None and _are_equal(program, some, total) is False:
+      yield call
+
+
+def _uneven_data(program):
+  if not _data_end(program):
+    return
+  for call in _optimizers(program):
+    some, total = _numbers(program, call)
+    if some is not None and (total is None or _are_equal(program, some, total)):
+      yield call
+
+
+def _data_end(program):
+  """Whether a program's input ends by itself."""
+  for call in (node for node in program.nodes if isinstance(node, ast.Call)):
+    epochs = program.argument(call, "num_epochs")
+    if epochs is not None and program.value_of(epochs) is not None:
+      return True
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "repeat" and (
+        call.args or call.keywords):
+      count = call.args[0] if call.args else call.keywords[0].value
+      if program.value_of(count) not in (None, -1):
+        return True
+  return any(True for _ in program.uses("tf.errors.OutOfRangeError"))
+
+
+def _ends_with_chief(program):
+  if texts.mentions(program, "get_chief_queue_runner", _HOOK):
+    yield from _optimizers(program)
+
+
+def _local_steps(program):
+  if any(True for _ in program.calls(jobs.SUPERVISOR)) and not texts.mentions(
+      program, "local_step_init_op", _HOOK):
+    yield from _optimizers(program)
+
+
+def _nobody_applies(program):
+  has_session = any(True for _ in jobs.sessions(program))
+  if has_session and not texts.mentions(program, "get_chief_queue_runner", _HOOK):
+    yield from _optimizers(program)
+
+
+def _two_of_them(program):
+  """All but the first of several; arms of one `if` do not meet."""
+  calls = [call for call in _optimizers(program)
+           if program.enclosing(call, (ast.If, ast.IfExp)) is None]
+  yield from sorted(calls, key=lambda call: call.lineno)[1:]
+
+
+RULES = (
+  Rule("sync-tokens-are-shared", TRAP,
+       "A token belongs to no replica: one worker alone can make an update of all from its own "
+       "gradients",
+       "Use SyncReplicasOptimizer of tf1ps: each update has one gradient of each replica.",
+       "docs/synchronous.md#how-it-works", True, _tokens),
+  Rule("sync-drops-gradients", TRAP,
+       "With spare replicas the gradients that come too late are dropped, and nobody learns of it",
+       "Use SyncReplicasOptimizer of tf1ps, which counts them.",
+       "docs/synchronous.md#spare-workers", True, _late_gradients),
+  Rule("sync-uneven-data", TRAP,
+       "When the data of one replica end, the others wait for its gradient for ever",
+       "Use SyncReplicasOptimizer of tf1ps, with on_uneven.",
+       "docs/synchronous.md#when-data-or-a-worker-end-early", True, _uneven_data),
+  Rule("sync-ends-with-chief", TRAP,
+       "A chief that ends closes the queue of tokens on TensorFlow 2: the others end with 0, in "
+       "the middle of their steps",
+       "Use SyncReplicasOptimizer of tf1ps, which has no thread of the chief's.",
+       "docs/synchronous.md#how-it-works", True, _ends_with_chief),
+  Rule("sync-local-step-not-set", TRAP,
+       "Nothing here runs local_step_init_op: the first gradient of a worker that comes later "
+       "counts as stale, and is dropped",
+       "Give it to the Supervisor as local_init_op of the workers that are not the chief.",
+       "docs/synchronous.md#by-hand", True, _local_steps),
+  Rule("sync-without-chief-thread", TRAP,
+       "Nothing here starts the chief's queue runner: no update is made, and all wait for ever",
+       "Give the session make_session_run_hook(is_chief), or start get_chief_queue_runner().",
+       "docs/synchronous.md#by-hand", True, _nobody_applies),
+  Rule("sync-optimizers-collide", TRAP,
+       "All SyncReplicasOptimizers of a container share one queue of tokens: this is the second",
+       "Build each in a container of its own, or use that of tf1ps.",
+       "docs/synchronous.md#how-it-works", True, _two_of_them),
+)
