@@ -38,6 +38,14 @@ def join(jobs, job, index, options, linger=TIMING.linger):
   return 0
 
 
+def use(target, task):
+  """Has a session of TensorFlow's own on a server of another process, until it is ended."""
+  config = tf.ConfigProto(device_filters=[task])
+  with tf.Graph().as_default(), tf.Session(target, config=config) as session:
+    say("got", session.run(tf.constant(7)))
+    stay()
+
+
 def fall_through(jobs):
   """The program of a ps without `return` after join."""
   ending.TIMING = TIMING._replace(linger=0.0)

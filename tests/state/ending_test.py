@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import signal
 import threading
@@ -156,7 +157,19 @@ def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
   ps.wait_for("/job:ps/task:0 stays while /job:worker/task:1 answers")
   worker.kill()
   assert ps.wait() == 1
-  assert ps.lines[-1] == "lost: no worker has answered for 1 s (--start_timeout)"
+  assert ps.lines[-1] == "lost: no worker or client has been there for 1 s (--start_timeout)"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/net/tcp"), reason="it lists connections")
+def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
+  servers = [job.serve(index=i, start_timeout=4.0) for i in range(2)]
+  client = start("client", server_tasks.use, "grpc://" + job.jobs["ps"][1], "/job:ps/task:1")
+  for ps in servers:
+    ps.wait_for("stays while a client is connected")
+  client.kill()
+  for ps in servers:
+    assert ps.wait() == 1
+    assert ps.lines[-1] == "lost: no worker or client has been there for 4 s (--start_timeout)"
 
 
 def test_it_leaves_when_all_workers_are_lost(job):

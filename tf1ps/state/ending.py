@@ -10,7 +10,9 @@ A ps (and, with in-graph replication, a worker)
 It leaves with an error if no worker comes within its start limit, if all workers of the job are
 lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
 Workers with a `tf.train.Supervisor` or a plain session send no heartbeats: a ps stays while their
-servers answer. A persistent ps waits for a signal.
+servers answer. A client that is no task of the cluster, such as `tf.Session("grpc://HOST:PORT")` in
+a notebook, has a connection to one of the servers: all stay while it is open. A persistent ps waits
+for a signal.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from tf1ps.cluster import (
   JobLostError,
   ReleasedError,
   ServerRecord,
+  count_connections,
   probe_task,
   probe_tasks,
   register_end_waiter,
@@ -72,7 +75,7 @@ class _JobWatch:
     self._beat.start()
     self._began = time.monotonic()
     self._last_reminder = self._waits_since = self._began
-    self._serves_others = False  # whether workers answer that send no heartbeats
+    self._serves_others = False  # workers that send no heartbeats, or clients
     self._over_since: Optional[float] = None
     self._start_timeout = record.start_timeout or DEFAULT_START_TIMEOUT
 
@@ -142,30 +145,50 @@ class _JobWatch:
       raise JobLostError("no worker is left: " + _describe(workers))
 
   def _await_first_worker(self, now):
-    task, waited = self._record.cluster.task, now - self._waits_since
+    task = self._record.cluster.task
+    if self._has_clients():
+      if now - self._began > self._start_timeout:
+        self._stay("a client", "is connected")
+      self._waits_since = now
+      return
+    waited = now - self._waits_since
     if waited > self._start_timeout:
       answering = self._answering_workers()
       if not answering:
         raise JobLostError("no worker %s %g s (--start_timeout)" % (
-          "has answered for" if self._serves_others else "came within", self._start_timeout))
-      if not self._serves_others:
-        _log.warning(
-          "%s stays while %s answers without a session of tf1ps. It leaves %g s after the end of "
-          "such workers", task.name, ", ".join(answering), self._start_timeout)
-      self._serves_others, self._waits_since = True, now
+          "or client has been there for" if self._serves_others else "came within",
+          self._start_timeout))
+      self._stay(", ".join(answering), "answers without a session of tf1ps")
+      self._waits_since = now
     elif not self._serves_others and now - self._last_reminder > TIMING.reminder_interval:
       self._last_reminder = now
       _log.warning("%s waits for its first worker, for %.0f s of %g so far",
                    task.name, waited, self._start_timeout)
 
+  def _stay(self, whom: str, how: str):
+    if not self._serves_others:
+      _log.warning("%s stays while %s %s. It leaves %g s after the end of such programs",
+                   self._record.cluster.task.name, whom, how, self._start_timeout)
+      self._serves_others = True
+
+  def _has_clients(self) -> bool:
+    """Whether a process that is no task of the cluster has a connection to one that serves."""
+    connections = count_connections(self._record.target, self._record.cluster.tasks())
+    self._beat.set(connections=connections)
+    return connections + sum(m.connections for m in self._others_that_serve()) > 0
+
   def _answering_workers(self) -> List[str]:
     """The workers whose servers answer, but for those that wait for the end of the job, too."""
     cluster = self._record.cluster
-    waiting = {m.name for m in self._beat.members()
-               if m.state == heartbeat.MEMBER_SERVING and not self._beat.is_lost(m)}
+    waiting = {m.name for m in self._others_that_serve()}
     tasks = [one for one in cluster.replicas
              if one.name != cluster.task.name and one.name not in waiting]
     return [one.task.name for one in probe_tasks(tasks) if one.is_up]
+
+  def _others_that_serve(self) -> List[heartbeat.Member]:
+    own = self._record.cluster.task.name
+    return [m for m in self._beat.members() if m.name != own
+            and m.state == heartbeat.MEMBER_SERVING and not self._beat.is_lost(m)]
 
 
 def _describe(workers: List[heartbeat.Member]) -> str:

@@ -48,6 +48,7 @@ class Member(NamedTuple):
   reset: str = ""  # the token of the reset for which it has stopped its session
   epochs: int = 0  # of the chief: the epochs that the job had finished when it started
   job_examples: int = 0  # of the chief: the examples that the job had trained on before its run
+  connections: int = 0  # of a task that serves: those to its server, less those that it has
 
   @property
   def name(self) -> str:

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from tests import harness
+from tf1ps.cluster import connections
+from tf1ps.cluster.description import Task
+
+pytestmark = [
+  pytest.mark.any_tensorflow,
+  pytest.mark.skipif(not os.path.exists("/proc/self/net/tcp"), reason="Linux lists connections")]
+
+
+@pytest.mark.parametrize("family,host", [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_connections_to_a_server_count_and_those_from_its_process_are_taken_off(family, host):
+  try:
+    listener = socket.socket(family)
+    listener.bind((host, 0))
+  except OSError:
+    pytest.skip("this machine has no %s" % host)
+  with listener:
+    listener.listen(1)
+    port = listener.getsockname()[1]
+    here, other = "grpc://%s:%d" % (host, port), "grpc://localhost:1"
+    task = Task("ps", 0, "localhost:%d" % port)
+    assert connections.count_connections(here, []) == 0
+    with socket.create_connection((host, port)):
+      accepted, _ = listener.accept()
+      with accepted:
+        assert connections.count_connections(here, []) == 1
+        assert connections.count_connections(other, [task]) == -1
+        assert connections.count_connections(here, [task]) == 0
+    harness.wait_until(lambda: connections.count_connections(here, []) == 0)
+
+
+def test_a_system_without_a_list_has_none(monkeypatch):
+  monkeypatch.setattr(connections, "_LISTS", ("/nowhere/tcp",))
+  assert connections.count_connections("grpc://localhost:1", []) == 0
