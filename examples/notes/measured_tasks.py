@@ -51,7 +51,8 @@ def be_a_task(hosts, job, index, connection, held):
   with contextlib.suppress(EOFError), tf.Session(  # tf1ps-doctor: ignore[session-without-limit]
       server.target, config=tf.ConfigProto(device_filters=["/job:ps", worker])) as session:
     if index == 0:
-      session.run(tf.global_variables_initializer())
+      initialise = tf.global_variables_initializer()
+      session.run(initialise)  # tf1ps-doctor: ignore[chief-restart-goes-back]
     connection.send("there")
     while True:
       size, seconds = connection.recv()

@@ -65,9 +65,10 @@ OF_LEGACY_PROGRAMS = {
   "done_queues": {"session-without-limit", "chief-restart-goes-back", "worker-sleeps-30-seconds",
                   "dequeue-without-limit"},
   "evaluator": SUPERVISED | {"server-join-never-ends", "worker-sleeps-30-seconds"},
-  "in_graph": {"server-join-never-ends", "session-without-limit"},
+  "in_graph": {"server-join-never-ends", "session-without-limit", "chief-restart-goes-back"},
   "managed_session": SUPERVISED | {"server-join-never-ends", "worker-sleeps-30-seconds"},
-  "plain_session": {"server-join-never-ends", "session-without-limit", "wait-without-limit"},
+  "plain_session": {"server-join-never-ends", "session-without-limit", "wait-without-limit",
+                    "chief-restart-goes-back"},
   "queue_runners": SUPERVISED | {"server-join-never-ends", "worker-sleeps-30-seconds"},
   "slim_train": {"server-join-never-ends", "session-without-limit", "chief-restart-goes-back"},
   "supervisor_async": SUPERVISED | {"server-join-never-ends"},
@@ -218,6 +219,11 @@ def test_a_task_that_is_right(source):
   "    if b:\n      break\n  s.run(a)",
   "with tf.Graph().as_default():\n  with tf.container('a/b-1.2'):\n    tf.constant(1)",
   "with tf.container('a'):\n  session.run(tf.constant(1))\n  b = tf.constant(2)",
+  "index = int(sys.argv[1])\ntf.train.Server({'ps': ['a:1']}, 'ps', index)",
+  "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--index', type=int)\n"
+  "tf.train.Server({'ps': ['a:1']}, 'ps', parser.parse_args().index)",
+  "with tf.train.MonitoredTrainingSession(checkpoint_dir='a') as session:\n"
+  "  session.run_step_fn(lambda step_context: step_context.session.run(a))",
   "tf.Session.reset('')", "tf.Session.reset('', ['a'])",
   "with tf.Session() as s:\n  s.run(tf.local_variables_initializer())\n"
   "  names = tf.train.string_input_producer(['a'], num_epochs=1)\n"

@@ -20,12 +20,56 @@ def _wrong_specs(program):
     node = program.argument(call, name, position)
     if program.made_by(node) == "tf.train.ClusterSpec":
       continue  # it has its own finding
-    spec = program.value_of(node)
-    if isinstance(spec, dict):
-      seen = set()
-      for job, tasks in spec.items():
-        for wrong in _wrong_tasks(job, tasks, seen):
-          yield call, wrong
+    seen = set()
+    for job, tasks in _tasks_of(program, node):
+      for wrong in _wrong_tasks(job, tasks, seen):
+        yield call, wrong
+
+
+def _tasks_of(program, node):
+  """Yields the jobs of a spec, and their tasks as far as the source or a flag has them."""
+  bound = [] if node is None else program.bindings(node)
+  node = bound[0].value if len(bound) == 1 else node
+  if isinstance(node, ast.Dict):
+    for job, tasks in zip(node.keys, node.values):
+      found = program.value_of(tasks, flags=True)
+      if job is not None and isinstance(found, (str, list, tuple, dict)):
+        yield program.value_of(job), found
+
+
+def _text_indices(program):
+  """Servers whose index is a text: of the command line, or of the environment."""
+  for call in program.calls("tf.train.Server"):
+    index = program.argument(call, "task_index", 2)
+    if index is not None and _is_text(program, index):
+      yield call
+
+
+def _is_text(program, node, depth=3):
+  if isinstance(node, ast.Subscript):
+    return program.name_of(node.value) in ("sys.argv", "os.environ") and not isinstance(
+      node.slice, ast.Slice)
+  if isinstance(node, ast.Call):
+    return program.name_of(node.func) in ("os.environ.get", "os.getenv") and all(
+      isinstance(program.value_of(each), str) for each in node.args)
+  if isinstance(node, ast.Attribute) and _is_text_flag(program, node):
+    return True
+  bound = program.bindings(node)
+  return bool(depth and len(bound) == 1 and bound[0].value is not None
+              and _is_text(program, bound[0].value, depth - 1))
+
+
+def _is_text_flag(program, node):
+  if (program.name_of(node.value) or "").endswith("flags.FLAGS"):
+    makers = program.calls("tf.app.flags.DEFINE_string", "absl.flags.DEFINE_string")
+    return any(program.value_of(program.argument(call, "name", 0)) == node.attr for call in makers)
+  for call in program.method_calls("argparse.ArgumentParser", "add_argument"):
+    names = [program.value_of(each) for each in call.args]
+    if node.attr in names or "--" + node.attr in names:
+      default = program.argument(call, "default")
+      return (program.argument(call, "type") is None and program.argument(call, "action") is None
+              and (default is None or isinstance(program.value_of(default), str)))
+  return False
 
 
 def _wrong_tasks(job, tasks, seen):
@@ -95,6 +139,10 @@ RULES = (
        "TensorFlow accepts this cluster, in which tasks cannot reach each other",
        "Give each task one address of its own, as host:port with a port below 65536.",
        "docs/cluster.md#describing-a-job", False, _wrong_specs),
+  Rule("task-index-is-text", TRAP,
+       "The index of this task is a text: TypeError",
+       "Make it an int, such as by type=int or DEFINE_integer.",
+       "docs/cluster.md#describing-a-job", False, _text_indices),
   Rule("grpc-fail-fast", TRAP,
        "With GRPC_FAIL_FAST a session that waits for a task tries again without a pause",
        "Leave GRPC_FAIL_FAST alone, or set use_caller.",

@@ -43,8 +43,8 @@ def _is_new_graph(program, node):
 
 
 def _round_runs(program):
-  """Containers round nothing but runs of sessions."""
-  for call in _containers(program):
+  """Containers and scopes of variables round nothing but runs of sessions."""
+  for call in program.calls("tf.container", "tf.variable_scope"):
     block = program.parent(program.parent(call))
     if isinstance(block, ast.With) and all(_is_run(_call_of(each)) for each in block.body):
       yield call
@@ -98,8 +98,8 @@ RULES = (
        "Enter the container inside of `with graph.as_default()`.",
        "docs/containers.md#building-in-a-container", False, _entered_too_early),
   Rule("container-round-run", TRAP,
-       "A container counts when operations are built: round a run it has no effect",
-       "Build the operations inside of the container.",
+       "A container or scope counts when operations are built: round a run it has no effect",
+       "Build the operations inside of it.",
        "docs/containers.md#building-in-a-container", False, _round_runs),
   Rule("reset-clears-nothing", TRAP,
        "The default container bears the name of the server's job: this reset clears nothing",

@@ -13,7 +13,7 @@ TRAINING_SESSION = "tf.train.MonitoredTrainingSession"
 SUPERVISOR = "tf.train.Supervisor"
 SYNC = "tf.train.SyncReplicasOptimizer"
 SETTER = "tf.train.replica_device_setter"
-SUPERVISED = ("prepare_or_wait_for_session", "managed_session", "wait_for_session")
+SUPERVISED = ("prepare_or_wait_for_session", "managed_session")
 LEARNING = tuple(package + name for package in ("tf.contrib.", "tf_slim.")
                  for name in ("slim.learning.train", "training.train", "learning.train"))
 _PLAIN = ("tf.Session", "tf.InteractiveSession")

@@ -34,7 +34,7 @@ def _global_steps(program):
 
 def _name_of_variable(program, call):
   is_class = program.name_of(call.func) == "tf.Variable"
-  return program.value_of(program.argument(call, "name", 4 if is_class else 0))
+  return program.value_of(program.argument(call, "name", 5 if is_class else 0))
 
 
 def _variables(program):
@@ -133,7 +133,22 @@ def _without_task(program):
 def _of_one_task(program):
   for call, text in _worker_texts(program):
     if text and re.search(r"/task:\d", text) and "*" not in text:
-      yield call
+      if _number_of_workers(program, call) != 1:
+        yield call
+
+
+def _number_of_workers(program, setter):
+  """Returns how many workers the cluster of a setter has; None if only running it tells."""
+  cluster = program.argument(setter, "cluster", 4)
+  bound = [] if cluster is None else program.bindings(cluster)
+  cluster = bound[0].value if len(bound) == 1 else cluster
+  if program.made_by(cluster) == "tf.train.ClusterSpec":
+    cluster = program.argument(program.call_of(cluster), "cluster", 0)
+  if isinstance(cluster, ast.Dict):
+    for job, tasks in zip(cluster.keys, cluster.values):
+      if job is not None and program.value_of(job) == "worker":
+        return len(tasks.elts) if isinstance(tasks, (ast.List, ast.Tuple)) else None
+  return None
 
 
 def _sparse_ps(program):
@@ -222,7 +237,7 @@ def _partitioner_round(program, node):
     for item in scope.items:
       call = item.context_expr
       if isinstance(call, ast.Call) and program.name_of(call.func) == "tf.variable_scope":
-        found = program.argument(call, "partitioner", 5)
+        found = program.argument(call, "partitioner", 6)
         if found is not None:
           return found
     scope = program.enclosing(scope, (ast.With,))

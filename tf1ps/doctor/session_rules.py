@@ -9,6 +9,7 @@ from tf1ps.doctor.findings import TRAP, Rule
 from tf1ps.doctor.program import UNKNOWN
 
 _RECOVERY = 30  # seconds: the default of recovery_wait_secs
+_INITIALISERS = ("tf.global_variables_initializer", "tf.initialize_all_variables")
 _NEW_FOLDERS = ("tempfile.mkdtemp", "tempfile.TemporaryDirectory")
 
 
@@ -43,9 +44,9 @@ def _long_sleeps(program):
 
 def _short_waits(program):
   """Limits below the time that a worker sleeps: they fail at once."""
-  calls = [(call, "max_wait_secs", 11) for call in program.calls(jobs.TRAINING_SESSION)]
-  calls += [(call, "max_wait_secs", None) for call in program.method_calls(
-    jobs.SUPERVISOR, "wait_for_session", "prepare_or_wait_for_session")]
+  calls = [(call, "max_wait_secs", 12) for call in program.calls(jobs.TRAINING_SESSION)]
+  calls += [(call, "max_wait_secs", 3) for call in program.method_calls(
+    jobs.SUPERVISOR, "prepare_or_wait_for_session")]
   for call, name, position in calls:
     limit = program.value_of(program.argument(call, name, position), flags=True)
     if isinstance(limit, (int, float)) and limit < _recovery(program, call):
@@ -64,9 +65,20 @@ def _recovery(program, call):
 
 
 def _chief_restarts(program):
-  for opening in _openings(program):
+  openings = _openings(program)
+  for opening in openings:
     if opening.is_training and texts.mentions(program, "is_chief"):
       yield opening.call
+  calls = {opening.call for opening in openings}
+  for call in program.method_calls("tf.Session", "run"):
+    if program.call_of(call.func.value) in calls and call.args and _initialises(program, call):
+      if not jobs.under_condition(program, call, ("init", "restore", "checkpoint", "ckpt")):
+        yield call, "A client that comes back initialises the variables of the whole job anew"
+
+
+def _initialises(program, call):
+  fetches = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args[:1]
+  return any(program.made_by(each) in _INITIALISERS for each in fetches)
 
 
 def _operation_timeouts(program):
@@ -111,6 +123,27 @@ def _savers(program):
         and call.func.attr in ("save", "restore") and call.args
         and program.made_by(call.func.value) == "tf.train.Saver"
         and program.made_by(call.args[0]) in (jobs.TRAINING_SESSION, "tf.train.MonitoredSession")):
+      yield call
+
+
+def _step_functions(program):
+  """Functions for `run_step_fn` that name their argument otherwise than it asks for."""
+  for call in program.method_calls(jobs.TRAINING_SESSION, "run_step_fn"):
+    function = call.args[0] if call.args else None
+    for bound in program.bindings(function) if function is not None else []:
+      function = bound.statement if isinstance(bound.statement, jobs.FUNCTIONS) else bound.value
+    if isinstance(function, jobs.FUNCTIONS + (ast.Lambda,)):
+      if "step_context" not in [each.arg for each in function.args.args]:
+        yield call
+
+
+def _no_global_step(program):
+  """Sessions that shall save, in a program that builds its updates without a global step."""
+  if program.mentions("global_step") or not texts.mentions(program, "minimize", "apply_gradients"):
+    return
+  for call in program.calls(jobs.TRAINING_SESSION):
+    folder = program.argument(call, "checkpoint_dir", 2)
+    if folder is not None and program.value_of(folder) is not None:
       yield call
 
 
@@ -174,7 +207,7 @@ def _error_texts(program):
 RULES = (
   Rule("session-without-limit", TRAP,
        "This waits for all tasks of the cluster for ever, and its close for a ps that is gone",
-       "Use the sessions of tf1ps, or set device_filters to the ps and the task's own device.",
+       "Use the sessions of tf1ps, or name in device_filters the tasks that the graph uses.",
        "docs/cluster.md#waiting-with-a-limit", True, _without_limits),
   Rule("worker-sleeps-30-seconds", TRAP,
        "A worker that comes before the chief has initialised looks again after 30 seconds",
@@ -200,6 +233,14 @@ RULES = (
        "A Saver takes no monitored session: TypeError",
        "Leave saving to the session, or save in `run_step_fn`.",
        "docs/drop_in.md", False, _savers),
+  Rule("step-function-argument", TRAP,
+       "`run_step_fn` takes a function whose argument is called step_context, no other",
+       "Call its argument step_context.",
+       "docs/drop_in.md", False, _step_functions),
+  Rule("session-without-global-step", TRAP,
+       "A session that saves checkpoints needs a global step, and nothing here makes one",
+       "Give the update global_step=tf.train.get_or_create_global_step().",
+       "docs/drop_in.md#what-differs-from-stock", False, _no_global_step),
   Rule("checkpoint-secs-and-steps", TRAP,
        "save_checkpoint_secs with save_checkpoint_steps is a ValueError",
        "Give one of them.",

@@ -12,6 +12,8 @@ with tf.container("my_problem_1"):  # trap: container-name
 with tf.Session(TARGET) as session:
   with tf.container("jobs/b"):  # trap: container-round-run
     session.run(w.initializer)
+  with tf.variable_scope("c"):  # trap: container-round-run
+    print(session.run(w))
 
 tf.Session.reset(TARGET)  # trap: reset-clears-all, reset-breaks-sessions
 tf.Session.reset(TARGET, ["localhost"])  # trap: reset-clears-nothing, reset-breaks-sessions

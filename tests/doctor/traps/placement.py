@@ -32,6 +32,6 @@ with tf.device("/job:evaluator/task:0"):  # trap: filters-hide-device
 config = tf.ConfigProto(
   device_filters=["/job:ps", "/job:worker/task:%d" % index], operation_timeout_in_ms=5000)
 with tf.Session(server.target, config=config) as session:  # trap: session-without-limit
-  session.run(tf.global_variables_initializer())
+  session.run(tf.global_variables_initializer())  # trap: chief-restart-goes-back
   session.run(total, {ids: [1, 2]})
   print(session.run("global_step:0"))  # trap: fetch-by-name

@@ -21,5 +21,5 @@ with tf.device(tf.train.replica_device_setter(1, worker_device="/job:worker/task
   train_op = tf.group(one.minimize(tf.square(w), step), two.minimize(tf.square(v), step))
 
 with tf.Session(server.target) as session:  # trap: session-without-limit
-  session.run(tf.global_variables_initializer())
+  session.run(tf.global_variables_initializer())  # trap: chief-restart-goes-back
   session.run(train_op)
