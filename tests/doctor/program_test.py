@@ -123,6 +123,17 @@ def test_what_a_program_asks_first(source, is_guarded):
   assert program.is_guarded(call) == is_guarded
 
 
+def test_a_name_that_is_none_before():
+  program = read("""
+      import tensorflow as tf
+      server = None
+      if a:
+        server = tf.train.Server({})
+      server.join()
+      """)
+  assert program.made_by(last(program).func.value) == "tf.train.Server"
+
+
 def test_values():
   program = read("""
       import tensorflow as tf

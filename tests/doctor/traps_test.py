@@ -233,6 +233,7 @@ def test_a_task_that_is_right(source):
   "iterator = tf.data.make_initializable_iterator(d)\nhook(iterator)\ns = tf.Session()",
   "iterator = tf.data.make_one_shot_iterator(d)\nif a:\n  b = iterator.get_next()\n"
   "else:\n  b = iterator.get_next()",
+  "with tf.train.MonitoredTrainingSession() as session:\n  tf.train.Saver().restore(session, 'a')",
   "queue = tf.FIFOQueue(9, tf.int32)\nrest = queue.dequeue_up_to(2)\nqueue.close()",
   "tf.RandomShuffleQueue(20, 10, tf.int32)",
   "device = lambda op: op.type in ('Variable', 'VariableV2', 'VarHandleOp')",

@@ -179,11 +179,15 @@ class Program:
     return call and self.name_of(call.func)
 
   def call_of(self, node: Optional[ast.AST]) -> Optional[ast.Call]:
-    """Returns the call that an expression is, or that its name is bound to; None if unknown."""
+    """Returns the call that an expression is, or that its name is bound to; None if unknown.
+
+    A name that is None before is taken for what it is bound to then.
+    """
     for _ in range(9):  # x = y = z(): as many names as anybody writes
       if isinstance(node, ast.Call):
         return node
       bound = self._scopes.bindings(node) if node is not None else []
+      bound = [each for each in bound if not scopes.is_none(each.value)]
       if len(bound) != 1 or bound[0].value is None:
         return None
       node = bound[0].value

@@ -87,10 +87,15 @@ def _lost_elements(program):
   """Takes and puts of several elements, and takes of one, in runs with a time limit."""
   if not texts.mentions(program, *_LIMITS):
     return
-  limited = list(_limited_fetches(program))
+  yield from _limited(program, _takes(program, _LOSING, *_TAKE, "enqueue_many"))
+
+
+def _limited(program, calls):
+  """Yields those operations of several that run with a time limit."""
+  fetches = [_made_of(program, each) for each in _limited_fetches(program)]
   is_always = _has_limited_session(program)
-  for call in _takes(program, _LOSING, *_TAKE, "enqueue_many"):
-    if is_always or any(call in _made_of(program, fetches) for fetches in limited):
+  for call in calls:
+    if is_always or any(call in each for each in fetches):
       yield call
 
 
@@ -160,7 +165,7 @@ def _sparse_means(program):
 
 def _ghosts(program):
   if texts.mentions(program, *_LIMITS):
-    yield from program.calls(*_STAGING)
+    yield from _limited(program, program.method_calls(_STAGING, "get", "put"))
 
 
 RULES = (

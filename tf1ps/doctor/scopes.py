@@ -115,6 +115,12 @@ class Scopes:
       self._bind(target, name, Binding(value=value, statement=statement))
 
 
+def is_none(node: Optional[ast.AST]) -> bool:
+  """Whether an expression is the constant None."""
+  # Python 3.7 has a node of its own for it.
+  return type(node).__name__ in ("Constant", "NameConstant") and node.value is None
+
+
 def dotted(node: ast.AST) -> Optional[str]:
   """Returns `name` or `self.name` as text; None for other expressions."""
   if isinstance(node, ast.Name):

@@ -120,7 +120,7 @@ def _savers(program):
   """`saver.save(session, ...)` with a monitored session."""
   for call in program.nodes:
     if (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        and call.func.attr in ("save", "restore") and call.args
+        and call.func.attr == "save" and call.args
         and program.made_by(call.func.value) == "tf.train.Saver"
         and program.made_by(call.args[0]) in (jobs.TRAINING_SESSION, "tf.train.MonitoredSession")):
       yield call

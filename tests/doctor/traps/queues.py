@@ -14,8 +14,9 @@ with tf.device("/job:ps/task:0"):
   rows = tf.SparseConditionalAccumulator(tf.float32, [9, 2], shared_name="rows")  # trap: sparse-accumulator-mean
   push = gradients.apply_grad([1.0, 2.0], local_step=3)  # trap: accumulator-drops-gradients
   mean = gradients.take_grad(2)  # trap: take-grad-averages-all
-  area = tf.contrib.staging.StagingArea([tf.float32])  # trap: staging-area-ghost
+  area = tf.contrib.staging.StagingArea([tf.float32])
+  staged = area.get()  # trap: staging-area-ghost
 
 with tf.Session(server.target) as session:  # trap: session-without-limit
-  session.run(four, options=limit)
-  session.run([rest, push, mean, rows.num_accumulated(), nothing.size(), area.get()])
+  session.run([four, staged], options=limit)
+  session.run([rest, push, mean, rows.num_accumulated(), nothing.size()])
