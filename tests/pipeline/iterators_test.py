@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import tempfile
 
 import numpy as np
 import pytest
@@ -305,9 +306,9 @@ def test_a_position_that_cannot_be_written_or_read_is_a_position_error(tmp_path,
   position = pipeline.save()
   (tmp_path / "file").write_text("")
   if by == "python":
-    monkeypatch.setattr(iterators.tempfile, "tempdir", str(tmp_path / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
   else:
-    monkeypatch.setattr(iterators.tempfile, "TemporaryDirectory", lambda prefix: (
+    monkeypatch.setattr(iterators, "temporary_directory", lambda purpose: (
       contextlib.nullcontext(str(tmp_path / "file"))))
   pipeline.draw(2)
   with pytest.raises(iterators.PositionError):

@@ -11,6 +11,7 @@ from tests import harness
 from tests.training.job import Job, codes, find, last_line
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster.description import Task
+from tf1ps.compat import leftovers
 from tf1ps.state import RUN_RUNNING, RunFile, control, heartbeat
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
@@ -136,6 +137,8 @@ def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):
   (directory,) = find(workers[0], "without --checkpoint_dir, the model is in (.*) until it is eval")
   (kept,) = find(workers[0], "the trained model is kept in (.*), as the job failed")
   assert checkpoints.global_step_of_checkpoint(kept) >= 20
+  shutil.rmtree(leftovers.make_directory("model"))  # which removes what is not kept
+  assert os.path.exists(kept + ".index")
   shutil.rmtree(directory)
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
 

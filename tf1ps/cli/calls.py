@@ -20,11 +20,11 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import types
 from typing import Any, Dict, List, Optional, TextIO, Union
 
 from tf1ps.cli import errors, results
+from tf1ps.compat import temporary_directory
 from tf1ps.training import of_program
 
 _PROGRAMS_OF_JOBS = {"ps": "ps", "evaluator": "evaluator"}  # every other job is a worker's
@@ -61,7 +61,7 @@ def run_local(program: Union[str, os.PathLike, types.ModuleType], *,
     raise errors.UsageError("run_local: output must be an open text file, got %r" % (output,))
   flags = {"program": _name_of(program), **options, **(program_flags or {})}
   argv = ["--%s=%s" % (name, _as_text(value)) for name, value in flags.items() if value is not None]
-  with tempfile.TemporaryDirectory(prefix="tf1ps-call-") as folder:
+  with temporary_directory("call") as folder:
     path = os.path.join(folder, "result.json")
     _run(_command("local", "main_for_caller(%d, %r)" % (os.getpid(), path), argv), output)
     return results.read(path)

@@ -23,7 +23,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "first_task": ["place_variables"],
   "graph_inputs": ["replace_input"],
   "keras_names": ["new_graph"],
-  "leftovers": ["has_ended", "temporary_path"],
+  "leftovers": [
+    "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "session_managers": ["operations_of"],

@@ -20,12 +20,11 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from typing import Any, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error
+from tf1ps.compat import Error, temporary_directory
 from tf1ps.graph import needed_ops
 
 _log = logging.getLogger("tf1ps")
@@ -166,7 +165,7 @@ class IteratorPositions:
     Raises PositionError if TensorFlow cannot save a dataset of the pipeline, if its files cannot be
     written, or if they have more than `MOST_BYTES`.
     """
-    with _position_errors(), tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
+    with _position_errors(), temporary_directory("position") as folder:
       session.run(self._save, {self._prefix: os.path.join(folder, "position")})
       paths = [os.path.join(folder, name) for name in _FILES]
       size = sum(os.path.getsize(path) for path in paths)
@@ -186,7 +185,7 @@ class IteratorPositions:
     """
     size, _, both = position.partition(b"\n")
     try:
-      with _position_errors(), tempfile.TemporaryDirectory(prefix="tf1ps-") as folder:
+      with _position_errors(), temporary_directory("position") as folder:
         for name, part in zip(_FILES, (both[:int(size)], both[int(size):])):
           with open(os.path.join(folder, name), "wb") as file:
             file.write(part)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import tempfile
 import time
 from typing import List, Optional
 
@@ -27,7 +26,7 @@ from tf1ps.checkpoint import (
   make_saver,
 )
 from tf1ps.cluster import Server, SignalWatch, raise_exit
-from tf1ps.compat import TIMING, new_graph
+from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate, try_evaluation
@@ -152,7 +151,7 @@ def _directory(run, options):
   if options.checkpoint_dir or not run.is_chief:
     yield options.checkpoint_dir
     return
-  directory = tempfile.mkdtemp(prefix="tf1ps-")
+  directory = make_directory("model")
   _log.info("without --checkpoint_dir, the model is in %s until it is evaluated at the end, and "
             "then deleted", directory)
   try:
@@ -162,6 +161,7 @@ def _directory(run, options):
     if trained is None or not global_step_of_checkpoint(trained):
       shutil.rmtree(directory, ignore_errors=True)
     else:
+      keep_directory(directory)
       _log.error("the trained model is kept in %s, as the job failed", trained)
     raise
   except BaseException:  # a signal
