@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import json
+import pathlib
+import time
+
 import pytest
 
 from tf1ps.cli import doctor
+from tf1ps.doctor import RULES
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.any_tensorflow
 ADDS = "import tensorflow.compat.v1 as tf\n\nprint(tf.sub(3, 2))\n"
 
@@ -16,10 +22,11 @@ def test_findings_of_a_folder(tmp_path, capsys):
   (tmp_path / "clean.py").write_text("x = 1\n")
   assert doctor.run([str(tmp_path)]) == 1
   out, err = capsys.readouterr()
-  line, = out.splitlines()
-  assert line == (
+  assert out.splitlines() == [
     "%s/sub/ps.py:3:7: gone: TensorFlow has no tf.sub since 1.0: it is called tf.subtract "
-    "[name-before-1.0]" % tmp_path)
+    "[name-before-1.0]" % tmp_path, "",
+    "name-before-1.0: Write the name of today. docs/v1.md#from-before-tensorflow-10",
+    "1 finding in 1 of 2 files. `import tf1ps.v1 as tf`, or tf1ps-run, mends all of them."]
   assert not err
 
 
@@ -46,3 +53,84 @@ def test_files_that_cannot_be_read(tmp_path, capsys):
 def test_a_wrong_flag(capsys):
   assert doctor.run(["--frmat=json", "x.py"]) == 2
   assert "--frmat" in capsys.readouterr().err
+
+
+def test_fix_writes_the_file_and_lists_what_is_left(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(str(tmp_path))
+  (tmp_path / "train.py").write_bytes(
+    b"# -*- coding: latin-1 -*-\r\nimport tensorflow as tf  # \xe9\r\ntf.sub(3, 2)\r\n"
+    b"tf.contrib.crf.decode(x)\r\n")
+  assert doctor.run(["--fix", "train.py"]) == 1
+  out, err = capsys.readouterr()
+  assert out.split("\n")[:10] == [
+    "--- a/train.py", "+++ b/train.py", "@@ -1,4 +1,4 @@", " # -*- coding: latin-1 -*-",
+    "-import tensorflow as tf  # \xe9", "-tf.sub(3, 2)", "+import tf1ps.v1 as tf  # \xe9",
+    "+tf.subtract(3, 2)", " tf.contrib.crf.decode(x)",
+    "train.py:4:1: gone: TensorFlow 2 has no tf.contrib.crf.decode, nor has tf1ps.v1 "
+    "[contrib-without-heir]"]
+  assert (tmp_path / "train.py").read_bytes() == (
+    b"# -*- coding: latin-1 -*-\r\nimport tf1ps.v1 as tf  # \xe9\r\ntf.subtract(3, 2)\r\n"
+    b"tf.contrib.crf.decode(x)\r\n")
+
+
+def test_diff_changes_nothing(tmp_path, capsys):
+  (tmp_path / "train.py").write_text(ADDS)
+  assert doctor.run(["--diff", str(tmp_path)]) == 1
+  assert "+import tf1ps.v1 as tf\n" in capsys.readouterr().out
+  assert (tmp_path / "train.py").read_text() == ADDS
+  (tmp_path / "train.py").write_text("import os\n")
+  assert doctor.run(["--diff", str(tmp_path)]) == 0
+  assert capsys.readouterr() == ("", "")
+
+
+def test_what_is_left_after_a_fix_may_be_nothing(tmp_path, capsys):
+  (tmp_path / "train.py").write_text(ADDS)
+  assert doctor.run(["--fix", str(tmp_path)]) == 0
+  assert "[" not in capsys.readouterr().out
+
+
+def test_json(tmp_path, capsys):
+  (tmp_path / "train.py").write_text(ADDS)
+  assert doctor.run(["--format=json", str(tmp_path / "train.py")]) == 1
+  assert json.loads(capsys.readouterr().out) == [{
+    "path": str(tmp_path / "train.py"), "line": 3, "column": 7, "rule": "name-before-1.0",
+    "kind": "gone", "message": "TensorFlow has no tf.sub since 1.0: it is called tf.subtract",
+    "advice": "Write the name of today.", "page": "docs/v1.md#from-before-tensorflow-10",
+    "is_mended_by_tf1ps": True}]
+  (tmp_path / "train.py").write_text("import os\n")
+  assert doctor.run(["--format=json", str(tmp_path / "train.py")]) == 0
+  assert json.loads(capsys.readouterr().out) == []
+
+
+def test_sarif(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(str(tmp_path))
+  (tmp_path / "a b.py").write_text(ADDS)
+  assert doctor.run(["--format=sarif", "a b.py"]) == 1
+  log = json.loads(capsys.readouterr().out)
+  assert log["version"] == "2.1.0"
+  run, = log["runs"]
+  rules = run["tool"]["driver"]["rules"]
+  assert [rule["id"] for rule in rules] == [rule.name for rule in RULES]
+  result, = run["results"]
+  assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "name-before-1.0"
+  assert result["level"] == "error"
+  assert result["locations"] == [{"physicalLocation": {
+    "artifactLocation": {"uri": "a%20b.py"}, "region": {"startLine": 3, "startColumn": 7}}}]
+
+
+@pytest.mark.parametrize("argv, said", [
+  (["--fix", "--diff"], "give one of them"),
+  (["--fix", "--format=json"], "leave --format=json out")])
+def test_flags_that_do_not_go_together(tmp_path, capsys, argv, said):
+  assert doctor.run([*argv, str(tmp_path)]) == 2
+  assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_hundred_files_take_seconds(tmp_path):
+  programs = sorted((ROOT / "tests" / "legacy" / "programs").glob("*.py"))
+  for number in range(200):
+    (tmp_path / ("%d.py" % number)).write_text(programs[number % len(programs)].read_text())
+  begin = time.process_time()
+  assert doctor.run([str(tmp_path)]) == 1
+  assert time.process_time() - begin < 20  # seconds; 3 on an idle machine

@@ -24,3 +24,8 @@ def names():
   print("the tables are right")
   if hasattr(tf, "estimator"):
     print("tf1ps.v1 has estimator")
+
+
+def run(text):
+  """Runs a program."""
+  exec(compile(text, "program.py", "exec"), {"__name__": "__main__"})

@@ -19,6 +19,8 @@ def drop_ins():
                "Coordinator", "SyncReplicasOptimizer", "start_queue_runners"):
     assert getattr(tf.train, name) is getattr(tf1ps, name)
     assert name in dir(tf.train) and name in tf.train.__all__
+  assert tf.distribute.Server is tf1ps.Server
+  assert tf.distribute.MirroredStrategy is stock.distribute.MirroredStrategy
   for name in ("FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"):
     assert getattr(tf, name) is getattr(tf.queue, name) is getattr(tf1ps, name)
   assert tf.train.shuffle_batch is pipeline.shuffle_batch

@@ -7,57 +7,90 @@ line is wrong.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 import tokenize
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 from tf1ps import doctor, runner, version
+from tf1ps.cli import doctor_report
 
 _NAME = "tf1ps-doctor"
 _EXIT_FOUND, _EXIT_UNREADABLE = 1, 2
 
 
+class _Source(NamedTuple):
+  """A file that was read."""
+
+  program: doctor.Program
+  encoding: str
+
+
 def run(argv: List[str]) -> int:
   """Runs the program; returns the exit code."""
   try:
-    request = _parser().parse_args(argv)
+    request = _parse(argv)
   except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
     return error.code or 0
-  programs, errors = _read_all(request.paths)
-  findings = [finding for program in programs for finding in doctor.find_all(program)]
-  for finding in findings:
-    print("%s:%d:%d: %s: %s [%s]" % (
-      finding.path, finding.line, finding.column, finding.rule.kind, finding.message,
-      finding.rule.name))
+  sources, errors = _read_all(request.paths)
+  if request.diff or request.fix:
+    is_found = _fix(sources, request.fix)
+  if request.fix:
+    sources, again = _read_all([source.program.path for source in sources])
+    errors += again
+  if not request.diff:
+    findings = [each for source in sources for each in doctor.find_all(source.program)]
+    is_found = bool(findings)
+    report = doctor_report.FORMATS[request.format](findings, len(sources))
+    if report:
+      print(report)
   for error in errors:
     print("%s: %s" % (_NAME, error), file=sys.stderr)
-  return _EXIT_UNREADABLE if errors else _EXIT_FOUND if findings else 0
+  return _EXIT_UNREADABLE if errors else _EXIT_FOUND if is_found else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parse(argv: List[str]) -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     prog=_NAME, allow_abbrev=False,
     description="Reads TensorFlow 1 programs, runs nothing, and lists what fails on today's "
-                "TensorFlow or with several tasks.")
+                "TensorFlow or with several tasks. Exit codes: 0, nothing was found; 1, there are "
+                "findings; 2, a file could not be read.")
   parser.add_argument("paths", nargs="+", metavar="FILE|DIR",
                       help="a program, or a folder of them")
+  parser.add_argument("--format", choices=sorted(doctor_report.FORMATS), default="text",
+                      help="how findings are printed (default: text)")
+  parser.add_argument("--diff", action="store_true",
+                      help="print what --fix would change, and no findings")
+  parser.add_argument("--fix", action="store_true",
+                      help="change imports and old names in the files, print the changes, and list "
+                           "what is left")
   parser.add_argument("--version", action="version", version="%s %s" % (_NAME, version.__version__))
-  return parser
+  request = parser.parse_args(argv)
+  if request.diff and request.fix:
+    parser.error("--diff shows what --fix changes: give one of them")
+  if (request.diff or request.fix) and request.format != "text":
+    parser.error("--diff and --fix print text: leave --format=%s out" % request.format)
+  return request
 
 
-def _read_all(paths: List[str]) -> Tuple[List[doctor.Program], List[str]]:
+def _read_all(paths: List[str]) -> Tuple[List[_Source], List[str]]:
   """Reads programs; returns them, and the errors of those that cannot be read."""
-  programs, errors = [], []
+  sources, errors, mend = [], [], _Mender()
   for path in (file for each in paths for file in _files(each)):
     try:
-      with tokenize.open(path) as file:
-        programs.append(doctor.read_program(path, file.read(), _mend))
+      with open(path, "rb") as file:
+        encoding, _ = tokenize.detect_encoding(file.readline)
+      with open(path, encoding=encoding, newline="") as file:  # lines keep their ends
+        sources.append(_Source(doctor.read_program(path, file.read(), mend), encoding))
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
       errors.append("%s: %s" % (path, getattr(error, "strerror", None) or error))
-    except (doctor.UnreadableError, runner.MissingLibraryError) as error:
+    except doctor.UnreadableError as error:
       errors.append(str(error))
-  return programs, errors
+    except runner.MissingLibraryError:
+      errors.append("%s: this looks like Python 2, which the library fissix reads: "
+                    "pip install 'tf1ps[legacy]'" % path)
+  return sources, errors
 
 
 def _files(path: str) -> Iterator[str]:
@@ -73,10 +106,38 @@ def _files(path: str) -> Iterator[str]:
         yield os.path.join(folder, name)
 
 
-def _mend(text: str) -> Tuple[str, List[int]]:
+class _Mender:
   """Mends Python 2; see `doctor.read_program`."""
-  mended = runner.Python2().mend(text)
-  return mended.text, mended.lines
+
+  def __init__(self):
+    self._python2 = None
+
+  def __call__(self, text: str) -> Tuple[str, List[int]]:
+    self._python2 = self._python2 or runner.Python2()
+    mended = self._python2.mend(text)
+    return mended.text, mended.lines
+
+
+def _fix(sources: List[_Source], is_written: bool) -> bool:
+  """Prints the mechanical changes, and writes them on request; returns whether there are any."""
+  is_changed = False
+  for program, encoding in sources:
+    new = doctor.fix(program, runner.replace_imports)
+    if new == program.text:
+      continue
+    is_changed = True
+    path = program.path.lstrip(os.sep)
+    sys.stdout.writelines(difflib.unified_diff(
+      _lines(program.text), _lines(new), "a/" + path, "b/" + path))
+    if is_written:
+      with open(program.path, "w", encoding=encoding, newline="") as file:
+        file.write(new)
+  return is_changed
+
+
+def _lines(text: str) -> List[str]:
+  """Returns the lines for a diff, each with one end of line."""
+  return [line + "\n" for line in text.replace("\r\n", "\n").rstrip("\n").split("\n")]
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "findings": ["DIFFERS", "GONE", "TRAP", "Finding", "Rule"],
+  "fixing": ["fix"],
   "program": ["Program", "UnreadableError", "read_program"],
   "registry": ["RULES", "find_all"],
 })

@@ -49,7 +49,8 @@ def _orders(program):
       yield call, "tf.image.resize_images takes [height, width] since TensorFlow 1.0"
 
 
-def _cross_entropies(program):
+def find_cross_entropies(program):
+  """Yields the cross entropies without names of arguments, each with a message."""
   for call in program.calls(*_CROSS_ENTROPIES):
     if call.args and not isinstance(call.args[0], ast.Starred) and (
         program.value_of(call.args[0]) is not None and _is_for_graphs(program)):
@@ -132,9 +133,9 @@ RULES = (
        "Give them in the order of today.", _NAMES, True, _orders),
   Rule("cross-entropy-without-names", GONE, "A cross entropy refuses arguments without names",
        "Write logits= and labels=, or run the program by tf1ps-run --pre_1_0.", _NAMES, False,
-       _cross_entropies),
+       find_cross_entropies),
   Rule("replica-id", GONE, "SyncReplicasOptimizer has no argument replica_id since TensorFlow 1.0",
-       "Remove it.", "docs/synchronous.md", True, _replica_ids),
+       "Remove it. The optimizer of tf1ps takes it.", "docs/synchronous.md", True, _replica_ids),
   Rule("flag-of-absl", GONE, "A flag that absl defines as well: DuplicateFlagError",
        "Give it another name, or write `import tf1ps.v1 as tf`.", "docs/v1.md", True, _flags),
   Rule("eager-mode", GONE, "TensorFlow 2 starts in eager mode, which has no sessions",

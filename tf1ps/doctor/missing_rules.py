@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Iterator, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from tf1ps.doctor import name_tables, names
 from tf1ps.doctor.findings import GONE, Rule
@@ -11,6 +11,7 @@ from tf1ps.doctor.findings import GONE, Rule
 _ESTIMATOR, _CONTRIB = "tf.estimator", "tf.contrib"
 _LAYERS = ("tf.layers", "tf.nn.rnn_cell")
 _TUTORIALS = ("tf.examples.tutorials", "tf.models")
+_RENAMED = {"tf." + old for old in name_tables.RENAMED}
 # They are missing as well, and have rules of their own.
 _OTHERS = (_ESTIMATOR, _CONTRIB) + _LAYERS + _TUTORIALS
 
@@ -20,17 +21,21 @@ def _is_below(name: str, parents) -> bool:
   return any(name == parent or name.startswith(parent + ".") for parent in parents)
 
 
-def _taken(program) -> Iterator[Tuple[ast.AST, str]]:
+def _taken(program, is_meant: Callable[[str], object]) -> Iterator[Tuple[ast.AST, str]]:
   """Yields each place that takes a name of TensorFlow, once: `from tensorflow.contrib import slim`.
 
-  The later uses of a name that was taken so, such as `slim.conv2d`, are not yielded.
+  The later uses of a name that was imported so, such as `slim.conv2d`, are not yielded.
+
+  Args:
+    program: the program.
+    is_meant: whether a name is one of those that are looked for.
   """
   for node, full in program.imports():
     name = names.canonical(full).spelling
-    if _is_below(name, ("tf", "tf2")) and not program.is_guarded(node):
+    if _is_below(name, "tf") and is_meant(name) and not program.is_guarded(node):
       yield node, name
   for node, name in program.names():
-    if _is_below(name, ("tf", "tf2")) and not program.is_guarded(node):
+    if _is_below(name, "tf") and is_meant(name) and not program.is_guarded(node):
       yield node, name
 
 
@@ -43,11 +48,10 @@ def _root(program, node: ast.AST) -> Tuple[ast.AST, Optional[str]]:
 
 def _of_namespace(program, *parents: str) -> Iterator[Tuple[ast.AST, str]]:
   """Yields where a program takes something of a namespace of TensorFlow."""
-  for node, name in _taken(program):
-    if _is_below(name, parents):
-      is_import = isinstance(node, (ast.Import, ast.ImportFrom))
-      if is_import or not _is_below(_root(program, node)[1] or "", parents):
-        yield node, name
+  for node, name in _taken(program, lambda name: _is_below(name, parents)):
+    is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+    if is_import or not _is_below(_root(program, node)[1] or "", parents):
+      yield node, name
 
 
 def _graph_names(program):
@@ -75,16 +79,17 @@ def _first_known(name: str, known) -> Optional[str]:
 
 
 def _contrib(program, has_heir: bool):
-  for node, name in _taken(program):
-    if not _is_below(name, _CONTRIB) or name == _CONTRIB or _has_heir(name) != has_heir:
-      continue
+  def is_meant(name):
+    return _is_below(name, _CONTRIB) and name != _CONTRIB and _has_heir(name) == has_heir
+
+  for node, name in _taken(program, is_meant):
     is_import = isinstance(node, (ast.Import, ast.ImportFrom))
     taken_before = None if is_import else _root(program, node)[1]
     # `slim.conv2d` was reported where `slim` was taken, unless tf1ps.v1 lacks only `conv2d`.
     if taken_before is None or not _is_below(taken_before, _CONTRIB) or (
         not has_heir and _has_heir(taken_before)):
       yield node, "TensorFlow 2 has no %s%s" % (
-        _short(name), "" if has_heir else ", and nor has tf1ps.v1")
+        _short(name), "" if has_heir else ", nor has tf1ps.v1")
 
 
 def _short(name: str) -> str:
@@ -124,11 +129,10 @@ def _layers(program):
 
 
 def _old_names(program):
-  for node, name in _taken(program):
-    old = _first_known(name, {"tf." + each for each in name_tables.RENAMED})
-    if old:
-      yield node, "TensorFlow has no %s since 1.0: it is called tf.%s" % (
-        old, name_tables.RENAMED[old[len("tf."):]])
+  for node, name in _taken(program, lambda name: _first_known(name, _RENAMED)):
+    old = _first_known(name, _RENAMED)
+    yield node, "TensorFlow has no %s since 1.0: it is called tf.%s" % (
+      old, name_tables.RENAMED[old[len("tf."):]])
 
 
 def _tutorials(program):
@@ -137,10 +141,8 @@ def _tutorials(program):
 
 
 def _nowhere(program):
-  for node, name in _taken(program):
-    gone = _first_known(name, name_tables.NOWHERE)
-    if gone:
-      yield node, "TensorFlow has no %s" % gone
+  for node, name in _taken(program, lambda name: _first_known(name, name_tables.NOWHERE)):
+    yield node, "TensorFlow has no %s" % _first_known(name, name_tables.NOWHERE)
 
 
 _IMPORT_US = "Write `import tf1ps.v1 as tf`, or run the program by tf1ps-run."
@@ -154,7 +156,8 @@ RULES = (
        "Write it anew, or stay with TensorFlow 1.15.", _PAGE, False, _nowhere),
   Rule("contrib-is-gone", GONE, "TensorFlow 2 has no tf.contrib",
        _IMPORT_US, _PAGE + "#tfcontrib", True, _contrib_with_heir),
-  Rule("contrib-without-heir", GONE, "TensorFlow 2 has no tf.contrib, and tf1ps.v1 not this name",
+  Rule("contrib-without-heir", GONE,
+       "Neither TensorFlow 2 nor tf1ps.v1 has this name of tf.contrib",
        "Write it anew, or stay with TensorFlow 1.15.", _PAGE + "#tfcontrib", False,
        _contrib_without_heir),
   Rule("estimator-is-gone", GONE, "TensorFlow has no tf.estimator since 2.16",

@@ -66,6 +66,7 @@ class Program:
   def __init__(self, path: str, text: str, tree: ast.Module,
                line_map: Optional[List[int]] = None):
     self.path = path
+    self.text = text
     self.tree = tree
     self.lines = text.split("\n")
     self.is_python2 = line_map is not None
@@ -73,6 +74,7 @@ class Program:
     self._scopes = scopes.Scopes(tree)
     self._names = {}  # {node: its names.Name, or None}
     self.nodes = self._scopes.nodes  # all of them
+    self._whole_names = self._imports = None  # what `names` and `imports` return
     self._calls = {}  # {canonical name: the calls}
     for node in self.nodes:
       if isinstance(node, ast.Call):
@@ -128,8 +130,13 @@ class Program:
     found = self._name(node)
     return found and found.spelling
 
-  def names(self) -> Iterator[Tuple[ast.AST, str]]:
-    """Yields each whole name of an import that is read, such as `tf.train.Server`, as spelled."""
+  def names(self) -> List[Tuple[ast.AST, str]]:
+    """Returns each whole name of an import that is read, such as `tf.train.Server`, as spelled."""
+    if self._whole_names is None:
+      self._whole_names = list(self._find_names())
+    return self._whole_names
+
+  def _find_names(self) -> Iterator[Tuple[ast.AST, str]]:
     for node in self.nodes:
       if isinstance(getattr(node, "ctx", None), ast.Load) and not isinstance(
           self.parent(node), ast.Attribute):
@@ -152,11 +159,11 @@ class Program:
         if isinstance(getattr(node, "ctx", None), ast.Load):
           yield node
 
-  def imports(self) -> Iterator[Tuple[ast.AST, str]]:
-    """Yields the statement and the full name for each thing that is imported, as written."""
-    for node in self.nodes:
-      for full in _imported(node):
-        yield node, full
+  def imports(self) -> List[Tuple[ast.AST, str]]:
+    """Returns the statement and the full name for each thing that is imported, as written."""
+    if self._imports is None:
+      self._imports = [(node, full) for node in self.nodes for full in _imported(node)]
+    return self._imports
 
   def is_guarded(self, node: ast.AST) -> bool:
     """Whether a program asks before it uses a thing: by a version, by `hasattr`, or in a `try`."""

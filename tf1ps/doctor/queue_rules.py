@@ -136,15 +136,15 @@ def _up_to(program):
 def _capacities(program):
   for call in program.calls(*_QUEUES):
     capacity = program.value_of(program.argument(call, "capacity", 0), flags=True)
-    if isinstance(capacity, int) and capacity <= 0:
-      yield call, "TensorFlow accepts the capacity %d, and nothing can be put in" % capacity
+    if isinstance(capacity, int) and capacity == 0:  # a negative one is no limit
+      yield call, "TensorFlow accepts the capacity 0, and nothing can be put in"
   for name, position, of_capacity in (("tf.RandomShuffleQueue", 1, 0),
                                       ("tf.train.shuffle_batch", 3, 2),
                                       ("tf.train.shuffle_batch_join", 3, 2)):
     for call in program.calls(name):
       capacity = program.value_of(program.argument(call, "capacity", of_capacity), flags=True)
       kept = program.value_of(program.argument(call, "min_after_dequeue", position), flags=True)
-      if isinstance(capacity, int) and isinstance(kept, int) and kept >= capacity:
+      if isinstance(capacity, int) and isinstance(kept, int) and kept >= capacity >= 0:
         yield call, "min_after_dequeue is %d and the capacity %d: it fails at the first run" % (
           kept, capacity)
 
