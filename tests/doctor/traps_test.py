@@ -146,6 +146,31 @@ session = tf.Session(server.target)  # tf1ps-doctor: ignore[session-without-limi
     def build(self):
       tf.get_variable("w", [])
   """,
+  """
+  class Model(object):
+    def __init__(self):
+      self.w = self.build()
+    def build(self):
+      return tf.get_variable("w", [])
+  with tf.device(setter):
+    Model()
+  """,
+  """
+  class Model(object):
+    def build(self):
+      return tf.get_variable("w", [])
+  class Larger(Model):
+    def use(self):
+      self.build()
+  Model().build()
+  """,
+  """
+  class Model(object):
+    @property
+    def w(self):
+      return tf.get_variable("w", [])
+  Model().w
+  """,
   # Local variables on the worker.
   """
   with tf.device(setter), tf.device("/job:worker/task:%d" % index):

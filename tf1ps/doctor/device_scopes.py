@@ -42,16 +42,23 @@ class Ways:
     self._program = program
     self._callers: Dict[ast.AST, List[ast.Call]] = {}
     self._escaped: Set[ast.AST] = set()  # functions that somebody else may call
+    self._methods: Dict[str, List[ast.AST]] = {}
     for node in program.nodes:
-      if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        self._note(node)
+      if isinstance(node, jobs.FUNCTIONS) and isinstance(program.parent(node), ast.ClassDef):
+        self._methods.setdefault(node.name, []).append(node)
+    for node in program.nodes:
+      if isinstance(getattr(node, "ctx", None), ast.Load):
+        if isinstance(node, ast.Name):
+          self._note(node)
+        elif isinstance(node, ast.Attribute) and node.attr in self._methods:
+          self._note_method(node)
 
   def to(self, node: ast.AST, depth: int = 6) -> List[Way]:
     """Returns the ways to a place; none where it is not known who comes there."""
     scopes, function = self._scopes_round(node)
     if not isinstance(function, jobs.FUNCTIONS):
       return [Way(scopes, [function])] if isinstance(function, ast.Module) else []
-    if function in self._escaped or not depth:
+    if function in self._escaped or function.decorator_list or not depth:
       return []
     callers = self._callers.get(function, [])
     if not callers and function.name == "main":
@@ -65,13 +72,47 @@ class Ways:
     return found
 
   def _note(self, name):
+    """Notes the use of a function or a class."""
+    parent = self._program.parent(name)
     for bound in self._program.bindings(name):
-      if isinstance(bound.statement, jobs.FUNCTIONS) and bound.statement.name == name.id:
-        parent = self._program.parent(name)
-        if isinstance(parent, ast.Call) and parent.func is name:
-          self._callers.setdefault(bound.statement, []).append(parent)
-        elif not self._is_run(parent):
-          self._escaped.add(bound.statement)
+      if getattr(bound.statement, "name", None) != name.id:
+        continue
+      if isinstance(bound.statement, jobs.FUNCTIONS):
+        if not self._is_run(parent):
+          self._note_use(bound.statement, name)
+      elif isinstance(bound.statement, ast.ClassDef):
+        is_call = isinstance(parent, ast.Call) and parent.func is name
+        for method in self._methods_of(bound.statement):
+          if not is_call:  # a class derives from it, or takes it
+            self._escaped.add(method)
+          elif method.name == "__init__":
+            self._note_use(method, name)
+
+  def _note_use(self, function, node):
+    parent = self._program.parent(node)
+    if isinstance(parent, ast.Call) and parent.func is node:
+      self._callers.setdefault(function, []).append(parent)
+    else:
+      self._escaped.add(function)
+
+  def _note_method(self, node):
+    """Notes the use of a method: of an object whose class is known, or of any class."""
+    if getattr(node.value, "id", "") == "self":
+      owner = self._program.enclosing(node, ast.ClassDef)
+    else:
+      made = self._program.call_of(node.value)
+      bound = [] if made is None else self._program.bindings(made.func)
+      owner = bound[0].statement if len(bound) == 1 else None
+    known = [each for each in self._methods_of(owner) if each.name == node.attr]
+    if len(known) == 1:
+      self._note_use(known[0], node)
+    elif self._program.name_of(node) is None:
+      self._escaped.update(self._methods[node.attr])
+
+  @staticmethod
+  def _methods_of(owner):
+    body = owner.body if isinstance(owner, ast.ClassDef) else []
+    return [each for each in body if isinstance(each, jobs.FUNCTIONS)]
 
   def _is_run(self, node):
     """Whether the function is handed to `tf.app.run`."""

@@ -76,6 +76,22 @@ def _chief_restarts(program):
         yield call, "A client that comes back initialises the variables of the whole job anew"
 
 
+def _all_are_chiefs(program):
+  """Sessions that every worker of between-graph replication opens as the chief."""
+  if not _openings(program) or not any(
+      "*" in (texts.text_of(program, program.argument(call, "worker_device", 2)) or "")
+      for call in program.calls(jobs.SETTER)):
+    return
+  openings = {opening.call for opening in jobs.sessions(program)}
+  for name, position in [(jobs.TRAINING_SESSION, 1), (jobs.SUPERVISOR, 3)] + [
+      (name, None) for name in jobs.LEARNING]:
+    for call in program.calls(name):
+      if (program.argument(call, "is_chief", position) is None and not program.may_have_more(call)
+          and (call in openings or name == jobs.SUPERVISOR)
+          and not jobs.under_condition(program, call, ("chief", "index", "task", "rank"))):
+        yield call
+
+
 def _initialises(program, call):
   fetches = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else call.args[:1]
   return any(program.made_by(each) in _INITIALISERS for each in fetches)
@@ -217,6 +233,10 @@ RULES = (
        "A worker sleeps 30 seconds between two looks: with less max_wait_secs it fails at once",
        "Give it 30 or more, or a Supervisor recovery_wait_secs=1.",
        "docs/cluster.md#waiting-with-a-limit", True, _short_waits),
+  Rule("every-worker-is-chief", TRAP,
+       "Without is_chief every worker is the chief: each one initialises the variables and saves",
+       "Give it is_chief=(task_index == 0).",
+       "docs/drop_in.md", True, _all_are_chiefs),
   Rule("chief-restart-goes-back", TRAP,
        "A chief that comes back takes the whole job to its last checkpoint, or to the start",
        "Use the sessions of tf1ps, which keep what lives on the ps.",

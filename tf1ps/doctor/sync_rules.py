@@ -94,8 +94,11 @@ def _local_steps(program):
 
 
 def _nobody_applies(program):
-  has_session = any(True for _ in jobs.sessions(program))
-  if has_session and not texts.mentions(program, "get_chief_queue_runner", _HOOK):
+  if not any(True for _ in jobs.sessions(program)) or texts.mentions(program, _HOOK):
+    return
+  if not texts.mentions(program, "get_chief_queue_runner") or not texts.mentions(
+      program, "start_queue_runners", "create_threads", "add_queue_runner", "QUEUE_RUNNERS",
+      "learning"):
     yield from _optimizers(program)
 
 
