@@ -3,13 +3,15 @@ from __future__ import annotations
 import collections
 import queue
 import socket
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tests import harness
+from tests import cluster_tasks, harness
 from tf1ps.cluster import session as session_lib
 
 Pair = collections.namedtuple("Pair", ["a", "b"])
@@ -179,3 +181,32 @@ def test_who_waits_for_a_silent_master_can_be_freed(begin):
     assert str(ended.get(timeout=10.0)) == "freed"
     caller.join(10.0)
     session.close()
+
+
+_LATE_CLOSE = """
+import atexit, os, signal, sys, threading
+atexit.register(lambda: print("closing:", sum(
+  thread.name == "tf1ps: close a session" for thread in threading.enumerate())))
+import tensorflow.compat.v1 as tf
+from tf1ps.cluster import BoundedSession
+tf.disable_eager_execution()
+session = BoundedSession(sys.argv[1], close_limit=0.1)
+session.run(tf.constant(1))
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+session.close()
+later = threading.Timer(0.3, os.kill, (int(sys.argv[2]), signal.SIGCONT))
+later.daemon = True
+later.start()
+"""
+
+
+@pytest.mark.slow
+def test_the_end_of_the_process_waits_for_a_late_close(forks):
+  """TensorFlow 2 aborts a process in which a close returns while the interpreter exits."""
+  address, = harness.addresses(1)
+  server = forks.start("ps", cluster_tasks.serve, {"ps": [address]}, "ps", 0)
+  server.wait_for("up")
+  done = subprocess.run(
+    [sys.executable, "-c", _LATE_CLOSE, "grpc://" + address, str(server.pid)],
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+  assert (done.returncode, done.stdout.decode().split()[-2:]) == (0, ["closing:", "0"]), done.stderr

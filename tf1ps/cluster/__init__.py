@@ -10,7 +10,7 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
-  "bounded": ["LimitExceeded", "call_within"],
+  "bounded": ["LimitExceeded", "awaited_at_exit", "call_within"],
   "connections": ["count_connections"],
   "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
   "holder": ["TaskHeldError", "this_process"],

@@ -5,16 +5,21 @@ session, the close of a session whose ps died. No other thread can end such a ca
 in a daemon thread, and the caller continues after the limit. A thread whose call has returned waits
 for the next call, because to start one takes longer than many a call; a thread that is left behind
 ends with its call.
+
+On TensorFlow 2, the close of a session that returns while the interpreter exits aborts the process.
+So the end of the process waits, within a limit, for calls that are `awaited_at_exit`.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import queue
 import threading
-from typing import Callable, List, Optional
+from typing import Callable, Iterator, List, Optional
 
-from tf1ps.compat import Error
+from tf1ps.compat import TIMING, Error
 
 
 class LimitExceeded(Error, RuntimeError):
@@ -47,6 +52,32 @@ def call_within(limit: float, what: str, function, *args,
   if error is not None:
     raise error
   return value
+
+
+_awaited = 0  # calls under way that the end of the process waits for
+_has_ended = threading.Condition()
+
+
+@contextlib.contextmanager
+def awaited_at_exit() -> Iterator[None]:
+  """Has the end of the process wait for this call, which closes a session."""
+  global _awaited
+  with _has_ended:
+    _awaited += 1
+  try:
+    yield
+  finally:
+    with _has_ended:
+      _awaited -= 1
+      _has_ended.notify_all()
+
+
+def _await_calls() -> None:
+  with _has_ended:
+    _has_ended.wait_for(lambda: _awaited == 0, TIMING.late_close_limit)
+
+
+atexit.register(_await_calls)
 
 
 class _Helper:

@@ -66,9 +66,12 @@ class ServerRecord(NamedTuple):
 def record_of(target: str) -> Optional[ServerRecord]:
   """Returns the record of this process's server with that target; None for any other target.
 
-  For drop-ins that have nothing but the target; with a `Server` at hand, use `server.record`.
+  For drop-ins that have nothing but the target; with a `Server` at hand, use `server.record`. A
+  program may also have made the target from the address that the cluster gives to its task.
   """
-  return _records.get(target)
+  return _records.get(target) or next(
+    (record for record in _records.values()
+     if target == "grpc://" + record.cluster.task.address), None)
 
 
 def record_of_task(task: Task) -> Optional[ServerRecord]:

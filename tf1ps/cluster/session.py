@@ -9,7 +9,8 @@ interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session
 2. `abort(error)` frees every caller at once: their runs raise that error. The helpers stay behind
    until the ps answers or the process ends.
 3. `close()` returns within its limit; a session that does not close stays until the process ends,
-   and its destructor does nothing.
+   and its destructor does nothing. The end of the process waits for a late close once more: one
+   that returns while the interpreter exits aborts the process.
 4. A run that TensorFlow 2 refuses by mistake is made again (compat/session_runs.py).
 5. Repeated fetches are analysed once (compat/session_runs.py). TensorFlow writes nothing into the
    metadata of a run with neither feeds nor options, so that metadata stays unchanged.
@@ -25,6 +26,7 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.cluster.bounded import awaited_at_exit
 from tf1ps.compat import TIMING, PreparedRuns, can_prepare, retry_refused_run
 
 _ABORTED = object()
@@ -134,10 +136,11 @@ class BoundedSession(tf.Session):
       self.abort(lambda: tf.errors.CancelledError(None, None, "the session was closed"))
 
   def _close_now(self):
-    try:
-      super().close()
-    except tf.errors.OpError:
-      pass  # a session that its servers do not know any more is closed
+    with awaited_at_exit():
+      try:
+        super().close()
+      except tf.errors.OpError:
+        pass  # a session that its servers do not know any more is closed
 
   def __del__(self):
     # The stock destructor closes, without a limit, even while the interpreter exits.

@@ -21,6 +21,7 @@ from tf1ps.cluster import (
   LimitExceeded,
   ServerRecord,
   TaskHeldError,
+  awaited_at_exit,
   call_within,
   record_of_task,
   this_process,
@@ -204,10 +205,11 @@ class Membership:
   def stop(self) -> None:
     """Stops the heartbeat and closes the sessions, and does not wait for a silent task."""
     def stop():
-      self.heartbeat.stop()
-      self._records.close()
-      for callback in self._at_stop:
-        callback()
+      with awaited_at_exit():
+        self.heartbeat.stop()
+        self._records.close()
+        for callback in self._at_stop:
+          callback()
 
     try:
       call_within(TIMING.thread_end_limit, "ending the heartbeat", stop)
