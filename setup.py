@@ -9,8 +9,10 @@ VERSION = re.search(r'__version__ = "(.+?)"', (ROOT / "tf1ps" / "version.py").re
 LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
 # tf.layers, the cells and tf.contrib of tf1ps.v1; TensorFlow 1.15 has its own. There is a tf_keras
 # for each TensorFlow, and it says for which: pip takes the one that fits.
+# tensorflow-estimator 2.15 is the last; newer TensorFlows do not bring it (compat/estimator.py).
 # fissix is the kept fork of lib2to3, which Python 3.13 lacks: it mends Python 2.
-LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}", "fissix>=21.11"]
+LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}",
+             f"tensorflow-estimator==2.15.0; {CURRENT}", "fissix>=21.11"]
 
 setup(
     name="tf1ps",

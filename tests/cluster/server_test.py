@@ -219,3 +219,10 @@ def test_a_program_that_joins_leaves_the_interpreter():
 
 def test_only_targets_of_this_process_are_known():
   assert server_lib.record_of("grpc://127.0.0.1:2222") is None and server_lib.record_of("") is None
+
+
+def test_a_server_is_known_by_the_address_that_the_cluster_gives_it():
+  """Estimators make the target of it; that of TensorFlow 1.15's server says localhost."""
+  address, = harness.addresses(1)
+  server = server_lib.Server({"worker": [address]}, "worker", 0)
+  assert server_lib.record_of("grpc://" + address) is server.record

@@ -36,7 +36,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
                scaffold: tf.train.Scaffold, save_secs: Optional[float] = None,
                save_steps: Optional[int] = None, save_graph_def: bool = True,
                basename: str = "model.ckpt", hooks: Sequence[LifecycleHook] = (),
-               needs_global_step: bool = True):
+               needs_global_step: bool = True,
+               listeners: Sequence[tf.train.CheckpointSaverListener] = ()):
     """Creates the hook.
 
     Args:
@@ -50,6 +51,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
       basename: the names of the checkpoints before "-STEP".
       hooks: those that prepare for a checkpoint, and keep texts beside it.
       needs_global_step: False: a graph without a global step is saved under the basename alone.
+      listeners: called around each checkpoint, as TensorFlow's hook calls them.
 
     Raises:
       ValueError: not exactly one of save_secs and save_steps is given, or it is not positive;
@@ -77,8 +79,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._nans: Dict[str, tf.Tensor] = {}
     self._is_spoiled = False
     self._needs_global_step = needs_global_step
+    self._listeners = listeners
 
   def begin(self):
+    for listener in self._listeners:
+      listener.begin()
     if self._needs_global_step:
       self._tracker.check_step("a checkpoint")
     try:
@@ -94,8 +99,8 @@ class CheckpointSaver(tf.train.SessionRunHook):
     if not self._begun:
       self._begun = True
       self._begin_in(session.graph)
-    if self.saved_step != self._tracker.value:
-      self.save(session, self._tracker.value)
+    if self.saved_step != self._tracker.value or self._listeners:
+      self._save_and_tell(session, self._tracker.value)  # listeners count on this first one
     self._plan()
 
   def _begin_in(self, graph):
@@ -123,28 +128,39 @@ class CheckpointSaver(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     if self._save_secs is not None:
       if time.monotonic() - self._saved_at >= self._save_secs:
-        self._prepare(run_context.session)
-        self.save(run_context.session, self._tracker.ask(run_context.session))
+        self._save_between(run_context, self._tracker.ask(run_context.session))
     elif self._tracker.asked:
       if self._tracker.value >= self.saved_step + self._save_steps:
-        self._prepare(run_context.session)
-        self.save(run_context.session, self._tracker.value)
+        self._save_between(run_context, self._tracker.value)
       self._plan()
 
-  def _prepare(self, session):
+  def _save_between(self, run_context, step):
     for hook in self._hooks:
-      hook.before_save(session)
+      hook.before_save(run_context.session)
+    if self._save_and_tell(run_context.session, step):
+      run_context.request_stop()
+
+  def _save_and_tell(self, session, step) -> bool:
+    """Saves between the calls of the listeners; returns whether one of them asks for the end."""
+    for listener in self._listeners:
+      listener.before_save(session, step)
+    self.save(session, step)
+    if self._is_spoiled:
+      return False  # there is no checkpoint to tell of
+    return any([listener.after_save(session, step) for listener in self._listeners])
 
   def end(self, session):
     if not self._has_saved_last:
       self.save_last(session)
+    for listener in self._listeners:
+      listener.end(session, self.saved_step)
 
   def save_last(self, session) -> None:
     """Saves the checkpoint of the end; may be called again after an error."""
     texts = self._make_beside()
     step = self._tracker.ask(session)
     if step != self.saved_step or self._is_spoiled or not self._tracker.has_step:
-      self.save(session, step)
+      self._save_and_tell(session, step)
       if self._is_spoiled:
         raise checkpoints.CheckpointError(
           "%s at global step %d. The last good checkpoint is %s: lower the learning rate, or look "

@@ -3,8 +3,10 @@
 This room alone may use private symbols, each with its reason and a test that fails without it:
 
   of TensorFlow   `tf.Session._do_call` (session_runs.py), `tf.Operation._update_input`
-                  (graph_inputs.py), `tf.Operation._set_device` (first_task.py), and of a
-                  `tf.train.SessionManager` the operations that it holds (session_managers.py)
+                  (graph_inputs.py), `tf.Operation._set_device` (first_task.py), of a
+                  `tf.train.SessionManager` the operations that it holds (session_managers.py), of a
+                  `tf.train.CheckpointSaverHook` its arguments (saver_hooks.py), and what the
+                  package tensorflow-estimator misses (estimator.py)
   of Keras        `naming.reset_uids` (keras_names.py)
   of tf_keras and slim what slim.py names
 
@@ -18,6 +20,8 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "errors": ["Error", "error_line"],
+  "estimator": [
+    "Evaluations", "estimator_problem", "estimator_with", "train_and_evaluate"],
   "exit_codes": [
     "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
   "first_task": ["place_variables"],
@@ -27,6 +31,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
+  "saver_hooks": ["saver_arguments"],
   "session_managers": ["operations_of"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],

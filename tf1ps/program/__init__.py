@@ -16,7 +16,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "build_model", "check_variables", "load_program"],
   "evaluation": [
     "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
-  "evaluator": ["EvaluatorOutcome", "follow_checkpoints"],
+  "evaluator": ["EvaluatorOutcome", "RunWatch", "follow_checkpoints"],
   "export": ["Export", "ExportError", "export_saved_model"],
   "optimizers": ["learning_rate_of", "make_optimizer"],
   "prediction": ["Prediction", "PredictionError", "predict"],

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -87,7 +87,7 @@ def follow_checkpoints(
     if not value > 0:
       raise ValueError(f"{name} must be above 0 seconds, got {value}")
   is_interrupted = interrupted or (lambda: False)
-  watch = _RunWatch(checkpoint_dir, heartbeat_timeout, start_timeout)
+  watch = RunWatch(checkpoint_dir, heartbeat_timeout, start_timeout)
   evaluator = _Evaluator(
     program, checkpoint_dir, batch_size, variables, config, is_interrupted, bad)
   try:
@@ -106,10 +106,11 @@ def follow_checkpoints(
     evaluator.close()
 
 
-class _RunWatch:
-  """Follows the run by its status file."""
+class RunWatch:
+  """Follows a run by its status file."""
 
   def __init__(self, checkpoint_dir: str, heartbeat_timeout: float, start_timeout: float):
+    """Reads the file; the limits are those of `follow_checkpoints`."""
     self._file = RunFile(checkpoint_dir)
     self._heartbeat_timeout, self._start_timeout = heartbeat_timeout, start_timeout
     self._status = self._file.read()
@@ -122,7 +123,7 @@ class _RunWatch:
       _log.info("the last run has ended; waiting %g s for another (--once evaluates and leaves)",
                 self._start_timeout)
 
-  def look(self):
+  def look(self) -> Optional[Tuple[str, int]]:
     """Returns None while the run may go on, else (reason, exit code)."""
     status = self._file.read() or self._status  # a file that cannot be read counts as unchanged
     now = time.monotonic()

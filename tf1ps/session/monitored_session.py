@@ -9,7 +9,9 @@ The same arguments, the same hooks, the same session object, with these differen
 4. An OutOfRangeError ends the loop cleanly only where it comes from a step.
 5. `close()` is bounded. The chief's waits for the other workers, saves after the last update, and
    releases the ps (lifecycle.py).
-6. SIGINT and SIGTERM, where the program has no handlers of its own, end the loop, save, and exit
+6. A `tf.train.CheckpointSaverHook` for the same directory becomes the session's own saver, so that
+   it saves after the last update, too.
+7. SIGINT and SIGTERM, where the program has no handlers of its own, end the loop, save, and exit
    with 128 + the signal's number.
 """
 
@@ -21,6 +23,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
 from tf1ps.cluster import LifecycleHook, ServerRecord, record_of
+from tf1ps.compat import saver_arguments
 from tf1ps.session import lifecycle as lifecycle_lib
 from tf1ps.session import limits, plain_session_creator, session_creator, summaries
 from tf1ps.session import membership as membership_lib
@@ -93,7 +96,9 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   """
   limits.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                       max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout)
-  is_chief = chief_or_not(is_chief, record_of(master))
+  record = record_of(master)
+  is_chief = chief_or_not(is_chief, record)
+  master = master if record is None else record.target  # by its address it would cost calls
   membership = membership_of(master, is_chief, checkpoint_dir, heartbeat_timeout)
   return open_session(
     membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config,
@@ -182,6 +187,12 @@ def open_session(
                               save_checkpoint.steps, save_graph_def, checkpoint_basename,
                               lifecycle_hooks, needs_global_step)
       own_hooks.append(saver)
+    elif checkpoint_dir:
+      taken, saver = _own_saver(
+        tracker, checkpoint_dir, scaffold, [*own_hooks, *hooks], lifecycle_hooks)
+      if saver is not None:
+        own_hooks = [hook for hook in own_hooks if hook is not taken] + [saver]
+        hooks = [hook for hook in hooks if hook is not taken]
   lifecycle = lifecycle_lib.SessionLifecycle(
     membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote)
   common = dict(scaffold=scaffold, is_chief=is_chief, config=config, start_timeout=start_timeout,
@@ -195,6 +206,22 @@ def open_session(
       master, heartbeat_timeout=heartbeat_timeout or 30.0, **common)
   return lifecycle_lib.MonitoredSession(
     lifecycle, creator, [*own_hooks, *hooks], stop_grace_period_secs)
+
+
+def _own_saver(tracker, checkpoint_dir, scaffold, hooks, lifecycle_hooks):
+  """Finds the program's `CheckpointSaverHook` for the session's directory.
+
+  Returns the hook and the saver that takes its place; (None, None) without one.
+  """
+  for hook in hooks:
+    given = saver_arguments(hook) if type(hook) is tf.train.CheckpointSaverHook else None
+    if given is not None and given.checkpoint_dir == checkpoint_dir:
+      if given.saver is not None:
+        scaffold = tf.train.Scaffold(saver=given.saver)
+      return hook, CheckpointSaver(
+        tracker, checkpoint_dir, given.scaffold or scaffold, given.save_secs, given.save_steps,
+        given.save_graph_def, given.basename, lifecycle_hooks, listeners=given.listeners)
+  return None, None
 
 
 def chief_or_not(is_chief, record: Optional[ServerRecord]) -> bool:

@@ -49,6 +49,7 @@ class Session(BoundedSession):
     record = record_of(target) if target else None
     self._presence, self._record, self._seen_version = None, record, -1
     if record is not None:
+      target = record.target  # by its address it would cost calls
       config = _with_filters(config, record, graph or tf.get_default_graph())
       others = [task for task in record.cluster.tasks() if task.name != record.cluster.task.name
                 and filters_show_task(config.device_filters, task)]

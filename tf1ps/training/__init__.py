@@ -9,8 +9,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "build": ["build_step"],
   "dynamic_ranges": ["DynamicRanges"],
   "options": [
-    "GPU_NONE", "OLD_FLAGS", "Option", "Options", "PROGRAMS", "TABLE", "check_options",
-    "first_batch_size", "of_program", "parse_bad_record_policy", "parse_gpu_memory", "shard_of"],
+    "GPU_NONE", "OLD_FLAGS", "Option", "Options", "PROGRAMS", "StalenessPolicy", "TABLE",
+    "check_options", "first_batch_size", "of_program", "parse_bad_record_policy",
+    "parse_gpu_memory", "parse_staleness_policy", "shard_of"],
   "outcome": ["NanLossError", "Outcome"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],

@@ -29,6 +29,6 @@ __getattr__, __dir__ = _namespace.overlay(
       "session": ["Session"],
       "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
     },
-    namespaces=("app", "compat", "contrib", "distribute", "examples", "flags", "image", "layers",
-                "nn", "python", "queue", "train"),
+    namespaces=("app", "compat", "contrib", "distribute", "estimator", "examples", "flags", "image",
+                "layers", "nn", "python", "queue", "train"),
     gone=_renamed.finder())

@@ -74,7 +74,6 @@ _RENAMED = (
 
 # What to use where a name has no function of today.
 _ADVICE = {
-  "estimator": "TensorFlow has none since 2.16. Train with tf.train.MonitoredTrainingSession",
   "nn.seq2seq": "TensorFlow 0.12 is the last with it. Use tf.nn.dynamic_rnn",
 }
 

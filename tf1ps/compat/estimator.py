@@ -1,0 +1,160 @@
+"""The package tensorflow-estimator on TensorFlows that no longer know it.
+
+TensorFlow 1.15 brings the package as `tf.estimator`. Its last release, 2.15, imports private files
+of TensorFlow 2.15, of which later TensorFlows lack these:
+
+* `tf_export` has no API name "estimator" any more, under which the package lists its symbols.
+* `tensorflow.python.distribute.estimator_training` is gone. It chose between distribution
+  strategies and parameter servers.
+* `tensorflow.python.tpu` has no `tpu_embedding`, `tpu_embedding_gradient` and `session_support` any
+  more, which only training on TPUs uses.
+
+This module puts them back before it imports the package. The package takes its server, its session
+and its device setter from TensorFlow's files, and has no argument for them: `estimator_with`
+changes its private functions, on TensorFlow 1.15, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from typing import Callable, Optional
+
+from tf1ps.compat import slim
+
+_PACKAGE = "tensorflow_estimator.python.estimator"
+_API = "estimator"
+_STRATEGIES = "tensorflow.python.distribute.estimator_training"
+_TPU = ("tensorflow.python.tpu.tpu_embedding", "tensorflow.python.tpu.tpu_embedding_gradient",
+        "tensorflow.python.tpu.session_support")
+
+
+def estimator_problem() -> str:
+  """Returns why tensorflow-estimator cannot be imported, and what to do; "" if it can."""
+  if importlib.util.find_spec("tensorflow_estimator") is None:
+    return "it needs the package tensorflow-estimator. Run: pip install 'tf1ps[legacy]'"
+  return ""
+
+
+def estimator_with(server: type, session: Callable, make_device_setter: Callable,
+                   build_model: Callable[[str, Callable], object],
+                   check_strategies: Callable[[list, dict], None]) -> types.ModuleType:
+  """Imports the module that is `tf.estimator`, with other classes inside.
+
+  Args:
+    server: the class of its servers.
+    session: makes the session of `Estimator.train`, as `tf.train.MonitoredTrainingSession`.
+    make_device_setter: takes a RunConfig; returns a device function or None.
+    build_model: takes a mode and a function without arguments, which calls the model_fn of an
+      estimator; returns the EstimatorSpec.
+    check_strategies: takes the distribution strategies of a RunConfig, and the values of TF_CONFIG;
+      raises if they cannot be used.
+
+  Raises:
+    ImportError: the package is not installed.
+  """
+  if importlib.util.find_spec(_STRATEGIES) is None:
+    _put_back()
+  slim.replace_names(_import("training"), "server_lib", {"Server": server})
+  estimators = _import("estimator")
+  slim.replace_names(estimators, "training", {"MonitoredTrainingSession": session})
+  assert callable(estimators._get_replica_device_setter), "the package has changed"
+  estimators._get_replica_device_setter = make_device_setter
+  kind = estimators.Estimator
+  kind._call_model_fn = _call_by(kind._call_model_fn, build_model)
+  slim.replace_names(_import("run_config"), "distribute_coordinator_training", {
+    "init_run_config": functools.partial(_init_run_config, check_strategies)})
+  return _import("api._v1.estimator")
+
+
+def _import(name: str) -> types.ModuleType:
+  return importlib.import_module("%s.%s" % (_PACKAGE, name))
+
+
+def _call_by(call_model_fn, build_model):
+  @functools.wraps(call_model_fn)
+  def call(self, features, labels, mode, config):
+    return build_model(mode, lambda: call_model_fn(self, features, labels, mode, config))
+
+  return call
+
+
+def train_and_evaluate(estimator, train_spec, eval_spec):
+  """The package's `train_and_evaluate`."""
+  return _import("training").train_and_evaluate(estimator, train_spec, eval_spec)
+
+
+class Evaluations:
+  """Evaluates the newest checkpoint of an estimator and calls the exporters, once each.
+
+  Attributes:
+    has_exported_last: whether the exporters know that training has ended.
+  """
+
+  def __init__(self, estimator, eval_spec, max_steps: Optional[int]):
+    """Prepares; the checkpoint of `max_steps` is the last one."""
+    self._evaluator = _import("training")._TrainingExecutor._Evaluator(
+      estimator, eval_spec, max_steps)
+
+  @property
+  def has_exported_last(self) -> bool:
+    return self._evaluator.is_final_export_triggered
+
+  def evaluate_newest(self) -> Optional[dict]:
+    """Returns the metrics; None if there is no checkpoint, or none since the last call."""
+    return self._evaluator.evaluate_and_export()[0].metrics
+
+
+def _put_back() -> None:
+  export = importlib.import_module("tensorflow.python.util.tf_export")
+  if _API not in export.API_ATTRS:
+    export.ESTIMATOR_API_NAME = _API
+    for attributes, suffix in ((export.API_ATTRS, ""), (export.API_ATTRS_V1, "_v1")):
+      kind = type(attributes[export.KERAS_API_NAME])
+      attributes[_API] = kind("_estimator_api_names" + suffix, "_estimator_api_constants" + suffix)
+  _add_module(_STRATEGIES, init_run_config=None,
+              should_run_distribute_coordinator=lambda config: False)
+  for name in _TPU:
+    if importlib.util.find_spec(name) is None:
+      _add_module(name)
+
+
+def _add_module(name, **values):
+  module = _OnlyOnTpu(name)
+  module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+  vars(module).update(values)
+  sys.modules[name] = module
+  above, _, last = name.rpartition(".")
+  setattr(importlib.import_module(above), last, module)
+
+
+class _OnlyOnTpu(types.ModuleType):
+  """A module whose other names are classes, because the package names them when it is imported."""
+
+  def __getattr__(self, name):
+    if name.startswith("__"):
+      raise AttributeError(name)
+    found = type(name, (), {"__init__": _refuse})
+    setattr(self, name, found)
+    return found
+
+
+def _refuse(self, *unused_args, **unused_kwargs):
+  raise NotImplementedError("%s trains on TPUs, which this TensorFlow no longer does for "
+                            "estimators" % type(self).__name__)
+
+
+def _init_run_config(check_strategies, config, tf_config: Optional[dict]) -> None:
+  """Completes a RunConfig with a distribution strategy; its cluster is that of TF_CONFIG."""
+  more = config._experimental_distribute
+  strategies = [config._train_distribute, config._eval_distribute]
+  if more is not None:
+    strategies += [more.train_distribute, more.eval_distribute, more.remote_cluster]
+  check_strategies([one for one in strategies if one is not None], tf_config or {})
+  config._distribute_coordinator_mode = None
+  config._init_distributed_setting_from_environment_var(tf_config)
+  config._maybe_overwrite_session_config_for_distributed_training()

@@ -1,0 +1,96 @@
+"""`tf.estimator.train_and_evaluate`, whose evaluator ends with the run.
+
+TensorFlow's evaluator ends only at `max_steps`, and sleeps for `throttle_secs` (600 by default)
+before it looks. This one follows the run's status file in the model directory, as tf1ps' own
+evaluator does. A task that is started again after the run has ended has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Optional
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps import checkpoint, compat, program, session, state
+from tf1ps.v1.estimator import options as options_lib
+
+_START_TIMEOUT = 600.0  # seconds for the run to appear: people start tasks by hand
+
+
+def train_and_evaluate(estimator, train_spec, eval_spec):
+  """Trains and evaluates, like TensorFlow's; by TF_CONFIG as one task of a cluster.
+
+  Args:
+    estimator: a `tf.estimator.Estimator`.
+    train_spec: a `tf.estimator.TrainSpec`.
+    eval_spec: a `tf.estimator.EvalSpec`.
+
+  Returns:
+    Without a cluster: the metrics of the last evaluation, and the results of the exporters.
+
+  Raises:
+    JobFailedError: in an evaluator, the run has failed or is lost.
+  """
+  config = estimator.config
+  if config.task_type == "evaluator":
+    _follow(estimator, train_spec, eval_spec)
+    return None
+  if config.cluster_spec and _has_ended(estimator.model_dir, train_spec.max_steps):
+    tf.logging.info("The run in %s has ended at step %d: nothing is left to do.",
+                    estimator.model_dir, train_spec.max_steps)
+    return None
+  return compat.train_and_evaluate(estimator, train_spec, eval_spec)
+
+
+def _has_ended(model_dir: str, max_steps: Optional[int]) -> bool:
+  status = state.RunFile(model_dir).read()
+  return (max_steps is not None and status is not None and status.state == state.RUN_ENDED
+          and status.global_step >= max_steps)
+
+
+def _follow(estimator, train_spec, eval_spec) -> None:
+  """Evaluates new checkpoints until the run has ended, and then the last one."""
+  watch = program.RunWatch(estimator.model_dir, options_lib.current_options().heartbeat_timeout,
+                           _START_TIMEOUT)
+  evaluations = compat.Evaluations(estimator, eval_spec, train_spec.max_steps)
+  end = _wait(watch, eval_spec.start_delay_secs)
+  while True:
+    began = time.monotonic()
+    metrics = _evaluate_newest(estimator, evaluations)
+    if metrics and train_spec.max_steps and (
+        metrics[tf.GraphKeys.GLOBAL_STEP] >= train_spec.max_steps):
+      return
+    if end is not None:
+      break
+    end = _wait(watch, eval_spec.throttle_secs - (time.monotonic() - began))
+  reason, code = end
+  if code:
+    raise session.JobFailedError([reason])
+  tf.logging.info("%s.", reason)
+  if eval_spec.exporters and not evaluations.has_exported_last:
+    # The data or a hook has ended the run, and no step was the last one in advance.
+    _evaluate_newest(estimator, compat.Evaluations(estimator, eval_spec, 1))
+
+
+def _wait(watch, seconds):
+  """Waits for some seconds; returns the end of the run as soon as it is known, else None."""
+  until = time.monotonic() + max(seconds, compat.TIMING.poll_interval)
+  while True:
+    end = watch.look()
+    left = until - time.monotonic()
+    if end is not None or left <= 0:
+      return end
+    time.sleep(min(left, compat.TIMING.poll_interval))
+
+
+def _evaluate_newest(estimator, evaluations) -> Optional[dict]:
+  """Returns the metrics of the newest checkpoint, or None."""
+  path = estimator.latest_checkpoint()
+  try:
+    return evaluations.evaluate_newest()
+  except tf.errors.NotFoundError:
+    if path in checkpoint.listed_checkpoints(estimator.model_dir):
+      raise
+    tf.logging.info("%s was deleted while it was evaluated: skipped.", path)
+    return None
