@@ -139,6 +139,7 @@ def test_with_the_one_import_a_mended_rule_is_quiet(rule, source):
   "import tensorflow.compat.v1 as tf  # with TF_USE_LEGACY_KERAS=1\ntf.layers.dense(x, 3)",
   # a graph of its own, and a library
   "import tensorflow.compat.v1 as tf\nwith tf.Graph().as_default():\n  tf.Session()\ntf.app.run()",
+  "import tensorflow.compat.v1 as tf\ntf.enable_eager_execution()\ntf.Session\ntf.app.run()",
   "import tensorflow.compat.v1 as tf\ndef session():\n  return tf.Session()",
   "import tensorflow.compat.v1 as tf\ntf.train.Server.create_local_server()\n"
   "tf.device('/job:localhost')",
@@ -165,6 +166,44 @@ def test_one_finding_for_all_names_that_an_import_lacks():
   assert finding.line == 1 and finding.message == (
     "`tensorflow` is TensorFlow 2, which has no tf.app, tf.Session, tf.placeholder and 1 "
     "more names of this file")
+
+
+def test_the_file_of_a_namespace_is_not_named():
+  program = doctor.read_program(
+    "program.py", "from tensorflow.contrib.slim.python.slim import learning")
+  finding, = doctor.find_all(program, OF_NAMES)
+  assert finding.message == "TensorFlow 2 has no tf.contrib.slim"
+
+
+EXAMPLES = sorted((ROOT / "examples").glob("**/*.py"))
+
+
+def test_the_examples_have_no_finding():
+  assert len(EXAMPLES) > 60
+  for path in EXAMPLES:
+    assert not doctor.find_all(doctor.read_program(str(path), path.read_text())), path
+
+
+IMPORT, FLAG = "graph-names-are-gone", "flag-of-absl"
+OF_LEGACY_PROGRAMS = {
+  "before_1_0": {IMPORT, FLAG, "name-before-1.0", "order-before-1.0", "replica-id"},
+  "contrib_layers": {IMPORT, "contrib-is-gone", "tutorials-are-gone"},
+  "done_queues": {IMPORT},
+  "evaluator": {IMPORT},
+  "in_graph": {IMPORT},
+  "managed_session": {IMPORT, "layers-raise"},
+  "plain_session": {IMPORT},
+  "queue_runners": {IMPORT},
+  "slim_train": {IMPORT, "contrib-is-gone"},
+  "supervisor_async": {IMPORT},
+  "supervisor_sync": {IMPORT},
+}
+
+
+@pytest.mark.parametrize("name", sorted(OF_LEGACY_PROGRAMS))
+def test_legacy_programs(name):
+  path = ROOT / "tests" / "legacy" / "programs" / (name + ".py")
+  assert {rule for _, rule in find(path.read_text())} == OF_LEGACY_PROGRAMS[name]
 
 
 def test_rules_have_names_of_their_own_and_pages_that_exist():

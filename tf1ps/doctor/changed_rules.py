@@ -13,7 +13,8 @@ _CROSS_ENTROPIES = tuple("tf.nn." + name for name in (
 _SESSIONS = ("tf.Session", "tf.InteractiveSession", "tf.train.MonitoredSession",
              "tf.train.MonitoredTrainingSession", "tf.train.SingularMonitoredSession",
              "tf.train.Supervisor")
-_SETS_GRAPH_MODE = ("tf.disable_v2_behavior", "tf.disable_eager_execution", "tf.Graph")
+_CHOOSES_MODE = ("tf.disable_v2_behavior", "tf.disable_eager_execution", "tf.Graph",
+                 "tf.enable_eager_execution")
 # The flags of absl.logging and absl.app, which TensorFlow imports.
 ABSL_FLAGS = ("alsologtostderr", "log_dir", "logger_levels", "logtostderr", "only_check_args",
               "pdb_post_mortem", "profile_file", "run_with_pdb", "run_with_profiling",
@@ -83,7 +84,7 @@ def _eager(program):
   is_started = any(True for _ in program.calls("tf.app.run")) or "__main__" in [
     program.value_of(each) for node in program.nodes if isinstance(node, ast.Compare)
     for each in node.comparators]
-  if not is_started or any(True for _ in program.uses(*_SETS_GRAPH_MODE)):
+  if not is_started or any(True for _ in program.uses(*_CHOOSES_MODE)):
     return
   seen = set()
   for node in program.uses(*_SESSIONS):

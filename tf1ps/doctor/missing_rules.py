@@ -93,8 +93,9 @@ def _contrib(program, has_heir: bool):
 
 
 def _short(name: str) -> str:
-  """Returns the name of a function or class, without what follows."""
-  return ".".join(name.split(".")[:4])
+  """Returns the name of a function or class of tf.contrib, or of a namespace; not of its files."""
+  parts = name.split(".")[:4]
+  return ".".join(parts[:3] if parts[3:] in (["python"], ["ops"]) else parts)
 
 
 def _has_heir(name: str) -> bool:
