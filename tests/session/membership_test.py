@@ -10,7 +10,8 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tests import harness
-from tests.training import local_server
+from tests.training import local_loop, local_server
+from tf1ps.cluster import server as server_lib
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import control, heartbeat, run
 
@@ -304,6 +305,40 @@ def test_a_process_whose_task_another_one_is_stays_silent(make, set_timing):
   assert not second.report(heartbeat.MEMBER_FAILED, "refused")
   assert second.heartbeat.silence is None  # it has sent nothing
   first.stop()
+
+
+@pytest.fixture
+def unproven(request):
+  """The record of a process of which it is not sure that the others reach it at its address."""
+  found = local_server.record(re.sub("[^a-z]", "-", request.node.name), 20.0)
+  before = server_lib._records[found.target]
+  server_lib._records[found.target] = found = found._replace(is_proven=False)
+  with tf.Graph().as_default(), tf.container(found.container):
+    yield found
+  server_lib._records[found.target] = before
+
+
+def test_a_session_is_refused_while_another_process_is_its_task(make, unproven):
+  first = make()
+  first.start()
+  harness.wait_until(lambda: first.heartbeat.silence is not None)
+  model = local_loop.Model()
+  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is process .* already; this one"):
+    with tf1ps.MonitoredTrainingSession(unproven.target) as session:
+      session.run(model.train_op)
+  assert runs(first) == [None]  # the first one's state is as it was
+
+
+def test_a_session_takes_a_free_task_and_then_sends_heartbeats(make, unproven):
+  model = local_loop.Model()
+  with tf1ps.MonitoredTrainingSession(unproven.target) as session:
+    session.run(model.train_op)
+    harness.wait_until(lambda: heartbeat.members_of(
+      local_server.table(unproven).read(), unproven.container))
+    for index in (1, 2):
+      local_server.Worker(unproven, index).say(state=heartbeat.MEMBER_DONE)
+  member = heartbeat.members_of(local_server.table(unproven).read(), unproven.container)[0]
+  assert (member.index, member.state) == (0, heartbeat.MEMBER_DONE)
 
 
 @pytest.mark.parametrize("left", ["nothing", "the end", "a last heartbeat"])
