@@ -51,8 +51,8 @@ def test_how_flags_are_shown(start):
   assert lines[position:position + 6] == [
     "Limits, in seconds:",
     "  --start_timeout=X           How long to wait for the other tasks at the start. [60.0]",
-    "  --end_timeout=X             How long the chief waits at the end for workers that make",
-    "                              no step. [300.0]",
+    "  --end_timeout=X             How long to wait for workers that make no step: the chief",
+    "                              at its end, and others under max_lead. [300.0]",
     "  --heartbeat_timeout=X       How long a task may be silent before it counts as lost.",
     "                              [30.0]"]
   position = lines.index("  --shard=files|records|dynamic|none")

@@ -1,6 +1,7 @@
 """The clocks of replicas, and the bound of the lead; replicas of this process share a server."""
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -210,6 +211,23 @@ def test_a_long_wait_for_one_that_makes_no_step_is_reported(target, caplog, set_
     replica.join()
 
 
+def test_one_that_makes_no_step_is_dropped_at_the_limit_and_joins_again(
+    target, caplog, set_timing):
+  set_timing(clocks_lib, heartbeat_interval=0.05)
+  first = ThreadReplica(target, "stands", 0, 20, max_lead=1, end_timeout=0.5).start(free=True)
+  second, third = [ThreadReplica(target, "stands", i, 1).start() for i in (1, 2)]
+  first.join()
+  found = sorted(record.getMessage() for record in caplog.records
+                 if "do not wait" in record.message)
+  assert [re.sub("for .* s", "for N s", line) for line in found] == [
+    "replica %d has made no step for N s (--end_timeout): the others do not wait for it any "
+    "more" % i for i in (1, 2)]
+  for replica in (second, third):
+    replica.gate.release()
+    replica.join()
+  assert caplog.text.count("it joins again") == 2
+
+
 def test_a_replica_that_joins_waits_for_those_that_have_not(target):
   first = ThreadReplica(target, "joins", 0, 3).start()
   for _ in range(3):
@@ -283,7 +301,8 @@ def test_a_wait_ends_after_a_signal(target):
 
 @pytest.mark.parametrize("kwargs, text", [
   (dict(max_lead=0), "max_lead must be at least 1, got 0"),
-  (dict(start_timeout=0.0), "start_timeout must be a positive number of seconds, got 0.0")])
+  (dict(start_timeout=0.0), "start_timeout must be a positive number of seconds, got 0.0"),
+  (dict(end_timeout=-1.0), "end_timeout must be a positive number of seconds, got -1.0")])
 def test_limits_that_make_no_sense_are_refused(target, kwargs, text):
   with pytest.raises(ValueError, match=text):
     ThreadReplica(target, "refused", 0, 1, **kwargs)

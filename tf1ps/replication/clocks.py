@@ -16,10 +16,11 @@ join again. Each replica writes only its own clock, so no step needs a lock.
 
 `LeadHook` bounds the lead (stale synchronous parallel): a replica that leads the slowest by
 `max_lead` waits before its next step. While it waits it reads the clocks, and once per heartbeat
-interval the heartbeats. It drops replicas that these report as lost or ended, and replicas that
-have not joined within `start_timeout`. Without a `tf1ps.Server` there are no heartbeats, and no
-replica is found to be lost. The bound and its effect on convergence: Ho et al., "More Effective
-Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013.
+interval the heartbeats. It drops replicas that these report as lost or ended, replicas that have
+not joined within `start_timeout`, and replicas that make no step for `end_timeout` while it waits
+for them: a replica may be stuck and still send heartbeats. Without a `tf1ps.Server` there are no
+heartbeats, and no replica is found to be lost. The bound and its effect on convergence: Ho et al.,
+"More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", 2013.
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ class LeadHook(LifecycleHook):
   """
 
   def __init__(self, clocks: Clocks, advanced: tf.Tensor, max_lead: int,
-               start_timeout: float = 60.0, expects_all: bool = True):
+               start_timeout: float = 60.0, expects_all: bool = True, *,
+               end_timeout: float = 300.0):
     """Creates the hook.
 
     Args:
@@ -180,15 +182,16 @@ class LeadHook(LifecycleHook):
       max_lead: the highest lead, in steps, at least 1.
       start_timeout: seconds that the other replicas may take to join.
       expects_all: whether to wait for replicas that have not joined yet.
+      end_timeout: seconds that this replica waits for another that makes no step.
     """
     if max_lead < 1:
       raise ValueError("max_lead must be at least 1, got %r: with 0, all would wait for each "
                        "other" % (max_lead,))
-    if not start_timeout > 0:
-      raise ValueError("start_timeout must be a positive number of seconds, got %r" % (
-        start_timeout,))
+    for name, limit in (("start_timeout", start_timeout), ("end_timeout", end_timeout)):
+      if not limit > 0:
+        raise ValueError("%s must be a positive number of seconds, got %r" % (name, limit))
     self._clocks, self._advanced, self._max_lead = clocks, advanced, max_lead
-    self._start_timeout = start_timeout
+    self._start_timeout, self._end_timeout = start_timeout, end_timeout
     # The states of replicas that count, and of those that a next step waits for.
     self._counted = (ACTIVE,) + (EXPECTED,) * expects_all
     self._awaited = self._counted + (JOINING,)
@@ -219,7 +222,8 @@ class LeadHook(LifecycleHook):
   def after_run(self, run_context, run_values):
     view = view_clocks(run_values.results)
     if view.states[self._clocks.index] != ACTIVE:
-      _log.warning("this replica was silent, and the others did not count it; it joins again")
+      _log.warning("this replica was silent, or made no step for long, and the others did not "
+                   "count it; it joins again")
       view = self._clocks.join(run_context.session)
     self.highest = max(self.highest, view.lead(self._clocks.index, self._counted))
     self._wait(run_context.session, view, lambda: run_context.stop_requested)
@@ -243,14 +247,14 @@ class LeadHook(LifecycleHook):
     if self._may_begin(view):
       return
     began = looked = reminded = time.monotonic()
-    pause = TIMING.first_poll_interval
+    pause, seen = TIMING.first_poll_interval, {}
     while not (self._may_begin(view) or is_stopped() or self._is_signalled()
                or self._coord.wait_for_stop(pause)):
       view = self._clocks.look(session)
       pause = min(2 * pause, TIMING.local_poll_interval)
       if time.monotonic() - looked >= TIMING.heartbeat_interval:
         looked = time.monotonic()
-        self._drop_the_lost(session, view)
+        self._drop_the_lost(session, view, seen)
       reminded = self._remind(view, began, reminded)
     self.seconds += time.monotonic() - began
 
@@ -271,17 +275,23 @@ class LeadHook(LifecycleHook):
             and view.states[i] in self._awaited
             and view.clocks[index] - view.clocks[i] >= self._max_lead]
 
-  def _drop_the_lost(self, session, view):
+  def _drop_the_lost(self, session, view, seen):
+    """Drops replicas that will not make a step; `seen` has {replica: (clock, since when)}."""
     awaited = self._waited_for(view)
     try:
       reasons = self._lost.lost(awaited)
     except ControlError as error:
       _log.debug("the heartbeats were not read: %s", error_line(error))
       reasons = {}
-    waited = time.monotonic() - self._began
+    now = time.monotonic()
     for i in awaited:
-      if view.states[i] == EXPECTED and waited > self._start_timeout:
-        reasons.setdefault(i, "has not joined within %.0f s" % waited)
+      if i not in seen or seen[i][0] != view.clocks[i]:
+        seen[i] = (view.clocks[i], now)
+      stood = now - seen[i][1]
+      if view.states[i] == EXPECTED and now - self._began > self._start_timeout:
+        reasons.setdefault(i, "has not joined within %.0f s" % (now - self._began))
+      elif view.states[i] != EXPECTED and stood > self._end_timeout:
+        reasons.setdefault(i, "has made no step for %.0f s (--end_timeout)" % stood)
     for i, reason in sorted(reasons.items()):
       self._clocks.drop(session, i)
       _log.warning("%s %s: the others do not wait for it any more", self._names[i], reason)

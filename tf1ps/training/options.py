@@ -369,7 +369,8 @@ TABLE: Tuple[Option, ...] = (
 
   Option("start_timeout", "How long to wait for the other tasks at the start.",
          "Limits, in seconds", _OF_JOB, float, 60.0, {"ps": 600.0}, above=0),
-  Option("end_timeout", "How long the chief waits at the end for workers that make no step.",
+  Option("end_timeout", "How long to wait for workers that make no step: the chief at its end, and "
+         "others under max_lead.",
          "Limits, in seconds", _TRAINING, float, 300.0, above=0),
   Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),

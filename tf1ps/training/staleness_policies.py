@@ -58,7 +58,7 @@ class StalenessPolicies:
     if options.staleness.max_lead:
       self._lead = LeadHook(
         clocks, clocks.advance(step.train_op), options.staleness.max_lead, options.start_timeout,
-        expects_all=not options.staleness.warm_up)
+        expects_all=not options.staleness.warm_up, end_timeout=options.end_timeout)
       self.hooks.append(self._lead)
 
   def __str__(self):
