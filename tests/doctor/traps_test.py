@@ -63,7 +63,7 @@ OF_LEGACY_PROGRAMS = {
   "contrib_layers": {"server-join-never-ends", "session-without-limit", "chief-restart-goes-back",
                      "worker-sleeps-30-seconds"},
   "done_queues": {"session-without-limit", "chief-restart-goes-back", "worker-sleeps-30-seconds",
-                  "dequeue-without-limit"},
+                  "dequeue-without-limit", "ps-leaves-at-once"},
   "evaluator": SUPERVISED | {"server-join-never-ends", "worker-sleeps-30-seconds"},
   "in_graph": {"server-join-never-ends", "session-without-limit", "chief-restart-goes-back"},
   "managed_session": SUPERVISED | {"server-join-never-ends", "worker-sleeps-30-seconds"},

@@ -60,6 +60,49 @@ def _endless_waits(program):
         yield call
 
 
+def _leaves_at_once(program):
+  """Queues by which a ps learns of the end, in programs whose ps does not stay after it."""
+  if not jobs.has_stock_server(program) or any(
+      True for _ in program.method_calls("tf.train.Server", "join")):
+    return
+  ends = jobs.FUNCTIONS + (ast.Module,)
+  ways_of = device_scopes.Ways(program)
+  for call in _takes(program, _QUEUES, "dequeue"):
+    queue = _queue_of(program, call)
+    scopes = [way.job_scope() for way in ways_of.to(queue)]
+    if _shared(program, queue) is None or not any(
+        scope and "/job:ps" in scope.text for scope in scopes):
+      continue
+    function = program.enclosing(call, ends)
+    stays = any(program.name_of(node) == "time.sleep" for node in ast.walk(function)
+                if isinstance(node, (ast.Name, ast.Attribute)))
+    if not stays and _is_on_ps(program, call, function):
+      yield call
+
+
+def _is_on_ps(program, call, function):
+  """Whether only a ps comes to a call."""
+  jobs_of = [program.value_of(program.argument(server, "job_name", 1))
+             for server in jobs.task_servers(program)]
+  if jobs_of == ["ps"]:
+    return True
+  places = [call] + [node for node in program.nodes if isinstance(node, ast.Call)
+                     and getattr(node.func, "id", "") == getattr(function, "name", None)]
+  return any(_asks_for_ps(program, place) for place in places)
+
+
+def _asks_for_ps(program, node):
+  """Whether a node stands in the body of an `if` that compares something with "ps"."""
+  parent = program.parent(node)
+  while parent is not None:
+    if isinstance(parent, ast.If) and node in parent.body and isinstance(parent.test, ast.Compare):
+      if isinstance(parent.test.ops[0], ast.Eq) and "ps" in [
+          program.value_of(each) for each in [parent.test.left, *parent.test.comparators]]:
+        return True
+    node, parent = parent, program.parent(parent)
+  return False
+
+
 def _takes(program, queues, *methods):
   """Yields calls on queues."""
   methods = methods or _TAKE
@@ -181,6 +224,10 @@ RULES = (
        "This waits for ever for the element of a task that has died",
        "Use DoneQueues of tf1ps, or `get` of its queues, with a timeout.",
        "docs/barriers.md#done-queues", True, _endless_waits),
+  Rule("ps-leaves-at-once", TRAP,
+       "A ps that leaves with the last token breaks the last worker's enqueue, or hangs its close",
+       "Use DoneQueues of tf1ps, or let the ps stay for two seconds.",
+       "docs/barriers.md#done-queues", True, _leaves_at_once),
   Rule("timeout-loses-elements", TRAP,
        "A time limit that is over while this runs loses the elements that it has taken",
        "Use `get` and `put` of the queues of tf1ps.",

@@ -17,6 +17,17 @@ with tf.device("/job:ps/task:0"):
   area = tf.contrib.staging.StagingArea([tf.float32])
   staged = area.get()  # trap: staging-area-ghost
 
+
+
+def serve(count):
+  with tf.device("/job:ps/task:0"):
+    done = tf.FIFOQueue(count, tf.int32, shared_name="done")
+  end = done.dequeue()  # trap: ps-leaves-at-once
+  for _ in range(count):
+    session.run(end, options=tf.RunOptions())
+
+
 with tf.Session(server.target) as session:  # trap: session-without-limit
   session.run([four, staged], options=limit)
   session.run([rest, push, mean, rows.num_accumulated(), nothing.size()])
+serve(3)
