@@ -162,7 +162,7 @@ RULES = (
        "Write it anew, or stay with TensorFlow 1.15.", _PAGE + "#tfcontrib", False,
        _contrib_without_heir),
   Rule("estimator-is-gone", GONE, "TensorFlow has no tf.estimator since 2.16",
-       "Train with tf.train.MonitoredTrainingSession.", _PAGE + "#what-it-does-not-do", False,
+       _IMPORT_US + " It has the package tensorflow-estimator.", "docs/estimator.md", True,
        _estimator),
   Rule("layers-raise", GONE, "tf.layers and tf.nn.rnn_cell are there and raise when they are used",
        _IMPORT_US + " It takes them from tf_keras.", _PAGE + "#what-is-replaced", True, _layers),
