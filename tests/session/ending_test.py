@@ -86,6 +86,13 @@ def test_one_that_never_comes(part, workers):
   assert LOST_AFTER < time.monotonic() - began < LOST_AFTER + 20.0
 
 
+def test_one_that_never_comes_and_need_not(part, workers, caplog):
+  workers[0].say(run=part.run_id, state=DONE)
+  part.start()
+  assert ending.wait_for_workers(part, 30.0, lambda: None, expects_all=False) == []
+  assert "task:2 never joined, and the run ends without it" in caplog.text
+
+
 def test_what_an_earlier_runs_worker_left_says_nothing(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
   workers[1].say(run="an earlier one", state=DONE)

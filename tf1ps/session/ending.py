@@ -33,13 +33,14 @@ class JobFailedError(Error, RuntimeError):
 
 
 def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
-                     each_round: Callable[[], None]) -> List[str]:
+                     each_round: Callable[[], None], expects_all: bool = True) -> List[str]:
   """Waits until every other worker of the run has ended.
 
   Args:
     membership: the chief's membership of the run.
     end_timeout: seconds without a step of any missing worker until the wait ends.
     each_round: called in each iteration of the wait; may raise.
+    expects_all: whether a worker that never joined did not do its part.
 
   Returns:
     A sentence for each worker that did not do its part.
@@ -56,7 +57,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
             for task in others}
     missing = [task for task in others if ends[task] is None]
     if not missing:
-      return [ends[task] for task in others if ends[task]]
+      return _problems(others, ends, expects_all)
     signs = _signs(missing, members)
     if signs != before:
       before, moved = signs, now
@@ -75,13 +76,27 @@ def _end_of(membership, task, member: Optional[Member], waited: float) -> Option
     return "%s failed: %s" % (member.name, member.reason)
   if member is None or member.run not in ("", membership.run_id):
     # A heartbeat of an earlier run says nothing about this run.
-    return "%s never joined" % task.name if waited > membership.heartbeat_timeout else None
+    return _absence(task) if waited > membership.heartbeat_timeout else None
   if member.state in (MEMBER_DONE, MEMBER_SERVING):
     return ""
   if membership.heartbeat.is_lost(member):
     return "%s is lost: silent for %.0f s, last seen at global step %d" % (
       member.name, member.age, member.global_step)
   return None
+
+
+def _problems(others, ends: Dict, expects_all: bool) -> List[str]:
+  found = []
+  for task in others:
+    if ends[task] == _absence(task) and not expects_all:
+      _log.warning("%s, and the run ends without it", ends[task])
+    elif ends[task]:
+      found.append(ends[task])
+  return found
+
+
+def _absence(task) -> str:
+  return "%s never joined" % task.name
 
 
 def _signs(missing, members: Dict) -> list:

@@ -48,16 +48,18 @@ class SessionLifecycle:
     end_timeout: seconds without progress until the chief ends its wait for the other workers.
     problems: a sentence for each other worker that did not do its part.
     ends_by_vote: whether the workers end the loop together after a signal, by a vote.
+    expects_all: whether a worker that never joins fails the job.
   """
 
   def __init__(self, membership: Optional[membership_lib.Membership], tracker: GlobalStepTracker,
                end_timeout: float, saver: Optional[CheckpointSaver] = None,
                summary_dir: Optional[str] = None, releases: bool = True,
-               count_examples: Callable[[], int] = lambda: 0, ends_by_vote: bool = False):
+               count_examples: Callable[[], int] = lambda: 0, ends_by_vote: bool = False,
+               expects_all: bool = True):
     """Prepares; `enter` begins to watch signals.
 
     Args:
-      membership, tracker, end_timeout, ends_by_vote: see the attributes.
+      membership, tracker, end_timeout, ends_by_vote, expects_all: see the attributes.
       saver: the chief's hook that saves checkpoints, or None.
       summary_dir: the directory of the event files, or None.
       releases: whether the end of the session is the end of the job, and releases the ps.
@@ -65,7 +67,7 @@ class SessionLifecycle:
     """
     self.membership, self.tracker, self.end_timeout = membership, tracker, end_timeout
     self.problems: List[str] = []
-    self.ends_by_vote = ends_by_vote
+    self.ends_by_vote, self.expects_all = ends_by_vote, expects_all
     self._saver, self._summary_dir = saver, summary_dir
     self._count_examples, self._releases = count_examples, releases
     self._creator = None
@@ -138,7 +140,8 @@ class SessionLifecycle:
         call_inside(self.tracker.ask)
 
     try:
-      self.problems = ending.wait_for_workers(self.membership, self.end_timeout, each_round)
+      self.problems = ending.wait_for_workers(
+        self.membership, self.end_timeout, each_round, self.expects_all)
     except SystemExit:
       return  # After a signal the chief saves without a wait.
     for problem in self.problems:

@@ -54,7 +54,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     *,
     start_timeout: float = limits.START_TIMEOUT,
     end_timeout: float = limits.END_TIMEOUT,
-    heartbeat_timeout: Optional[float] = None
+    heartbeat_timeout: Optional[float] = None,
+    expects_all: bool = True
 ):
   """Creates a session for training, like `tf.train.MonitoredTrainingSession`.
 
@@ -82,6 +83,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     start_timeout: seconds until the chief and every task that the graph uses must have joined.
     end_timeout: seconds without a step of any missing worker until the chief gives up its wait.
     heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
+    expects_all: whether the job fails if a worker has not joined when the others have ended.
 
   Returns:
     A `tf.train.MonitoredSession`.
@@ -109,7 +111,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     summary_dir=summary_dir, save_graph_def=save_graph_def,
     log_step_count_steps=log_step_count_steps, start_timeout=start_timeout,
     end_timeout=end_timeout, max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout,
-    stop_grace_period_secs=stop_grace_period_secs)
+    stop_grace_period_secs=stop_grace_period_secs, expects_all=expects_all)
 
 
 class Interval(NamedTuple):
@@ -146,6 +148,7 @@ def open_session(
   releases: bool = True,
   count_examples: Callable[[], int] = lambda: 0,
   ends_by_vote: bool = False,
+  expects_all: bool = True,
   shared_options: Sequence[str] = (),
   checkpoint_basename: str = "model.ckpt",
   needs_global_step: bool = True,
@@ -194,7 +197,8 @@ def open_session(
         own_hooks = [hook for hook in own_hooks if hook is not taken] + [saver]
         hooks = [hook for hook in hooks if hook is not taken]
   lifecycle = lifecycle_lib.SessionLifecycle(
-    membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote)
+    membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote,
+    expects_all)
   common = dict(scaffold=scaffold, is_chief=is_chief, config=config, start_timeout=start_timeout,
                 checkpoint_dir=checkpoint_dir if is_chief else None,
                 max_wait_secs=max_wait_secs, interrupted=lifecycle.interrupted)

@@ -109,4 +109,4 @@ def MonitoredTrainingSession(**arguments):  # noqa: N802  TensorFlow's name
   options = options_lib.current_options()
   return session.MonitoredTrainingSession(
     start_timeout=options.start_timeout, end_timeout=options.end_timeout,
-    heartbeat_timeout=options.heartbeat_timeout, **arguments)
+    heartbeat_timeout=options.heartbeat_timeout, expects_all=False, **arguments)
