@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 import time
 
 import pytest
@@ -116,6 +117,13 @@ def test_sarif(tmp_path, monkeypatch, capsys):
   assert result["level"] == "error"
   assert result["locations"] == [{"physicalLocation": {
     "artifactLocation": {"uri": "a%20b.py"}, "region": {"startLine": 3, "startColumn": 7}}}]
+
+
+def test_without_fissix_python2_cannot_be_read(tmp_path, monkeypatch, capsys):
+  monkeypatch.setitem(sys.modules, "fissix.refactor", None)
+  (tmp_path / "old.py").write_text("print 'over'\n")
+  assert doctor.run([str(tmp_path / "old.py")]) == 2
+  assert "old.py: it is no Python 3. If it is Python 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argv, said", [

@@ -97,6 +97,11 @@ def test_calls_of_methods_are_found_by_what_made_their_object():
   assert program.place(call) == (13, 3)
 
 
+def test_names_that_are_bound_to_one_another_many_times():
+  program = read("import tensorflow as tf\n" + "a, b, c, tf.d = b, c, a, a\n" * 30 + "a\n")
+  assert program.name_of(last(program)) is None
+
+
 def test_whole_names():
   program = read("""
       import tensorflow as tf

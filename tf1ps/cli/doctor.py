@@ -11,7 +11,7 @@ import difflib
 import os
 import sys
 import tokenize
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Tuple
 
 from tf1ps import doctor, runner, version
 from tf1ps.cli import doctor_report
@@ -33,20 +33,25 @@ def run(argv: List[str]) -> int:
     request = _parse(argv)
   except SystemExit as error:  # --help, or a wrong flag, of which argparse has printed the error
     return error.code or 0
-  sources, errors = _read_all(request.paths)
-  if request.diff or request.fix:
-    is_found = _fix(sources, request.fix)
-  if request.fix:
-    sources, again = _read_all([source.program.path for source in sources])
-    errors += again
-  if not request.diff:
-    findings = [each for source in sources for each in doctor.find_all(source.program)]
-    is_found = bool(findings)
-    report = doctor_report.FORMATS[request.format](findings, len(sources))
-    if report:
-      print(report)
+  findings, errors, files, is_changed, mend = [], [], 0, False, _Mender()
+  for path in (file for each in request.paths for file in _files(each)):
+    try:
+      source = _read(path, mend)
+      if request.diff or request.fix:
+        is_changed |= _fix(source, request.fix)
+      if request.fix:
+        source = _read(path, mend)
+    except doctor.UnreadableError as error:
+      errors.append(str(error))
+      continue
+    files += 1
+    findings += [] if request.diff else doctor.find_all(source.program)
+  report = "" if request.diff else doctor_report.FORMATS[request.format](findings, files)
+  if report:
+    print(report)
   for error in errors:
     print("%s: %s" % (_NAME, error), file=sys.stderr)
+  is_found = is_changed if request.diff else findings
   return _EXIT_UNREADABLE if errors else _EXIT_FOUND if is_found else 0
 
 
@@ -74,23 +79,24 @@ def _parse(argv: List[str]) -> argparse.Namespace:
   return request
 
 
-def _read_all(paths: List[str]) -> Tuple[List[_Source], List[str]]:
-  """Reads programs; returns them, and the errors of those that cannot be read."""
-  sources, errors, mend = [], [], _Mender()
-  for path in (file for each in paths for file in _files(each)):
-    try:
-      with open(path, "rb") as file:
-        encoding, _ = tokenize.detect_encoding(file.readline)
-      with open(path, encoding=encoding, newline="") as file:  # lines keep their ends
-        sources.append(_Source(doctor.read_program(path, file.read(), mend), encoding))
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
-      errors.append("%s: %s" % (path, getattr(error, "strerror", None) or error))
-    except doctor.UnreadableError as error:
-      errors.append(str(error))
-    except runner.MissingLibraryError:
-      errors.append("%s: this looks like Python 2, which the library fissix reads: "
-                    "pip install 'tf1ps[legacy]'" % path)
-  return sources, errors
+def _read(path: str, mend: Callable) -> _Source:
+  """Reads a program.
+
+  Raises:
+    UnreadableError: with the path and the reason.
+  """
+  try:
+    with open(path, "rb") as file:
+      encoding, _ = tokenize.detect_encoding(file.readline)
+    with open(path, encoding=encoding, newline="") as file:  # lines keep their ends
+      return _Source(doctor.read_program(path, file.read(), mend), encoding)
+  except (OSError, SyntaxError, UnicodeDecodeError) as error:
+    raise doctor.UnreadableError(
+      "%s: %s" % (path, getattr(error, "strerror", None) or error)) from error
+  except runner.MissingLibraryError as error:
+    raise doctor.UnreadableError(
+      "%s: it is no Python 3. If it is Python 2, the library fissix reads it: "
+      "pip install 'tf1ps[legacy]'" % path) from error
 
 
 def _files(path: str) -> Iterator[str]:
@@ -118,21 +124,19 @@ class _Mender:
     return mended.text, mended.lines
 
 
-def _fix(sources: List[_Source], is_written: bool) -> bool:
+def _fix(source: _Source, is_written: bool) -> bool:
   """Prints the mechanical changes, and writes them on request; returns whether there are any."""
-  is_changed = False
-  for program, encoding in sources:
-    new = doctor.fix(program, runner.replace_imports)
-    if new == program.text:
-      continue
-    is_changed = True
-    path = program.path.lstrip(os.sep)
-    sys.stdout.writelines(difflib.unified_diff(
-      _lines(program.text), _lines(new), "a/" + path, "b/" + path))
-    if is_written:
-      with open(program.path, "w", encoding=encoding, newline="") as file:
-        file.write(new)
-  return is_changed
+  program = source.program
+  new = doctor.fix(program, runner.replace_imports)
+  if new == program.text:
+    return False
+  path = program.path.lstrip(os.sep)
+  sys.stdout.writelines(difflib.unified_diff(
+    _lines(program.text), _lines(new), "a/" + path, "b/" + path))
+  if is_written:
+    with open(program.path, "w", encoding=source.encoding, newline="") as file:
+      file.write(new)
+  return True
 
 
 def _lines(text: str) -> List[str]:

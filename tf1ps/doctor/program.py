@@ -72,6 +72,7 @@ class Program:
     self.is_python2 = line_map is not None
     self._line_map = line_map  # of each line of the tree: the line of the source
     self._scopes = scopes.Scopes(tree)
+    self._full_names = {}  # {the id of a list of bindings: the full name that they agree in}
     self._names = {}  # {node: its names.Name, or None}
     self.nodes = self._scopes.nodes  # all of them
     self._whole_names = self._imports = None  # what `names` and `imports` return
@@ -276,24 +277,35 @@ class Program:
 
   def _name(self, node) -> Optional[names.Name]:
     if node not in self._names:
-      full = self._full(node, frozenset())
-      self._names[node] = full and names.canonical(full)
+      full = self._full(node)
+      self._names[node] = names.canonical(full) if full else None
     return self._names[node]
 
-  def _full(self, node, seen) -> Optional[str]:
+  def _full(self, node) -> Optional[str]:
     """Returns the name of an expression from the import on: "tensorflow.train.Server"."""
     bound = self._scopes.bindings(node) if node is not None else []
     if bound:
-      # In `tf = tf.compat.v1` the right side is what the name was bound to before.
-      return _agreed([each.imported or self._full_of_value(each.value, seen | {each.value})
-                      for each in bound if each.value is None or each.value not in seen])
+      return self._full_of_bound(bound)
     if isinstance(node, ast.Attribute):
-      full = self._full(node.value, seen)
+      full = self._full(node.value)
       return full and "%s.%s" % (full, node.attr)
     return None
 
-  def _full_of_value(self, value, seen) -> Optional[str]:
-    return self._full(value, seen) if isinstance(value, (ast.Name, ast.Attribute)) else None
+  def _full_of_bound(self, bound: List[scopes.Binding]) -> Optional[str]:
+    """Returns the full name that the bindings of a name agree in; "" while it is looked for."""
+    if id(bound) not in self._full_names:
+      imported = [each.imported for each in bound if each.imported]
+      # In `tf = tf.compat.v1` the right side is what was imported.
+      self._full_names[id(bound)] = imported and _agreed(imported) or ""
+      found = imported
+      for each in bound:
+        full = each.imported or (self._full(each.value) if isinstance(
+          each.value, (ast.Name, ast.Attribute)) else None)
+        found = None if full is None else found + [full]
+        if found is None:
+          break
+      self._full_names[id(bound)] = found and _agreed([full for full in found if full])
+    return self._full_names[id(bound)]
 
   def _origin(self, node, seen) -> str:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -312,12 +324,12 @@ class Program:
     return self._origin(inner, seen) if isinstance(inner, ast.AST) else ""
 
 
-def _agreed(fulls: List[Optional[str]]) -> Optional[str]:
+def _agreed(fulls: List[str]) -> Optional[str]:
   """Returns the full name that all bindings of a name mean; None if they differ.
 
   Where one of them is `tensorflow` and another one `tensorflow.compat.v1`, it is the latter.
   """
-  if not fulls or None in fulls:
+  if not fulls:
     return None
   found = [names.canonical(full) for full in fulls]
   if len({each.name for each in found}) > 1:
