@@ -111,3 +111,19 @@ def without_the_package():
   import tf1ps.v1 as tf
   from tests.v1.namespace_tasks import refusal
   assert "pip install 'tf1ps[legacy]'" in refusal(tf.estimator, "Estimator")
+
+
+def train_often(cluster, job, index, model_dir, ends):
+  """A task that makes its own server, and whose program trains again and again."""
+  os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+  import tf1ps.v1 as tf
+  from tf1ps.session import end_open_sessions
+  server = tf.train.Server(cluster, job, index)
+  if job == "ps":
+    server.join()
+  estimator = make(model_dir)
+  for max_steps in ends:
+    estimator.train(input_fn, max_steps=max_steps)
+    if job == "chief":
+      print("evaluated", estimator.evaluate(lambda: input_fn(1))["global_step"], flush=True)
+  end_open_sessions()  # as at the end of a program: a forked process leaves it out

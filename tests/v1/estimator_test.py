@@ -60,6 +60,19 @@ def test_the_end_of_the_data_ends_the_evaluator(start, tmp_path):
   assert len(os.listdir(str(tmp_path / "export" / "last"))) == 1
 
 
+def test_a_program_trains_again_and_again(start, tmp_path):
+  """The end of the process is the end of its part; the chief saves what a worker did after it."""
+  cluster = cluster_of()
+  ends = {"chief": [20, 40], "worker": [20, 40, 70], "ps": []}
+  job = {(name, 0): start(
+    name, estimator_tasks.train_often, cluster, name, 0, str(tmp_path), ends[name])
+    for name in cluster}
+  assert_all_end(job)
+  steps = [int(line.split()[1]) for line in job["chief", 0].lines if line.startswith("evaluated")]
+  assert steps[0] >= 20 and steps[1] >= 40
+  assert checkpoint_steps(str(tmp_path))[-1] >= 70
+
+
 def test_with_all_that_tf1ps_adds(start, tmp_path):
   job = start_job(
     start, cluster_of(ps=2), str(tmp_path), evaluator=False, TF1PS_PACK_BYTES="1024",

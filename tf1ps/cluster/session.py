@@ -18,6 +18,7 @@ interpreter's exit, which closes it once more. `BoundedSession` is a `tf.Session
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sys
 import threading
@@ -136,7 +137,8 @@ class BoundedSession(tf.Session):
       self.abort(lambda: tf.errors.CancelledError(None, None, "the session was closed"))
 
   def _close_now(self):
-    with awaited_at_exit():
+    # The close of an aborted session may never return.
+    with contextlib.nullcontext() if self.is_aborted else awaited_at_exit():
       try:
         super().close()
       except tf.errors.OpError:

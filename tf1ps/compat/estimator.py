@@ -95,10 +95,20 @@ class Evaluations:
     has_exported_last: whether the exporters know that training has ended.
   """
 
-  def __init__(self, estimator, eval_spec, max_steps: Optional[int]):
-    """Prepares; the checkpoint of `max_steps` is the last one."""
-    self._evaluator = _import("training")._TrainingExecutor._Evaluator(
-      estimator, eval_spec, max_steps)
+  def __init__(self, estimator, train_spec, eval_spec, is_last: bool = False):
+    """Prepares.
+
+    Args:
+      estimator, train_spec, eval_spec: as for `train_and_evaluate`.
+      is_last: whether the newest checkpoint is the last one; else that of `max_steps` is.
+
+    Raises:
+      TypeError: an argument has another type.
+    """
+    executor = _import("training")._TrainingExecutor
+    executor(estimator, train_spec, eval_spec)  # checks the types
+    self._evaluator = executor._Evaluator(
+      estimator, eval_spec, 1 if is_last else train_spec.max_steps)
 
   @property
   def has_exported_last(self) -> bool:

@@ -55,7 +55,7 @@ class SessionLifecycle:
                end_timeout: float, saver: Optional[CheckpointSaver] = None,
                summary_dir: Optional[str] = None, releases: bool = True,
                count_examples: Callable[[], int] = lambda: 0, ends_by_vote: bool = False,
-               expects_all: bool = True):
+               expects_all: bool = True, ends_job: bool = True):
     """Prepares; `enter` begins to watch signals.
 
     Args:
@@ -64,7 +64,9 @@ class SessionLifecycle:
       summary_dir: the directory of the event files, or None.
       releases: whether the end of the session is the end of the job, and releases the ps.
       count_examples: returns the examples that this worker has trained on.
+      ends_job: False: the end of the process is the end of this task's part, not the session's.
     """
+    self._ends_job = ends_job
     self.membership, self.tracker, self.end_timeout = membership, tracker, end_timeout
     self.problems: List[str] = []
     self.ends_by_vote, self.expects_all = ends_by_vote, expects_all
@@ -120,7 +122,7 @@ class SessionLifecycle:
 
   def before_close(self, call_inside) -> None:
     """The chief waits for the other workers, and recovers its session during the wait."""
-    if self.is_chief and self.signum is None:
+    if self.is_chief and self.signum is None and self._ends_job:
       self._wait_for_workers(call_inside)
     self._closing.set()
     if self._saver is not None and self._holders_answer():
@@ -200,6 +202,9 @@ class SessionLifecycle:
                         else TIMING.report_limit_after_failure)
       if self.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
         membership.release(failed=True)  # no worker can train on from NaNs
+    elif not self._ends_job:
+      presence.hand_back(membership, self._save_later_steps, self.expects_all)
+      return
     elif not self.is_chief:
       membership.report(MEMBER_DONE, "")
     elif self._releases:
@@ -229,6 +234,11 @@ class SessionLifecycle:
     if self._saver is not None and self.session is not None and self._holders_answer():
       self._save_aside(self.session)
 
+  def _save_later_steps(self):
+    """Saves what the other workers did after this session; its close is held."""
+    if self._saver is not None and self._holders_answer():
+      self._save_aside(self.session)
+
   def _save_aside(self, session):
     """Saves from a separate session while the main session is blocked or was aborted."""
     aside = BoundedSession(session.sess_str, session.graph, self._creator.config)
@@ -243,7 +253,9 @@ class SessionLifecycle:
   def _save_whole(self, session):
     if initialise.has_partial_update(session):
       raise RuntimeError("an update was interrupted")
-    self._saver.save(session, self.tracker.ask(session))
+    step = self.tracker.ask(session)
+    if step != self._saver.saved_step:
+      self._saver.save(session, step)
 
 
 class _LastHook(tf.train.SessionRunHook):

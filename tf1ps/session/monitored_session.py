@@ -55,7 +55,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     start_timeout: float = limits.START_TIMEOUT,
     end_timeout: float = limits.END_TIMEOUT,
     heartbeat_timeout: Optional[float] = None,
-    expects_all: bool = True
+    expects_all: bool = True,
+    ends_job: bool = True
 ):
   """Creates a session for training, like `tf.train.MonitoredTrainingSession`.
 
@@ -83,6 +84,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     start_timeout: seconds until the chief and every task that the graph uses must have joined.
     end_timeout: seconds without a step of any missing worker until the chief gives up its wait.
     heartbeat_timeout: seconds of silence until a task is lost; None: the server's.
+    ends_job: whether the end of the session ends this task's part in the job. False: the end of
+      the process does, and the program may open several sessions, one after the other.
     expects_all: whether the job fails if a worker has not joined when the others have ended.
 
   Returns:
@@ -111,7 +114,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     summary_dir=summary_dir, save_graph_def=save_graph_def,
     log_step_count_steps=log_step_count_steps, start_timeout=start_timeout,
     end_timeout=end_timeout, max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout,
-    stop_grace_period_secs=stop_grace_period_secs, expects_all=expects_all)
+    stop_grace_period_secs=stop_grace_period_secs, expects_all=expects_all, ends_job=ends_job)
 
 
 class Interval(NamedTuple):
@@ -146,6 +149,7 @@ def open_session(
   heartbeat_timeout: Optional[float] = None,
   stop_grace_period_secs: float = 120,
   releases: bool = True,
+  ends_job: bool = True,
   count_examples: Callable[[], int] = lambda: 0,
   ends_by_vote: bool = False,
   expects_all: bool = True,
@@ -198,7 +202,7 @@ def open_session(
         hooks = [hook for hook in hooks if hook is not taken]
   lifecycle = lifecycle_lib.SessionLifecycle(
     membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote,
-    expects_all)
+    expects_all, ends_job)
   common = dict(scaffold=scaffold, is_chief=is_chief, config=config, start_timeout=start_timeout,
                 checkpoint_dir=checkpoint_dir if is_chief else None,
                 max_wait_secs=max_wait_secs, interrupted=lifecycle.interrupted)

@@ -12,7 +12,7 @@ that it is there, and how it ended:
    not, its session ends the process: with 0, or with the error of a job that failed.
 
 A `MonitoredTrainingSession` or `Supervisor` on the same server takes this over, and so does
-`Server.join`.
+`Server.join`. A session that does not end the job hands it back (`hand_back`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from typing import Dict, Optional
+from typing import Callable, Dict, Optional
 
 from tf1ps.cluster import JobLostError, ServerRecord, on_server, wait_for_tasks
 from tf1ps.compat import error_line
@@ -52,6 +52,20 @@ def take_over(target: str) -> None:
     before.give_way()
 
 
+def hand_back(membership: membership_lib.Membership, save_last: Callable[[], None],
+              expects_all: bool) -> None:
+  """Makes a task present by the membership of its last session.
+
+  Args:
+    membership: it goes on, so that the others see one run.
+    save_last: saves what came after that session; the chief calls it after the others' end.
+    expects_all: whether a worker that never joins fails the job.
+  """
+  with _lock:
+    _present[membership.record.target] = WorkerPresence(
+      membership.record, membership, save_last, expects_all)
+
+
 def follow_servers() -> None:
   """Makes a worker present from the moment that it makes its server; for servers made later."""
   on_server(made=_follow)
@@ -79,9 +93,12 @@ class Presence(process_end.Endable):
 class WorkerPresence(Presence):
   """The heartbeats of a worker, the chief included, and the report of its end."""
 
-  def __init__(self, record: ServerRecord):
-    self._membership = membership_lib.Membership(record)
+  def __init__(self, record: ServerRecord,
+               membership: Optional[membership_lib.Membership] = None,
+               save_last: Callable[[], None] = lambda: None, expects_all: bool = True):
+    self._membership = membership or membership_lib.Membership(record)
     self._membership.start()
+    self._save_last, self._expects_all = save_last, expects_all
     self._runs = 0
     process_end.register(self)
 
@@ -110,8 +127,11 @@ class WorkerPresence(Presence):
         wait_for_tasks([membership.cluster.control_task], limits.START_TIMEOUT,
                        "the end of this task cannot be reported")
       if membership.is_chief:
-        problems = ending.wait_for_workers(membership, limits.END_TIMEOUT, lambda: None)
-        membership.claim_run()
+        problems = ending.wait_for_workers(membership, limits.END_TIMEOUT, lambda: None,
+                                           self._expects_all)
+        self._save_last()
+        if not membership.run_id:
+          membership.claim_run()
         membership.release(failed=bool(problems))
       membership.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
     finally:

@@ -14,6 +14,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps import checkpoint, compat, program, session, state
 from tf1ps.v1.estimator import options as options_lib
+from tf1ps.v1.estimator import updates
 
 _START_TIMEOUT = 600.0  # seconds for the run to appear: people start tasks by hand
 
@@ -33,14 +34,15 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
     JobFailedError: in an evaluator, the run has failed or is lost.
   """
   config = estimator.config
-  if config.task_type == "evaluator":
+  if config.task_type == "evaluator" and config.task_id == 0:
     _follow(estimator, train_spec, eval_spec)
     return None
   if config.cluster_spec and _has_ended(estimator.model_dir, train_spec.max_steps):
     tf.logging.info("The run in %s has ended at step %d: nothing is left to do.",
                     estimator.model_dir, train_spec.max_steps)
     return None
-  return compat.train_and_evaluate(estimator, train_spec, eval_spec)
+  with updates.only_training():
+    return compat.train_and_evaluate(estimator, train_spec, eval_spec)
 
 
 def _has_ended(model_dir: str, max_steps: Optional[int]) -> bool:
@@ -53,7 +55,7 @@ def _follow(estimator, train_spec, eval_spec) -> None:
   """Evaluates new checkpoints until the run has ended, and then the last one."""
   watch = program.RunWatch(estimator.model_dir, options_lib.current_options().heartbeat_timeout,
                            _START_TIMEOUT)
-  evaluations = compat.Evaluations(estimator, eval_spec, train_spec.max_steps)
+  evaluations = compat.Evaluations(estimator, train_spec, eval_spec)
   end = _wait(watch, eval_spec.start_delay_secs)
   while True:
     began = time.monotonic()
@@ -70,7 +72,8 @@ def _follow(estimator, train_spec, eval_spec) -> None:
   tf.logging.info("%s.", reason)
   if eval_spec.exporters and not evaluations.has_exported_last:
     # The data or a hook has ended the run, and no step was the last one in advance.
-    _evaluate_newest(estimator, compat.Evaluations(estimator, eval_spec, 1))
+    _evaluate_newest(
+      estimator, compat.Evaluations(estimator, train_spec, eval_spec, is_last=True))
 
 
 def _wait(watch, seconds):

@@ -104,9 +104,24 @@ def _is_on_ps(gradient) -> bool:
   return tf.DeviceSpec.from_string(gradient.device or "").job == "ps"
 
 
+_is_only_training = False  # a process global: an estimator has no argument for it
+
+
+@contextlib.contextmanager
+def only_training() -> Iterator[None]:
+  """Has the end of a training session be the end of this task's part in the job."""
+  global _is_only_training
+  _is_only_training = True
+  try:
+    yield
+  finally:
+    _is_only_training = False
+
+
 def MonitoredTrainingSession(**arguments):  # noqa: N802  TensorFlow's name
   """Makes the session of `Estimator.train`: tf1ps' own, with the limits of the options."""
   options = options_lib.current_options()
   return session.MonitoredTrainingSession(
     start_timeout=options.start_timeout, end_timeout=options.end_timeout,
-    heartbeat_timeout=options.heartbeat_timeout, expects_all=False, **arguments)
+    heartbeat_timeout=options.heartbeat_timeout, expects_all=False, ends_job=_is_only_training,
+    **arguments)
