@@ -11,7 +11,7 @@ of TensorFlow 2.15, of which later TensorFlows lack these:
 
 This module puts them back before it imports the package. The package takes its server, its session
 and its device setter from TensorFlow's files, and has no argument for them: `estimator_with`
-changes its private functions, on TensorFlow 1.15, too.
+changes its private functions, on TensorFlow 1.15, too. There it also mends the BestExporter.
 """
 
 from __future__ import annotations
@@ -66,9 +66,20 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   estimators._get_replica_device_setter = make_device_setter
   kind = estimators.Estimator
   kind._call_model_fn = _call_by(kind._call_model_fn, build_model)
+  _export_the_first(_import("exporter").BestExporter)
   slim.replace_names(_import("run_config"), "distribute_coordinator_training", {
     "init_run_config": functools.partial(_init_run_config, check_strategies)})
   return _import("api._v1.estimator")
+
+
+def _export_the_first(kind: type) -> None:
+  """Has BestExporter export its first evaluation, as newer releases do.
+
+  TensorFlow 1.15 looks for the best one in the event files, finds the one that it is to judge, and
+  does not export it, because it is no better.
+  """
+  assert callable(kind._get_best_eval_result), "the package has changed"
+  kind._get_best_eval_result = lambda self, event_files: None
 
 
 def _import(name: str) -> types.ModuleType:
