@@ -72,6 +72,14 @@ def test_what_is_not_replaced(statement):
     ("from tensorflow.python.training.training import Saver, _private",
      "from tf1ps.v1.train import Saver; from tensorflow.python.training.training import _private"),
     ("import tensorflow.python.training.supervisor as s", "import tf1ps.v1.train as s"),
+    ("from tensorflow.python.data import Dataset, ops",
+     "from tf1ps.v1.data import Dataset; from tensorflow.python.data import ops"),
+    ("from tensorflow.python.estimator.canned.head import _Head, Head",
+     "from tf1ps.v1.estimator.python.canned.head import _Head, Head"),
+    ("from tensorflow_estimator.python.estimator import early_stopping",
+     "from tf1ps.v1.estimator.python import early_stopping"),
+    ("import tensorflow_estimator as te", "import tf1ps.v1 as te"),
+    ("import tensorflow_estimator", "import tf1ps.v1 as tensorflow_estimator"),
 ])
 def test_internals_that_define_what_tf1ps_replaces(old, new):
   assert replaced(old) == [(1, new)]

@@ -9,8 +9,8 @@ import tensorflow.compat.v1 as stock
 from tests.v1.namespace_tasks import hide_package, refusal
 
 NAMESPACES = (
-  "cluster_resolver", "data", "deprecated", "framework", "layers", "learn", "lookup", "losses",
-  "metrics", "opt", "rnn", "seq2seq", "slim", "training", "util")
+  "cluster_resolver", "crf", "data", "deprecated", "estimator", "framework", "layers", "learn",
+  "lookup", "losses", "metrics", "opt", "rnn", "seq2seq", "slim", "tpu", "training", "util")
 
 
 def every_name():
@@ -41,7 +41,10 @@ def every_way_to_import():
   from tf1ps.v1.contrib.slim.nets import vgg
   from tf1ps.v1.contrib.slim.python.slim import learning
   from tf1ps.v1.contrib.slim.python.slim.learning import train
+  from tf1ps.v1.contrib.training.python.training.hparam import HParams
+  from tf1ps.v1.estimator.python.canned.head import _Head
   assert slim.learning is learning and learning.train is train
+  assert HParams(a=1).a == 1 and isinstance(_Head, type)
   assert callable(read_data_sets) and base.Datasets(1, 2, test=3).test == 3
   assert base.maybe_download(os.path.basename(__file__), os.path.dirname(__file__), "") == __file__
   assert nets.vgg is vgg and callable(vgg.vgg_16)

@@ -20,6 +20,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 V1 = "tf1ps.v1"
 _LAYERS, _RNN_CELL, _TRAIN = V1 + ".layers", V1 + ".nn.rnn_cell", V1 + ".train"
+_ESTIMATOR = V1 + ".estimator.python"
 # {module of TensorFlow: what answers for it and for the modules below it}; None: TensorFlow itself.
 # The longest name that fits counts. Of TensorFlow's internals only those have a line of their own
 # that define what tf1ps replaces, or that newer TensorFlows do not have.
@@ -32,6 +33,12 @@ _ANSWERS = {
   "tensorflow.lite": None,
   "tensorflow.models": None,
   "tensorflow.python": None,
+  "tensorflow.python.data.Dataset": V1 + ".data.Dataset",
+  "tensorflow.python.data.FixedLengthRecordDataset": V1 + ".data.FixedLengthRecordDataset",
+  "tensorflow.python.data.Iterator": V1 + ".data.Iterator",
+  "tensorflow.python.data.TFRecordDataset": V1 + ".data.TFRecordDataset",
+  "tensorflow.python.data.TextLineDataset": V1 + ".data.TextLineDataset",
+  "tensorflow.python.estimator": _ESTIMATOR,
   "tensorflow.python.layers.base": _LAYERS,
   "tensorflow.python.layers.convolutional": _LAYERS,
   "tensorflow.python.layers.core": _LAYERS,
@@ -54,6 +61,8 @@ _ANSWERS = {
   "tensorflow.python.training.sync_replicas_optimizer": _TRAIN,
   "tensorflow.python.training.training": _TRAIN,
   "tensorflow.tools": None,
+  "tensorflow_estimator": V1,
+  "tensorflow_estimator.python.estimator": _ESTIMATOR,
 }
 
 
@@ -118,7 +127,7 @@ class _Replacer(ast.NodeTransformer):
 
 
 def _is_tensorflow(module: str) -> bool:
-  return module == "tensorflow" or module.startswith("tensorflow.")
+  return module.partition(".")[0] in ("tensorflow", "tensorflow_estimator")
 
 
 def _new_imports(alias: ast.alias) -> List[ast.Import]:
@@ -128,18 +137,19 @@ def _new_imports(alias: ast.alias) -> List[ast.Import]:
   answer = answer_of(alias.name)
   if alias.asname:
     return [ast.Import([ast.alias(answer or alias.name, alias.asname)])]
-  root = ast.Import([ast.alias(V1, "tensorflow")])
+  name = alias.name.partition(".")[0]
+  root = ast.Import([ast.alias(V1, name)])
   if answer == V1:
     return [root]
-  return [ast.Import([ast.alias(answer, "tensorflow") if answer else alias]), root]
+  return [ast.Import([ast.alias(answer, name) if answer else alias]), root]
 
 
 def _origin(module: str, alias: ast.alias) -> Tuple[str, ast.alias]:
   """Returns the module and the name that `from module import name` takes now."""
   full = "%s.%s" % (module, alias.name)
   answer = answer_of(full)
-  if answer is None or alias.name.startswith("_"):  # a private name
-    return module, alias
+  if answer is None or alias.name.startswith("_") and not answer.startswith(_ESTIMATOR):
+    return module, alias  # a private name is not in tf1ps.v1
   parent, _, name = answer.rpartition(".")
   if name == alias.name:
     return parent, alias

@@ -22,7 +22,7 @@ def _gone(name):
 
 _TENSORFLOWS = ("distributions", "keras")  # TensorFlow 2 has them under this name
 _NAMESPACES = (
-  "cluster_resolver", "data", "deprecated", "framework", "layers", "learn", "lookup", "losses",
-  "metrics", "opt", "rnn", "seq2seq", "slim", "training", "util")
+  "cluster_resolver", "crf", "data", "deprecated", "estimator", "framework", "layers", "learn",
+  "lookup", "losses", "metrics", "opt", "rnn", "seq2seq", "slim", "tpu", "training", "util")
 __getattr__, __dir__ = _namespace.overlay(
     __name__, getattr(tensorflow, "contrib", None), namespaces=_NAMESPACES, gone=_gone)

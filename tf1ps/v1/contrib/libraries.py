@@ -29,7 +29,7 @@ _LOOPS = {  # of slim: in TensorFlow 1.15 and in tf_slim
 
 def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
             heirs: Optional[Dict[str, str]] = None, libraries: Sequence[str] = (),
-            advice: str = "", path: str = ""):
+            advice: str = "", path: str = "", files: Optional[Dict[str, str]] = None):
   """Declares the names of a namespace of tf.contrib.
 
   Args:
@@ -40,7 +40,9 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
     libraries: modules of tf_slim; all their names are names of this namespace, too.
     advice: for names that are nowhere: what to use.
     path: how legacy programs reach into the files of this namespace, such as "python.layers": it
-      leads to the package of the first library's names, without libraries to the namespace.
+      leads to these files, else to the package of the first library's names, without libraries to
+      the namespace.
+    files: the modules below that path, each with the module that has its names today.
 
   Returns:
     The namespace's `__getattr__` and `__dir__`.
@@ -58,6 +60,8 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
       module_of[name], name_today[name] = module, new or name
 
   def find(name):
+    if name in module_of and module_of[name] == __package__:  # a module beside this one
+      return importlib.import_module("%s.%s" % (__package__, name_today[name]))
     if name in module_of:
       return getattr(_import(module_of[name]), name_today[name])
     for library in libraries if _has_slim() else ():
@@ -76,7 +80,9 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
 
   base = types.ModuleType(name_in_contrib)
   base.__dir__ = list_names
-  if path and not libraries:
+  if files:
+    base.python = _path(package, path, _files("%s.%s" % (package, path), files))
+  elif path and not libraries:
     base.python = _path(package, path, sys.modules[package])
   elif path and _has_slim():
     base.python = _path(package, path, _import(".".join(libraries[0].split(".")[:2])))
@@ -109,6 +115,20 @@ def _give_loops_our_classes():
     "SyncReplicasOptimizer": (_train.SyncReplicasOptimizer, stock)})
   _compat.replace_names(training, "monitored_session", {
     "MonitoredTrainingSession": _train.MonitoredTrainingSession})
+
+
+def _files(name, module_of):
+  """Makes a package of modules; each is imported at its first use."""
+  package = types.ModuleType(name)
+  package.__path__ = []
+
+  def find(name):
+    if name not in module_of:
+      raise AttributeError(name)
+    return _import(module_of[name])
+
+  package.__getattr__ = find
+  return package
 
 
 def _path(package, path, end):

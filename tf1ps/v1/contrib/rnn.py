@@ -11,6 +11,7 @@ __getattr__, __dir__ = _libraries.overlay(
           "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell "
           "LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper",
       "tf.nn": "static_rnn static_bidirectional_rnn static_state_saving_rnn",
+      "tf1ps.v1.contrib.fused_cells": "LSTMBlockCell LSTMBlockFusedCell TimeReversedFusedRNN",
       "tf1ps.v1.contrib.sequences":
           "stack_bidirectional_dynamic_rnn stack_bidirectional_rnn transpose_batch_time",
     },

@@ -12,4 +12,7 @@ __getattr__, __dir__ = _libraries.overlay(
       "tf.train": "checkpoints_iterator",
     },
     libraries=["tf_slim.training.training", "tf_slim.training.evaluation"],
-    advice="use the methods of tf.data.Dataset")
+    advice="use the methods of tf.data.Dataset",
+    path="python.training", files={
+      "evaluation": "tf_slim.training.evaluation", "hparam": "tf1ps.v1.contrib.hparams",
+      "training": "tf_slim.training.training"})

@@ -1,0 +1,61 @@
+"""`tf.contrib.learn.RunConfig` and `ModeKeys`, over those of tf.estimator."""
+
+from __future__ import annotations
+
+import sys
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps.v1 as tf1
+
+__path__ = []  # legacy programs import estimators.run_config as a module
+run_config = model_fn = sys.modules[__name__]
+
+
+class ModeKeys(tf1.estimator.ModeKeys):
+  """The modes of a model_fn."""
+
+  INFER = tf1.estimator.ModeKeys.PREDICT
+
+
+class TaskType:
+  """The jobs of a cluster."""
+
+  MASTER = "master"
+  PS = "ps"
+  WORKER = "worker"
+
+
+class RunConfig(tf1.estimator.RunConfig):
+  """A RunConfig of tf.estimator that takes the arguments of tf.contrib.learn.
+
+  Args:
+    master: must be empty, since TF_CONFIG names the cluster.
+    num_cores: the number of threads of a session; 0 leaves it to TensorFlow.
+    log_device_placement: whether sessions log where each operation runs.
+    gpu_memory_fraction: the part of a GPU's memory that a session may take.
+    evaluation_master: must be empty.
+    session_config: a ConfigProto, in the place of the three settings of sessions.
+    **fields: fields of `tf.estimator.RunConfig`.
+
+  Raises:
+    ValueError: there is a master.
+  """
+
+  def __init__(self, master=None, num_cores=0, log_device_placement=False, gpu_memory_fraction=1,
+               evaluation_master="", session_config=None, **fields):
+    for name, value in (("master", master), ("evaluation_master", evaluation_master)):
+      if value:
+        raise ValueError("%s=%r: name the cluster in TF_CONFIG, and leave %s out" % (
+          name, value, name))
+    if session_config is None and (num_cores or log_device_placement or gpu_memory_fraction != 1):
+      session_config = tf.ConfigProto(
+        inter_op_parallelism_threads=num_cores, intra_op_parallelism_threads=num_cores,
+        log_device_placement=log_device_placement,
+        gpu_options=tf.GPUOptions(per_process_gpu_memory_fraction=gpu_memory_fraction))
+    super().__init__(session_config=session_config, **fields)
+
+  @property
+  def tf_config(self):
+    """The configuration of sessions."""
+    return self.session_config

@@ -1,0 +1,128 @@
+"""`tf.contrib.learn.Experiment`, over `tf.estimator.train_and_evaluate`.
+
+On a cluster each task does its part, whichever method the program calls: the ps serve, the workers
+train, the evaluator or the master evaluates.
+"""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+import tf1ps.v1 as tf1
+
+
+class Experiment:
+  """An estimator with its data.
+
+  Args:
+    estimator: a `tf.estimator.Estimator`.
+    train_input_fn: returns features and labels for training.
+    eval_input_fn: returns features and labels for evaluation.
+    eval_metrics: must be None, since the model_fn's eval_metric_ops say it.
+    train_steps: the global step at which training ends; None: with the data.
+    eval_steps: batches per evaluation; None: all.
+    train_monitors: hooks of training.
+    eval_hooks: hooks of evaluations.
+    eval_delay_secs: seconds until the evaluator begins.
+    continuous_eval_throttle_secs: seconds between two evaluations of the evaluator.
+    export_strategies: exporters of tf.estimator, or what `make_export_strategy` returns.
+    train_steps_per_iteration: steps between two evaluations of `continuous_train_and_eval`.
+    saving_listeners: listeners of the checkpoints.
+    **unused: other arguments of TensorFlow's, which decide how often it evaluates. Here each
+      checkpoint is evaluated.
+
+  Raises:
+    ValueError: there are eval_metrics.
+  """
+
+  def __init__(self, estimator, train_input_fn, eval_input_fn, eval_metrics=None, train_steps=None,
+               eval_steps=100, train_monitors=None, eval_hooks=None, eval_delay_secs=120,
+               continuous_eval_throttle_secs=60, export_strategies=None,
+               train_steps_per_iteration=None, saving_listeners=None, **unused):
+    if eval_metrics is not None:
+      raise ValueError("Experiment has eval_metrics, and an estimator of tf.estimator has its own. "
+                       "Return them as eval_metric_ops of the EstimatorSpec")
+    self.estimator = estimator
+    self.train_steps, self.eval_steps = train_steps, eval_steps
+    self._steps_per_iteration = train_steps_per_iteration or max((train_steps or 10000) // 10, 1)
+    self._train_hooks = list(train_monitors or [])
+    self._saving_listeners = saving_listeners
+    self._train_input_fn = train_input_fn
+    self._eval = {"input_fn": eval_input_fn, "steps": eval_steps, "hooks": list(eval_hooks or [])}
+    self._delay, self._throttle = eval_delay_secs, continuous_eval_throttle_secs
+    if isinstance(export_strategies, tf1.estimator.Exporter):
+      export_strategies = [export_strategies]
+    self._exporters = list(export_strategies or [])
+
+  def extend_train_hooks(self, additional_hooks) -> None:
+    """Adds hooks of training."""
+    self._train_hooks.extend(additional_hooks)
+
+  def train_and_evaluate(self):
+    """Trains and evaluates; returns the metrics and what the exporters returned.
+
+    On a cluster it returns nothing.
+    """
+    return tf1.estimator.train_and_evaluate(
+      self.estimator,
+      tf1.estimator.TrainSpec(self._train_input_fn, self.train_steps, self._train_hooks,
+                              self._saving_listeners),
+      tf1.estimator.EvalSpec(exporters=self._exporters, start_delay_secs=self._delay,
+                             throttle_secs=self._throttle if self._is_distributed() else 0,
+                             **self._eval))
+
+  def train(self, delay_secs=None):
+    """Trains; on a cluster the task does its part."""
+    if self._is_distributed():
+      return self.train_and_evaluate()
+    return self._train(max_steps=self.train_steps)
+
+  def evaluate(self, delay_secs=None, name=None) -> dict:
+    """Evaluates the newest checkpoint; returns the metrics."""
+    return self.estimator.evaluate(name=name or "one_pass", **self._eval)
+
+  def continuous_train_and_eval(self, continuous_eval_predicate_fn=None):
+    """Trains some steps, evaluates, and so on; returns the metrics and the results of exports.
+
+    Args:
+      continuous_eval_predicate_fn: takes the last metrics, at first None; False ends it.
+    """
+    if self._is_distributed():
+      return self.train_and_evaluate()
+    metrics = None
+    while continuous_eval_predicate_fn is None or continuous_eval_predicate_fn(metrics):
+      self._train(steps=self._steps_per_iteration)
+      metrics = self.evaluate()
+      if self.train_steps and metrics[tf.GraphKeys.GLOBAL_STEP] >= self.train_steps:
+        break
+    return metrics, self._export(metrics)
+
+  def test(self) -> dict:
+    """Makes one step of all: trains, evaluates, exports."""
+    self._train(steps=1)
+    metrics = self.estimator.evaluate(name="one_pass", **{**self._eval, "steps": 1})
+    self._export(metrics)
+    return metrics
+
+  local_run = run_std_server = train_and_evaluate
+
+  def continuous_eval(self, *args, **kwargs):
+    """Evaluates each checkpoint until the run has ended, as the task "evaluator" of a cluster."""
+    if not self._is_distributed():
+      raise ValueError("continuous_eval needs a cluster in TF_CONFIG, and the task \"evaluator\". "
+                       "Or use train_and_evaluate")
+    return self.train_and_evaluate()
+
+  def _is_distributed(self):
+    return bool(self.estimator.config.cluster_spec)
+
+  def _train(self, **limit):
+    return self.estimator.train(
+      self._train_input_fn, hooks=list(self._train_hooks),
+      saving_listeners=self._saving_listeners, **limit)
+
+  def _export(self, metrics):
+    folder = "%s/export/" % self.estimator.model_dir
+    return [exporter.export(
+      self.estimator, folder + exporter.name, self.estimator.latest_checkpoint(), metrics, True)
+            for exporter in self._exporters]
