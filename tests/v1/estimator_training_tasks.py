@@ -143,6 +143,39 @@ def evaluations_while_training(model_dir):
       raise AssertionError("it was not refused")
 
 
+def a_checkpoint_is_deleted_before_it_is_read(model_dir):
+  """A slow evaluator goes on with the next one. One that is damaged stays an error."""
+  import tf1ps.v1 as tf
+  from tf1ps import compat
+  from tf1ps.v1.estimator import training
+
+  class Delete(tf.train.SessionRunHook):
+
+    def begin(self):
+      for name in tf.gfile.Glob(directory + "/model.ckpt-40*"):
+        if not is_damaged:
+          tf.gfile.Remove(name)
+        elif ".data" in name:
+          with open(name, "wb") as file:
+            file.write(b"damaged")
+
+  for is_damaged in (False, True):
+    directory = "%s/%d" % (model_dir, is_damaged)
+    estimator = make(directory)
+    estimator.train(input_fn, max_steps=40)
+    evaluations = compat.Evaluations(
+      estimator, tf.estimator.TrainSpec(input_fn, 40),
+      tf.estimator.EvalSpec(lambda: input_fn(1), hooks=[Delete()]))
+    if not is_damaged:
+      assert training._evaluate_newest(estimator, evaluations) is None
+      continue
+    try:
+      training._evaluate_newest(estimator, evaluations)
+    except tf.errors.OpError:
+      return
+    raise AssertionError("it was not refused")
+
+
 def what_stays_of_checkpoints(model_dir):
   """RunConfig says how many, how often and with which graph."""
   import tf1ps.v1 as tf

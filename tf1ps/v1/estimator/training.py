@@ -92,7 +92,7 @@ def _evaluate_newest(estimator, evaluations) -> Optional[dict]:
   path = estimator.latest_checkpoint()
   try:
     return evaluations.evaluate_newest()
-  except tf.errors.NotFoundError:
+  except (tf.errors.OpError, ValueError):  # by how much of it was left
     if path in checkpoint.listed_checkpoints(estimator.model_dir):
       raise
     tf.logging.info("%s was deleted while it was evaluated: skipped.", path)
