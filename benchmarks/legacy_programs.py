@@ -4,8 +4,9 @@
       [--ways stock,run,import]
 
 The eleven programs under tests/legacy/programs/ are run as a ps and two workers, in processes of
-their own. It prints a table: a line for each program, a column for each TensorFlow and way. A cell
-says which tasks have ended, and what was lost on the way. A job is given up when for `--limit`
+their own, and examples/flats.py, an estimator, as these with a chief and an evaluator. It prints a
+table: a line for each program, a column for each TensorFlow and way. A cell says which tasks have
+ended, and what was lost on the way. A job is given up when for `--limit`
 seconds none of its tasks has ended or printed a line.
 
 A way is `stock` (on TensorFlow 2 with the two lines that every TensorFlow 1 script needs there),
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import os
 import re
 import shutil
@@ -24,13 +26,14 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 
 import numpy as np
 
 from benchmarks import systems
 from tf1ps.launch import find_free_ports
 
+ESTIMATOR = os.path.join(systems.ROOT, "examples", "flats.py")
 FOLDER = os.path.join(systems.ROOT, "tests", "legacy", "programs")
 MODEL = "model"  # the folder of checkpoints, in a job's folder
 NEVER = None  # the exit code of a task that was given up
@@ -50,6 +53,7 @@ class Program(NamedTuple):
   rows: int = 0  # that each worker has to read
   workers: int = 2  # that count steps
   mnist: bool = False  # whether it reads --data_dir
+  estimator: bool = False  # whether TF_CONFIG says what each task is
 
 
 PROGRAMS = {program.name: program for program in (
@@ -64,6 +68,7 @@ PROGRAMS = {program.name: program for program in (
   Program("plain_session", None, 200),
   Program("in_graph", None, 100, workers=1),
   Program("evaluator", "logdir", 200, evaluator=True),
+  Program("flats", "model_dir", 600, workers=0, evaluator=True, estimator=True),
 )}
 
 
@@ -77,7 +82,7 @@ class Outcome(NamedTuple):
 
 def path_of(program: Program) -> str:
   """The program's file."""
-  return os.path.join(FOLDER, program.name + ".py")
+  return ESTIMATOR if program.estimator else os.path.join(FOLDER, program.name + ".py")
 
 
 def with_stock_imports(source: str) -> str:
@@ -95,10 +100,16 @@ def with_our_imports(source: str) -> str:
 def arguments(program: Program, folder: str) -> Dict[str, List[str]]:
   """The arguments of each task of a job on free ports, by the task's name.
 
+  An estimator's tasks have all the same; what each of them is stands in its `environments`.
+
   Args:
     program: the program.
     folder: where its checkpoints, and the data that it reads, go.
   """
+  if program.estimator:
+    flags = ["--model_dir=" + os.path.join(folder, MODEL), "--max_steps=%d" % program.steps,
+             "--data=" + os.path.join(os.path.dirname(ESTIMATOR), "data", "flats.csv")]
+    return dict.fromkeys(["ps 0", "chief 0", "worker 0", "worker 1", "evaluator 0"], flags)
   ports = ["127.0.0.1:%d" % port for port in find_free_ports(3)]
   common = ["--ps_hosts=" + ports[0], "--worker_hosts=" + ",".join(ports[1:])]
   if program.folder_flag:
@@ -109,6 +120,21 @@ def arguments(program: Program, folder: str) -> Dict[str, List[str]]:
   names = ["ps 0", "worker 0", "worker 1"] + ["eval 0"] * program.evaluator
   return {name: ["--job_name=" + name.split()[0], "--task_index=" + name.split()[1], *common]
           for name in names}
+
+
+def environments(program: Program, names: Iterable[str]) -> Dict[str, Dict[str, str]]:
+  """The environment variables of each task of a job, by the task's name."""
+  if not program.estimator:
+    return {name: {} for name in names}
+  tasks = [(name, *name.split()) for name in names]
+  cluster: Dict[str, List[str]] = {}
+  ports = find_free_ports(len(tasks))
+  for (_, job, _), port in zip(tasks, ports):
+    if job != "evaluator":
+      cluster.setdefault(job, []).append("127.0.0.1:%d" % port)
+  return {name: {"TF_CONFIG": json.dumps(
+    {"cluster": cluster, "task": {"type": job, "index": int(index)}})}
+    for name, job, index in tasks}
 
 
 def write_mnist(folder: str, count: int = 5600) -> None:
@@ -166,7 +192,8 @@ def losses(program: Program, outcome: Outcome) -> List[str]:
       found.append("worker %d read %s of %d rows" % (
         index, rows.group(1) if rows else "?", program.rows))
   if program.evaluator:
-    steps = [int(step) for step in re.findall(r"evaluated step (\d+)", outcome.said["eval 0"])]
+    said = outcome.said["evaluator 0" if program.estimator else "eval 0"]
+    steps = [int(step) for step in re.findall(r"(?:evaluated|for global) step (\d+)", said)]
     if not steps or steps[-1] < made:
       found.append("the last evaluation is of step %s of %d" % (steps[-1] if steps else "-", made))
   return found
@@ -193,15 +220,17 @@ def verdict(program: Program, outcome: Outcome) -> str:
 class _Job:
   """The tasks of one job, as processes."""
 
-  def __init__(self, commands: Dict[str, List[str]], folder: str, python: str):
+  def __init__(self, commands: Dict[str, List[str]], environs: Dict[str, Dict[str, str]],
+               folder: str, python: str):
     self._news = time.monotonic()
     self.said = {name: "" for name in commands}
     self.processes = {}
     environ = dict(systems.environment(python), PYTHONUNBUFFERED="1")
     for name, command in commands.items():
       self.processes[name] = process = subprocess.Popen(
-        command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, universal_newlines=True, errors="replace")
+        command, cwd=folder, env=dict(environ, **environs[name]), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+        errors="replace")
       threading.Thread(target=self._read, args=(name, process.stdout), daemon=True).start()
 
   def _read(self, name, stream):
@@ -239,7 +268,8 @@ def run(program: Program, way: str, python: str, limit: float) -> Outcome:
     with open(path, "w") as file:
       file.write(edits.get(way, lambda text: text)(source))
     start = [python] + ["-m", "tf1ps.cli.run"] * (way == "run") + [path]
-    job = _Job({name: start + words for name, words in arguments(program, folder).items()},
+    words = arguments(program, folder)
+    job = _Job({name: start + words[name] for name in words}, environments(program, words),
                folder, python)
     codes = job.wait(limit)
     return Outcome(codes, job.said, last_saved(os.path.join(folder, MODEL)))

@@ -51,6 +51,7 @@ class Job(object):
     with open(self._path, "w") as file:
       file.write(source if way == "run" else legacy_programs.with_our_imports(source))
     self._arguments = legacy_programs.arguments(self.program, self._folder)
+    self._environments = legacy_programs.environments(self.program, self._arguments)
     self._more = list(argv)
     self.tasks = {}
     for task in self._arguments:
@@ -59,7 +60,8 @@ class Job(object):
   def start(self, name):
     """Starts a task, the first time or anew."""
     self.tasks[name] = self._start(
-      name, run_task, self._way, self._path, self._arguments[name] + self._more)
+      name, run_task, self._way, self._path, self._arguments[name] + self._more,
+      **self._environments[name])
     return self.tasks[name]
 
   def end(self):
