@@ -366,3 +366,72 @@ def _all_batches(input_fn):
   return found
 
 
+
+
+def early_stopping(folder):
+  """The hooks that stop by evaluations, by a function or at a checkpoint; both their namespaces."""
+  import tf1ps.v1 as tf
+  evaluations = tf.summary.FileWriter(os.path.join(folder, "eval"))
+  for step, loss in ((1, 3.0), (2, 2.0), (4, 2.5), (6, 2.5)):
+    evaluations.add_summary(tf.Summary(value=[tf.Summary.Value(tag="m", simple_value=loss)]), step)
+  evaluations.close()
+  for kind, names in ("new", tf.estimator.experimental), ("old", tf.contrib.estimator):
+    def stops(name, limits, names=names, **more):
+      made = [getattr(names, name)(make(folder), "m", limit, run_every_secs=None,
+                                   run_every_steps=1, **more) for limit in limits]
+      return [hook._should_stop_fn() for hook in made]
+
+    def trained(name, make_hook, kind=kind):
+      estimator = make("%s_%s_%s" % (folder, name, kind))
+      estimator.train(points, steps=5, hooks=[make_hook(estimator)])
+      return estimator.get_variable_value("global_step")
+
+    same(stops("stop_if_higher_hook", [2.6, 3.0]), [True, False])
+    same(stops("stop_if_higher_hook", [2.6], min_steps=2), [False])
+    same(stops("stop_if_lower_hook", [2.1, 2.0]), [True, False])
+    same(stops("stop_if_no_decrease_hook", [4, 5]), [True, False])
+    same(stops("stop_if_no_increase_hook", [5, 6]), [True, False])
+    calls, seen = [], []
+    same(trained("early", lambda estimator, names=names, calls=calls:
+                 names.make_early_stopping_hook(
+                   estimator, lambda: calls.append(1) or len(calls) == 3, run_every_secs=None,
+                   run_every_steps=1)), 3)
+    same(trained("memory", lambda estimator, names=names, seen=seen: names.InMemoryEvaluatorHook(
+      estimator, lambda: points(1), hooks=[count_calls(tf, seen, "seen")], every_n_iter=2)), 5)
+    same(seen.count("seen step"), 4)  # before the first step, after steps 2 and 4, at the end
+    same(trained("stop", lambda estimator, names=names: names.make_stop_at_checkpoint_step_hook(
+      estimator, 3, wait_after_file_check_secs=0)), 3)
+
+
+def files_of_the_package(unused_folder):
+  """What tf1ps-run gives for the files of tensorflow.python.estimator."""
+  import tf1ps.v1 as tf
+  import tf1ps.v1.estimator.python.estimator as estimator_file
+  from tf1ps.v1.estimator.python import run_config
+  from tf1ps.v1.estimator.python.canned.dnn import DNNClassifier
+  from tf1ps.v1.estimator.python.canned.prediction_keys import PredictionKeys
+  from tf1ps.v1.estimator.python.export.export_output import PredictOutput
+  from tf1ps.v1.estimator.python.inputs.numpy_io import numpy_input_fn
+  from tf1ps.v1.estimator.python.model_fn import EstimatorSpec
+  same([estimator_file.Estimator, run_config.RunConfig, DNNClassifier, PredictOutput,
+        numpy_input_fn, EstimatorSpec],
+       [tf.estimator.Estimator, tf.estimator.RunConfig, tf.estimator.DNNClassifier,
+        tf.estimator.export.PredictOutput, tf.estimator.inputs.numpy_input_fn,
+        tf.estimator.EstimatorSpec])
+  same(PredictionKeys.CLASS_IDS, "class_ids")
+
+
+def keras_model(folder):
+  """tf.keras.estimator.model_to_estimator, before the program has used tf.estimator."""
+  import tf1ps.v1 as tf
+  model = tf.keras.Sequential([
+    tf.keras.layers.Dense(1, input_shape=(1,), name="dense", kernel_initializer="zeros")])
+  model.compile("sgd", "mse")  # its rate is 0.01
+  estimator = tf.keras.estimator.model_to_estimator(model, model_dir=folder)
+  batches = tf.data.Dataset.from_tensors
+  estimator.train(lambda: batches((X, Y)).repeat(2))
+  near(estimator.evaluate(lambda: batches((X, Y)))["loss"], 14.781273)
+  tf.estimator.train_and_evaluate(
+    estimator, tf.estimator.TrainSpec(lambda: batches((X, Y)).repeat(), max_steps=4),
+    tf.estimator.EvalSpec(lambda: batches((X, Y))))
+  same(steps_of(folder)[-1], 4)

@@ -21,7 +21,8 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "errors": ["Error", "error_line"],
   "estimator": [
-    "Evaluations", "estimator_problem", "estimator_with", "train_and_evaluate"],
+    "Evaluations", "estimator_head", "estimator_problem", "estimator_with",
+    "prepare_estimator", "train_and_evaluate"],
   "exit_codes": [
     "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
   "first_task": ["place_variables"],

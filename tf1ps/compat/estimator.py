@@ -11,7 +11,8 @@ of TensorFlow 2.15, of which later TensorFlows lack these:
 
 This module puts them back before it imports the package. The package takes its server, its session
 and its device setter from TensorFlow's files, and has no argument for them: `estimator_with`
-changes its private functions, on TensorFlow 1.15, too. There it also mends the BestExporter.
+changes its private functions, on TensorFlow 1.15, too. There it also mends the BestExporter. The
+heads of `tf.contrib.estimator` are private functions of the package.
 """
 
 from __future__ import annotations
@@ -32,12 +33,23 @@ _STRATEGIES = "tensorflow.python.distribute.estimator_training"
 _TPU = ("tensorflow.python.tpu.tpu_embedding", "tensorflow.python.tpu.tpu_embedding_gradient",
         "tensorflow.python.tpu.session_support")
 
+_HEADS = {
+  "binary": "_binary_logistic_head_with_sigmoid_cross_entropy_loss",
+  "multi_class": "_multi_class_head_with_softmax_cross_entropy_loss",
+  "regression": "_regression_head"}
+
 
 def estimator_problem() -> str:
   """Returns why tensorflow-estimator cannot be imported, and what to do; "" if it can."""
   if importlib.util.find_spec("tensorflow_estimator") is None:
     return "it needs the package tensorflow-estimator. Run: pip install 'tf1ps[legacy]'"
   return ""
+
+
+def prepare_estimator() -> None:
+  """Lets the package be imported, where it is installed: tf_keras imports it by itself."""
+  if not estimator_problem() and importlib.util.find_spec(_STRATEGIES) is None:
+    _put_back()
 
 
 def estimator_with(server: type, session: Callable, make_device_setter: Callable,
@@ -57,8 +69,7 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   Raises:
     ImportError: the package is not installed.
   """
-  if importlib.util.find_spec(_STRATEGIES) is None:
-    _put_back()
+  prepare_estimator()
   slim.replace_names(_import("training"), "server_lib", {"Server": server})
   estimators = _import("estimator")
   slim.replace_names(estimators, "training", {"MonitoredTrainingSession": session})
@@ -92,6 +103,16 @@ def _call_by(call_model_fn, build_model):
     return build_model(mode, lambda: call_model_fn(self, features, labels, mode, config))
 
   return call
+
+
+def estimator_head(kind: str, **arguments):
+  """Makes a head that takes optimizers of `tf.train`; the package's public ones do not.
+
+  Args:
+    kind: "binary", "multi_class" or "regression".
+    **arguments: those of the package's private function.
+  """
+  return getattr(_import("canned.head"), _HEADS[kind])(**arguments)
 
 
 def train_and_evaluate(estimator, train_spec, eval_spec):

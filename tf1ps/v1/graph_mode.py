@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import os
 
+from tf1ps import compat
 from tf1ps.v1 import namespace as namespace_lib
 
 _USE_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
@@ -30,6 +31,7 @@ def import_tensorflow():
   tf.logging.set_verbosity(tf.logging.ERROR)  # it warns of what was asked for
   tf.disable_v2_behavior()
   tf.logging.set_verbosity(verbosity)
+  compat.prepare_estimator()
   return tf
 
 

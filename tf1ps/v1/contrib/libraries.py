@@ -1,7 +1,8 @@
 """Where the names of tf.contrib are today.
 
-TensorFlow 1.15 has them itself. On TensorFlow 2 each comes from TensorFlow under its name of today,
-from a module beside this one that writes it anew, or from the package tf_slim.
+TensorFlow 1.15 has them itself, but for a few that it has moved. On TensorFlow 2 each comes from
+TensorFlow under its name of today, from a module beside this one that writes it anew, or from the
+package tf_slim.
 """
 
 from __future__ import annotations
@@ -48,22 +49,28 @@ def overlay(package: str, drop_ins: Optional[Dict[str, Sequence[str]]] = None,
     The namespace's `__getattr__` and `__dir__`.
   """
   name_in_contrib = package[len(__package__) + 1:]
-  if IS_IN_TENSORFLOW:
-    if name_in_contrib in ("slim", "training"):
-      _give_loops_our_classes()
-    base = importlib.import_module("tensorflow.contrib." + name_in_contrib)
-    return _namespace.overlay(package, base, drop_ins)
   module_of, name_today = {}, {}
   for module, names in (heirs or {}).items():
     for entry in names.split():
       name, _, new = entry.partition("=")
       module_of[name], name_today[name] = module, new or name
 
+  def heir(name):  # TensorFlow 1.15 itself has moved some names
+    if name not in module_of:
+      raise AttributeError("tf.contrib.%s has no name %s" % (name_in_contrib, name))
+    return getattr(_import(module_of[name]), name_today[name])
+
+  if IS_IN_TENSORFLOW:
+    if name_in_contrib in ("slim", "training"):
+      _give_loops_our_classes()
+    base = importlib.import_module("tensorflow.contrib." + name_in_contrib)
+    return _namespace.overlay(package, base, drop_ins, gone=heir)
+
   def find(name):
     if name in module_of and module_of[name] == __package__:  # a module beside this one
       return importlib.import_module("%s.%s" % (__package__, name_today[name]))
     if name in module_of:
-      return getattr(_import(module_of[name]), name_today[name])
+      return heir(name)
     for library in libraries if _has_slim() else ():
       if hasattr(_import(library), name) or _namespace.submodule(_import(library), name):
         return getattr(_import(library), name)
