@@ -26,6 +26,16 @@ def test_a_run_that_fails_ends_the_evaluator_with_1(start, tmp_path):
   assert "the run has failed at step" in job["evaluator"].output
 
 
+def test_a_chief_that_fails_before_its_session_ends_the_ps(start):
+  chief, ps = harness.addresses(2)
+  cluster = {"chief": [chief], "ps": [ps]}
+  job = {name: start(name, tasks.fail_as, cluster, name, "/proc/nowhere")
+         for name in ("ps", "chief")}
+  assert job["chief"].wait() == 1
+  assert "/proc/nowhere" in job["chief"].output
+  assert job["ps"].wait() == 1
+
+
 def test_a_second_evaluator_is_refused(start, tmp_path):
   cluster = {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
   task = start("evaluator 1", tasks.fail_as, cluster, "evaluator", str(tmp_path), 1)

@@ -65,8 +65,9 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
       return [ends[task] or "%s has made no step for %.0f s (--end_timeout)" % (
         task.name, end_timeout) for task in others if ends[task] != ""]
     if now - said > TIMING.reminder_interval:
+      _log.log(logging.WARNING if said == began else logging.INFO, "waiting for %s",
+               ", ".join(_progress(task, members) for task in missing))
       said = now
-      _log.info("waiting for %s", ", ".join(_progress(task, members) for task in missing))
     time.sleep(TIMING.poll_interval)
 
 

@@ -292,10 +292,10 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
     for hook in self._lifecycle_hooks:
       hook.on_join(lifecycle)
     lifecycle.enter(creator)
-    if lifecycle.membership is not None:
-      presence.take_over(lifecycle.membership.record.target)
-      lifecycle.membership.start()
     try:
+      if lifecycle.membership is not None:
+        presence.take_over(lifecycle.membership.record.target)
+        lifecycle.membership.start()
       super().__init__(creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)
     except BaseException as error:
       if creator.session is not None:

@@ -53,8 +53,10 @@ def _has_ended(model_dir: str, max_steps: Optional[int]) -> bool:
 
 def _follow(estimator, train_spec, eval_spec) -> None:
   """Evaluates new checkpoints until the run has ended, and then the last one."""
-  watch = program.RunWatch(estimator.model_dir, options_lib.current_options().heartbeat_timeout,
-                           _START_TIMEOUT)
+  options = options_lib.current_options()
+  # A chief that was killed may come back: the others train on meanwhile.
+  silence = max(options.heartbeat_timeout, options.end_timeout)
+  watch = program.RunWatch(estimator.model_dir, silence, _START_TIMEOUT)
   evaluations = compat.Evaluations(estimator, train_spec, eval_spec)
   end = _wait(watch, eval_spec.start_delay_secs)
   while True:
