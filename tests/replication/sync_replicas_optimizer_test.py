@@ -339,7 +339,7 @@ def test_the_loss_may_be_given():
 
 
 @pytest.mark.parametrize("arguments, message", [
-  (dict(replicas_to_aggregate=0), "replicas_to_aggregate must be .* 1 or more, got 0"),
+  (dict(replicas_to_aggregate=-1), "replicas_to_aggregate must be .* 1 or more, got -1"),
   (dict(replicas_to_aggregate=3, total_num_replicas=2), "it must be 2 or less.*larger"),
   (dict(replicas_to_aggregate=2, replica_id=2), "replica_index must be 0 to 1, got 2"),
   (dict(replicas_to_aggregate=2, replica_index=2), "replica_index must be 0 to 1, got 2"),
@@ -348,12 +348,22 @@ def test_the_loss_may_be_given():
   (dict(replicas_to_aggregate=1, total_num_replicas=2, replica_index=0, on_uneven="repeat"),
    "on_uneven=repeat needs a gradient of each replica in every update, and 1 of 2"),
   (dict(replicas_to_aggregate=2, replica_index=0, clip_norm=0.0), "clip_norm must be above 0"),
-  (dict(replicas_to_aggregate=2), "the index of this replica is not known"),
 ])
 def test_arguments_that_cannot_work_are_refused(arguments, message):
   with pytest.raises(ValueError, match=message):
     sync_replicas_optimizer.SyncReplicasOptimizer(
       tf.train.GradientDescentOptimizer(1.0), **arguments)
+
+
+@pytest.mark.parametrize("replicas, message", [
+  (0, "there are 0 replicas"), (2, "the index of this replica is not known")])
+def test_an_evaluator_may_make_one_and_train_with_none(replicas, message):
+  with tf.Graph().as_default():
+    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(1.0), replicas)
+    w = tf.get_variable("w", [])
+    with pytest.raises(ValueError, match=message):
+      optimizer.minimize(w, tf.train.get_or_create_global_step())
 
 
 def test_it_is_used_like_tensorflows():

@@ -105,10 +105,15 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         replica_index is None and the process has no `tf1ps.Server`.
 
     Raises:
-      ValueError: numbers that cannot work together, or an index that cannot be determined.
+      ValueError: numbers that cannot work together, or an index that is out of range.
     """
     super().__init__(opt, use_locking, name)
     total = replicas_to_aggregate if total_num_replicas is None else total_num_replicas
+    # Programs also make one to evaluate, where no task trains, and never call apply_gradients.
+    self._problem = ""
+    if not isinstance(replicas_to_aggregate, bool) and replicas_to_aggregate == total == 0:
+      self._problem = "there are 0 replicas: replicas_to_aggregate must be 1 or more"
+      replicas_to_aggregate = total = 1
     for what, value in (("replicas_to_aggregate", replicas_to_aggregate),
                         ("total_num_replicas", total)):
       if isinstance(value, bool) or int(value) != value or value < 1:
@@ -131,6 +136,10 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     if variable_averages is not None and not variables_to_average:
       raise ValueError("variable_averages needs variables_to_average")
     self._index = _replica_index(replica_index, total, replica_id)
+    if self._index is None:
+      self._problem = (
+        "the index of this replica is not known. Make a tf1ps.Server in this process before the "
+        "optimizer, or give replica_index=.")
     self.rules = rounds.RoundRules(int(total), int(replicas_to_aggregate), on_uneven)
     self._averages = variable_averages
     self._averaged = variables_to_average
@@ -162,9 +171,11 @@ class SyncReplicasOptimizer(WrappingOptimizer):
         replicas. None: the argument of `compute_gradients`, where that was called once.
 
     Raises:
-      ValueError: no global step, no gradients, a loss that is no float tensor, a second call, or
-        another optimizer of the same name and variables.
+      ValueError: no global step, no gradients, a loss that is no float tensor, a second call,
+        another optimizer of the same name and variables, no replica, or an unknown index.
     """
+    if self._problem:
+      raise ValueError(self._problem)
     if global_step is None:
       raise ValueError("SyncReplicasOptimizer needs a global_step to count updates by")
     if self.rounds is not None:
@@ -319,16 +330,15 @@ def _shared_name(name, pairs) -> str:
   return "%s:%s" % (name, hashlib.sha256(names.encode("utf-8")).hexdigest()[:12])
 
 
-def _replica_index(given, total, before_1_0) -> int:
+def _replica_index(given, total, before_1_0) -> Optional[int]:
+  """Returns the index of this replica; None in a process without a server, where none is given."""
   index = 0 if given is None and total == 1 else given
   if index is None:
     record = latest_record()
     if record is None and before_1_0 is not None:
       return _replica_index(before_1_0, total, None)
     if record is None:
-      raise ValueError(
-        "the index of this replica is not known. Make a tf1ps.Server in this process before the "
-        "optimizer, or give replica_index=.")
+      return None
     index = record.cluster.replica_index
     if index is None:
       raise ValueError("%s does not train: only workers make a SyncReplicasOptimizer" % (
