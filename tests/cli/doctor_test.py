@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import signal
+import subprocess
 import sys
 import time
 
@@ -60,18 +63,18 @@ def test_fix_writes_the_file_and_lists_what_is_left(tmp_path, monkeypatch, capsy
   monkeypatch.chdir(str(tmp_path))
   (tmp_path / "train.py").write_bytes(
     b"# -*- coding: latin-1 -*-\r\nimport tensorflow as tf  # \xe9\r\ntf.sub(3, 2)\r\n"
-    b"tf.contrib.crf.decode(x)\r\n")
+    b"tf.contrib.ffmpeg.decode(x)\r\n")
   assert doctor.run(["--fix", "train.py"]) == 1
   out, err = capsys.readouterr()
   assert out.split("\n")[:10] == [
     "--- a/train.py", "+++ b/train.py", "@@ -1,4 +1,4 @@", " # -*- coding: latin-1 -*-",
     "-import tensorflow as tf  # \xe9", "-tf.sub(3, 2)", "+import tf1ps.v1 as tf  # \xe9",
-    "+tf.subtract(3, 2)", " tf.contrib.crf.decode(x)",
-    "train.py:4:1: gone: TensorFlow 2 has no tf.contrib.crf.decode, nor has tf1ps.v1 "
+    "+tf.subtract(3, 2)", " tf.contrib.ffmpeg.decode(x)",
+    "train.py:4:1: gone: TensorFlow 2 has no tf.contrib.ffmpeg.decode, nor has tf1ps.v1 "
     "[contrib-without-heir]"]
   assert (tmp_path / "train.py").read_bytes() == (
     b"# -*- coding: latin-1 -*-\r\nimport tf1ps.v1 as tf  # \xe9\r\ntf.subtract(3, 2)\r\n"
-    b"tf.contrib.crf.decode(x)\r\n")
+    b"tf.contrib.ffmpeg.decode(x)\r\n")
 
 
 def test_diff_changes_nothing(tmp_path, capsys):
@@ -132,6 +135,20 @@ def test_without_fissix_python2_cannot_be_read(tmp_path, monkeypatch, capsys):
 def test_flags_that_do_not_go_together(tmp_path, capsys, argv, said):
   assert doctor.run([*argv, str(tmp_path)]) == 2
   assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_gone(tmp_path):
+  (tmp_path / "train.py").write_text(ADDS)
+  reader, writer = os.pipe()
+  os.close(reader)
+  try:
+    ended = subprocess.run(
+      [sys.executable, "-m", "tf1ps.cli.doctor", "--format=json", str(tmp_path)],
+      cwd=str(ROOT), stdout=writer, stderr=subprocess.PIPE)
+  finally:
+    os.close(writer)
+  assert (ended.returncode, ended.stderr) == (-signal.SIGPIPE, b"")
 
 
 @pytest.mark.slow

@@ -53,6 +53,9 @@ def test_names_that_are_nowhere():
 def test_all_are_names_of_1_15():
   for table in (name_tables.NOWHERE, name_tables.ONLY_V1):
     assert [name for name in table if get(tensorflow, name) is None] == []
+  for space, known in tables_tasks.ESTIMATOR_OF_1_15.items():
+    names_there = {name for name in dir(get(tensorflow, space)) if not name.startswith("_")}
+    assert names_there == set(known.split()), space
 
 
 def test_old_names_are_gone_and_those_of_today_are_there():

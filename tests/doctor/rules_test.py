@@ -8,7 +8,7 @@ import pytest
 
 from tests import links_test
 from tf1ps import doctor
-from tf1ps.doctor import changed_rules, missing_rules
+from tf1ps.doctor import changed_rules, missing_rules, name_tables
 
 pytestmark = pytest.mark.any_tensorflow
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,14 +40,29 @@ FOUND = {
     "from tensorflow.contrib.learn.python.learn.datasets import mnist",
   ],
   "contrib-without-heir": [
-    "from tensorflow.contrib import crf",
+    "from tensorflow.contrib import ffmpeg",
     "import tensorflow as tf\ntf.contrib.seq2seq.BasicDecoder(x)",
     "from tensorflow.contrib import rnn\nrnn.AttentionCellWrapper(x)",
-    "import tf1ps.v1 as tf\ntf.contrib.crf.crf_log_likelihood(x)",
+    "import tf1ps.v1 as tf\ntf.contrib.crf.crf_binary_score(x)",
   ],
   "estimator-is-gone": [
     "import tensorflow.compat.v1 as tf\ntf.estimator.Estimator(f)",
     "from tensorflow.python.estimator import estimator",
+  ],
+  "estimator-without-heir": [
+    "import tensorflow as tf\ntf.estimator.BoostedTreesClassifier(x, 1)",
+    "from tensorflow.estimator import BoostedTreesRegressor",
+    "import tf1ps.v1 as tf\nestimator = tf.estimator\nestimator.BoostedTreesEstimator(x)",
+  ],
+  "strategy-of-estimator": [
+    "import tensorflow as tf\ntf.estimator.RunConfig(\n"
+    "  train_distribute=tf.distribute.experimental.ParameterServerStrategy())",
+    "import tf1ps.v1 as tf\ndef config(strategy):\n"
+    "  return tf.estimator.RunConfig(train_distribute=strategy)\n"
+    "config(tf.compat.v1.distribute.experimental.ParameterServerStrategy())",
+    "import tensorflow as tf\ntf.contrib.distribute.ParameterServerStrategy(num_gpus_per_worker=1)",
+    "from tensorflow.contrib.distribute import MirroredStrategy",
+    "from tensorflow.contrib import distribute",
   ],
   "layers-raise": [
     "import tensorflow.compat.v1 as tf\ntf.layers.dense(x, 3)",
@@ -166,6 +181,29 @@ def test_one_finding_for_all_names_that_an_import_lacks():
   assert finding.line == 1 and finding.message == (
     "`tensorflow` is TensorFlow 2, which has no tf.app, tf.Session, tf.placeholder and 1 "
     "more names of this file")
+
+
+@pytest.mark.parametrize("name", sorted(name_tables.ESTIMATOR))
+def test_what_the_package_of_estimators_lacks_is_reported_once(name):
+  source = "import tensorflow.compat.v1 as tf\n%s(x)\n" % name
+  assert find(source) == {(2, "estimator-without-heir")}
+  last = name.rpartition(".")[2]
+  source = "from tensorflow.estimator import %s\n%s(x)\n" % (last, last)
+  assert find(source) == {(1, "estimator-without-heir")}
+
+
+def test_a_strategy_is_reported_once_and_not_as_a_name_to_write_anew():
+  assert find("""\
+      import tensorflow.compat.v1 as tf
+      from tensorflow.contrib import distribute
+      strategy = distribute.ParameterServerStrategy()
+      tf.distribute.experimental.ParameterServerStrategy()
+      f(train_distribute=strategy)
+      """) == {(2, "strategy-of-estimator"), (4, "strategy-of-estimator")}
+
+
+def test_a_strategy_without_an_estimator_is_not_reported():
+  assert not find("import tensorflow as tf\ntf.distribute.ParameterServerStrategy(x)")
 
 
 def test_the_file_of_a_namespace_is_not_named():

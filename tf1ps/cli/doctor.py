@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import signal
 import sys
 import tokenize
 from typing import Callable, Iterator, List, NamedTuple, Tuple
@@ -145,7 +146,11 @@ def _lines(text: str) -> List[str]:
 
 
 def main() -> None:
-  """The console script."""
+  """The console script. It ends quietly by SIGPIPE when its reader goes: `| head`.
+
+  Streams that drop text (see compat/streams.py) would lose findings while `| less` rests.
+  """
+  signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   sys.exit(run(sys.argv[1:]))
 
 

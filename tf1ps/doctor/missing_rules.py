@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Callable, Iterator, Optional, Tuple
 
-from tf1ps.doctor import name_tables, names
+from tf1ps.doctor import name_tables, names, texts
 from tf1ps.doctor.findings import GONE, Rule
 
 _ESTIMATOR, _CONTRIB = "tf.estimator", "tf.contrib"
+_STRATEGIES = "tf.contrib.distribute"
+_PS_STRATEGY = re.compile(r"tf2?\.distribute\.(experimental\.)?ParameterServerStrategy")
 _LAYERS = ("tf.layers", "tf.nn.rnn_cell")
 _TUTORIALS = ("tf.examples.tutorials", "tf.models")
 _RENAMED = {"tf." + old for old in name_tables.RENAMED}
@@ -80,7 +83,8 @@ def _first_known(name: str, known) -> Optional[str]:
 
 def _contrib(program, has_heir: bool):
   def is_meant(name):
-    return _is_below(name, _CONTRIB) and name != _CONTRIB and _has_heir(name) == has_heir
+    return (_is_below(name, _CONTRIB) and name != _CONTRIB and not _is_below(name, _STRATEGIES)
+            and _has_heir(name) == has_heir)
 
   for node, name in _taken(program, is_meant):
     is_import = isinstance(node, (ast.Import, ast.ImportFrom))
@@ -118,7 +122,28 @@ def _contrib_without_heir(program):
 
 def _estimator(program):
   for node, name in _of_namespace(program, _ESTIMATOR):
-    yield node, "TensorFlow has no %s since 2.16" % ".".join(name.split(".")[:3])
+    if not _first_known(name, name_tables.ESTIMATOR):
+      yield node, "TensorFlow has no %s since 2.16" % ".".join(name.split(".")[:3])
+
+
+def _estimator_without_heir(program):
+  for node, name in _taken(program, lambda name: _first_known(name, name_tables.ESTIMATOR)):
+    is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+    # What was imported by this name was reported at its import.
+    if is_import or not _first_known(_root(program, node)[1] or "", name_tables.ESTIMATOR):
+      yield node, "TensorFlow has no %s, nor has tf1ps.v1" % _first_known(
+        name, name_tables.ESTIMATOR)
+
+
+def _strategies(program):
+  """Finds what a program gives an estimator as train_distribute."""
+  for node, name in _of_namespace(program, _STRATEGIES):
+    yield node, "TensorFlow 2 has no %s, nor has tf1ps.v1" % _short(name)
+  if texts.mentions(program, "train_distribute", "eval_distribute"):
+    for node in program.nodes:
+      name = isinstance(node, ast.Call) and program.name_of(node.func)
+      if name and _PS_STRATEGY.match(name) and not program.is_guarded(node):
+        yield node
 
 
 def _layers(program):
@@ -164,6 +189,14 @@ RULES = (
   Rule("estimator-is-gone", GONE, "TensorFlow has no tf.estimator since 2.16",
        _IMPORT_US + " It has the package tensorflow-estimator.", "docs/estimator.md", True,
        _estimator),
+  Rule("estimator-without-heir", GONE,
+       "Neither TensorFlow nor tf1ps.v1 has this name of tf.estimator",
+       "Train this model with TensorFlow Decision Forests, or stay with TensorFlow 1.15.",
+       "docs/estimator.md#what-works-and-what-does-not", False, _estimator_without_heir),
+  Rule("strategy-of-estimator", GONE,
+       "tf1ps trains estimators on a cluster without a strategy, and refuses this one",
+       "Leave train_distribute and eval_distribute out; name chief, worker and ps in TF_CONFIG.",
+       "docs/estimator.md#what-works-and-what-does-not", False, _strategies),
   Rule("layers-raise", GONE, "tf.layers and tf.nn.rnn_cell are there and raise when they are used",
        _IMPORT_US + " It takes them from tf_keras.", _PAGE + "#what-is-replaced", True, _layers),
   Rule("name-before-1.0", GONE, "A name from before TensorFlow 1.0",

@@ -20,6 +20,12 @@ NOWHERE = _below({
     "bytes_produced_stats latency_stats",
 })
 
+# In tf.estimator of TensorFlow 1.15, and not in that of the package tensorflow-estimator, which
+# tf1ps.v1 has.
+ESTIMATOR = _below({
+  "tf.estimator": "BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor",
+})
+
 # {name from before TensorFlow 1.0: name of TensorFlow 1.15}
 RENAMED = {
   "audio_summary": "summary.audio",
@@ -60,6 +66,8 @@ CONTRIB: Dict[str, Optional[str]] = {
   "cluster_resolver":
     "ClusterResolver GCEClusterResolver KubernetesClusterResolver SimpleClusterResolver "
     "SlurmClusterResolver TFConfigClusterResolver TPUClusterResolver UnionResolver",
+  "crf":
+    "crf_decode crf_log_likelihood crf_log_norm crf_sequence_score viterbi_decode",
   "data":
     "AUTOTUNE Counter CsvDataset Dataset FixedLengthRecordDataset Iterator Optional RandomDataset "
     "Reducer SqlDataset TFRecordDataset TFRecordWriter TextLineDataset batch_and_drop_remainder "
@@ -72,6 +80,13 @@ CONTRIB: Dict[str, Optional[str]] = {
   "deprecated":
     "audio_summary histogram_summary image_summary merge_all_summaries merge_summary "
     "scalar_summary",
+  "estimator":
+    "InMemoryEvaluatorHook add_metrics binary_classification_head "
+    "build_raw_supervised_input_receiver_fn call_logit_fn clip_gradients_by_norm "
+    "dnn_logit_fn_builder forward_features linear_logit_fn_builder logistic_regression_head "
+    "make_early_stopping_hook make_stop_at_checkpoint_step_hook multi_class_head "
+    "poisson_regression_head regression_head stop_if_higher_hook stop_if_lower_hook "
+    "stop_if_no_decrease_hook stop_if_no_increase_hook",
   "framework":
     "TensorSpec VariableDeviceChooser add_arg_scope add_model_variable arg_scope "
     "arg_scope_func_key arg_scoped_arguments argsort assert_global_step assert_or_get_global_step "
@@ -85,7 +100,8 @@ CONTRIB: Dict[str, Optional[str]] = {
     "local_variable model_variable nest py_func sort variable",
   "layers": None,
   "learn":
-    "datasets",
+    "Experiment ExportStrategy ModeKeys RunConfig TaskType datasets estimators experiment "
+    "export_strategy learn_runner make_export_strategy run_config utils",
   "lookup":
     "HashTable KeyValueTensorInitializer MutableDenseHashTable MutableHashTable TextFileIndex "
     "TextFileInitializer index_table_from_file index_table_from_tensor "
@@ -96,12 +112,16 @@ CONTRIB: Dict[str, Optional[str]] = {
     "AdamWOptimizer DecoupledWeightDecayExtension LazyAdamOptimizer MomentumWOptimizer "
     "clip_gradients_by_global_norm extend_with_decoupled_weight_decay",
   "rnn":
-    "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple "
-    "MultiRNNCell RNNCell ResidualWrapper stack_bidirectional_dynamic_rnn stack_bidirectional_rnn "
+    "BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMBlockCell "
+    "LSTMBlockFusedCell LSTMCell LSTMStateTuple MultiRNNCell RNNCell ResidualWrapper "
+    "TimeReversedFusedRNN stack_bidirectional_dynamic_rnn stack_bidirectional_rnn "
     "static_bidirectional_rnn static_rnn static_state_saving_rnn transpose_batch_time",
   "seq2seq":
     "hardmax sequence_loss tile_batch",
   "slim": None,
+  "tpu":
+    "CrossShardOptimizer InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec "
+    "bfloat16_scope tpu_config tpu_estimator tpu_optimizer",
   "training":
     "GreedyLoadBalancingStrategy HParams StopAfterNEvalsHook SummaryAtEndHook "
     "add_gradients_summaries byte_size_load_fn checkpoints_iterator clip_gradient_norms "
