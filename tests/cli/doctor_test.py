@@ -122,6 +122,30 @@ def test_sarif(tmp_path, monkeypatch, capsys):
     "artifactLocation": {"uri": "a%20b.py"}, "region": {"startLine": 3, "startColumn": 7}}}]
 
 
+@pytest.mark.parametrize("given", [".", "./", "./sub/..//.", "sub", "./sub//ps.py"])
+def test_paths_are_plain(tmp_path, monkeypatch, capsys, given):
+  monkeypatch.chdir(str(tmp_path))
+  (tmp_path / "sub").mkdir()
+  (tmp_path / "sub" / "ps.py").write_text(ADDS)
+  assert doctor.run(["--format=json", given]) == 1
+  finding, = json.loads(capsys.readouterr().out)
+  is_up = ".." in given  # `sub` may be a link
+  assert finding["path"] == (os.path.join(given, "sub", "ps.py") if is_up else "sub/ps.py")
+  assert doctor.run(["--diff", given]) == 1
+  assert capsys.readouterr().out.startswith("--- a/%s\n" % finding["path"])
+
+
+def test_what_the_one_import_leaves_comes_first(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(str(tmp_path))
+  (tmp_path / "train.py").write_text(ADDS + "tf.contrib.ffmpeg.decode(x)\n")
+  assert doctor.run(["train.py"]) == 1
+  lines = capsys.readouterr().out.split("\n")
+  assert [line.partition(" ")[0] for line in lines] == [
+    "train.py:4:1:", "", "`import", "train.py:3:7:", "", "contrib-without-heir:",
+    "name-before-1.0:", "2", ""]
+  assert lines[2] == "`import tf1ps.v1 as tf`, or tf1ps-run, mends these:"
+
+
 def test_without_fissix_python2_cannot_be_read(tmp_path, monkeypatch, capsys):
   monkeypatch.setitem(sys.modules, "fissix.refactor", None)
   (tmp_path / "old.py").write_text("print 'over'\n")

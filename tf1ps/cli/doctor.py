@@ -103,14 +103,19 @@ def _read(path: str, mend: Callable) -> _Source:
 def _files(path: str) -> Iterator[str]:
   """Yields the Python files of a folder, without hidden folders and environments; or the path."""
   if not os.path.isdir(path):
-    yield path
+    yield _plain(path)
     return
   for folder, folders, files in os.walk(path):
     folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__"))
                         and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
     for name in sorted(files):
       if name.endswith(".py"):
-        yield os.path.join(folder, name)
+        yield _plain(os.path.join(folder, name))
+
+
+def _plain(path: str) -> str:
+  """Returns a path without "./" and "//"; one with ".." stays, because of symbolic links."""
+  return path if os.pardir in path.split(os.sep) else os.path.normpath(path)
 
 
 class _Mender:

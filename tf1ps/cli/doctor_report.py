@@ -11,11 +11,14 @@ from typing import List
 from tf1ps import doctor, version
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_ONE_IMPORT = "`import tf1ps.v1 as tf`, or tf1ps-run, mends"
 _LEVELS = {doctor.GONE: "error", doctor.DIFFERS: "warning", doctor.TRAP: "warning"}
 
 
 def text(findings: List[doctor.Finding], files: int) -> str:
   """One line per finding; then for each rule its advice and its page; then the count.
+
+  What the one import does not mend comes first, with its advice.
 
   Args:
     findings: what was found.
@@ -26,18 +29,21 @@ def text(findings: List[doctor.Finding], files: int) -> str:
   """
   if not findings:
     return ""
+  findings = sorted(findings, key=lambda each: each.rule.is_mended)
+  mended = sum(each.rule.is_mended for each in findings)
   lines = ["%s:%d:%d: %s: %s [%s]" % (
     each.path, each.line, each.column, each.rule.kind, each.message, each.rule.name)
     for each in findings]
+  if 0 < mended < len(findings):
+    lines.insert(len(findings) - mended, "\n%s these:" % _ONE_IMPORT)
   lines.append("")
   rules = collections.OrderedDict((each.rule.name, each.rule) for each in findings)
   lines += ["%s: %s %s" % (rule.name, rule.advice, rule.page) for rule in rules.values()]
-  mended = sum(each.rule.is_mended for each in findings)
   lines.append("%d finding%s in %d of %d file%s. %s" % (
     len(findings), "s" * (len(findings) > 1), len({each.path for each in findings}), files,
     "s" * (files > 1),
-    "`import tf1ps.v1 as tf`, or tf1ps-run, mends %s." % (
-      "all of them" if mended == len(findings) else mended or "none of them")))
+    "%s %s." % (
+      _ONE_IMPORT, "all of them" if mended == len(findings) else mended or "none of them")))
   return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 class Finding(NamedTuple):
   """A place in a program to which a rule applies; findings sort by place."""
 
-  path: str  # as the user gave it
+  path: str  # as the user gave it, without "./"
   line: int  # from 1
   column: int  # from 1
   rule: Rule
