@@ -249,6 +249,20 @@ def test_a_worker_is_told_of_another_run(make):
   assert told == ["the chief began another run (two)"]
 
 
+def test_a_worker_says_once_that_the_chief_has_left(make, caplog):
+  part = make()
+  part.is_chief = False  # it plays a worker here, and sends the chief's heartbeats
+  part.join(run.RunRecord("one", True, False, False, {}, [], 1))
+  part.heartbeat.beat()
+  assert caplog.messages == []
+  part.heartbeat.set(state=heartbeat.MEMBER_FAILED, reason="ended by signal 15")
+  for _ in range(2):
+    part.heartbeat.beat()
+  assert caplog.messages == [
+    "the chief %s has failed (ended by signal 15). The others train on, and no checkpoint is saved "
+    "until it is back" % part.cluster.chief.name]
+
+
 RUN = run.RunRecord(id="one", initialised=True, ended=False, failed=False, jobs={},
                     signature=[["w:0", "()", "float32", "", "ref"]], writes=1)
 

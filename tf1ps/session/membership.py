@@ -30,6 +30,7 @@ from tf1ps.compat import TIMING, Error
 from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.state import (
   CLUSTER_RECORD,
+  MEMBER_FAILED,
   MEMBER_TRAINING,
   RUN_ENDED,
   RUN_FAILED,
@@ -154,6 +155,7 @@ class Membership:
     if checkpoint_dir and self.is_chief:
       self._directory = run_directory.RunDirectory(checkpoint_dir, self.heartbeat_timeout)
     self._current: Optional[RunRecord] = None
+    self._left_chief: Optional[int] = None  # the process id of one whose end was logged
     self._used: List[object] = []  # the holders that have had a run in this container
     self._on_new_run: Optional[Callable[[str], None]] = None
     self._at_stop: List[Callable[[], None]] = []
@@ -394,6 +396,23 @@ class Membership:
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
+    self._watch_chief()
+
+  def _watch_chief(self) -> None:
+    """Says once that a chief has left in the middle of the run: nobody saves then."""
+    chief = self.chief_member()
+    if self.is_over or chief is None or not self.run_id or (
+        chief.run != self.run_id or chief.pid == self._left_chief):
+      return
+    if chief.state == MEMBER_FAILED:
+      how = "has failed (%s)" % chief.reason
+    elif self.heartbeat.is_lost(chief):
+      how = "is lost: silent for %.0f s" % chief.age
+    else:
+      return
+    self._left_chief = chief.pid
+    _log.warning("the chief %s %s. The others train on, and no checkpoint is saved until it is "
+                 "back", chief.name, how)
 
   def _beat_directory(self) -> None:
     if self._directory is not None:
