@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -135,6 +136,17 @@ def test_the_program_of_the_page(job, tmp_path):
                         check=True, stdout=subprocess.PIPE, universal_newlines=True)
   scores, = json.loads(done.stdout.rpartition("scores: ")[2])
   assert len(scores) == 2 and sum(scores) == pytest.approx(1), scores
+
+
+@pytest.mark.slow
+def test_a_program_with_a_model_fn_of_its_own_in_step(job, tmp_path):
+  job.function = tasks.run_program
+  job.argument = ["examples/digits_model_fn.py", "--model_dir=" + str(tmp_path / "model"),
+                  "--max_steps=150", "--sync"]
+  job.begin(*job.names)
+  job.assert_ends(150)
+  assert float(re.findall(r"accuracy = ([0-9.]+)", job[EVALUATOR].output)[-1]) > 0.9
+  assert len(list((tmp_path / "model" / "export" / "last").iterdir())) == 1
 
 
 def assert_expected(output, step):

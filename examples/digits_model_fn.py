@@ -1,0 +1,85 @@
+"""Handwritten digits by an estimator with a `model_fn` of its own: a convolutional network.
+
+It is a program for TensorFlow 1 that says nothing of tf1ps. `tf1ps-run` runs it as it is, one
+process per task of `TF_CONFIG`: see docs/estimator.md. With `--sync` all workers make each update
+together. Training ends early when the accuracy on the test rows has not risen for a while.
+"""
+
+import argparse
+import os
+
+import numpy as np
+import tensorflow as tf
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "digits.csv")
+SIDE, DIGITS, WHITE = 8, 10, 16.0  # pixels, classes, the largest value of a pixel
+
+
+def parse_flags():
+  """Reads the program's own flags."""
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  parser.add_argument("--model_dir", default="digits_model")
+  parser.add_argument("--max_steps", type=int, default=600)
+  parser.add_argument("--batch_size", type=int, default=64)
+  parser.add_argument("--learning_rate", type=float, default=0.005)
+  parser.add_argument("--sync", action="store_true", help="make each update with all workers")
+  return parser.parse_args()
+
+
+def read(testing):
+  """Returns images [rows, 64] and labels [rows]: ten rows of every fifty are for testing."""
+  rows = np.loadtxt(DATA, delimiter=",", dtype=np.uint8)
+  rows = rows[(np.arange(len(rows)) % 50 < 10) == testing]
+  return {"image": rows[:, :-1].astype(np.float32)}, rows[:, -1].astype(np.int32)
+
+
+def model_fn(features, labels, mode, params, config):
+  """The network, its loss, its metrics and its update."""
+  is_training = mode == tf.estimator.ModeKeys.TRAIN
+  net = tf.reshape(features["image"] / WHITE, [-1, SIDE, SIDE, 1])
+  net = tf.layers.conv2d(net, 16, 3, activation=tf.nn.relu)
+  net = tf.layers.max_pooling2d(net, 2, 2)
+  net = tf.layers.dense(tf.layers.flatten(net), 64, activation=tf.nn.relu)
+  logits = tf.layers.dense(tf.layers.dropout(net, 0.2, training=is_training), DIGITS)
+  found = {"digit": tf.argmax(logits, 1), "probabilities": tf.nn.softmax(logits)}
+  if mode == tf.estimator.ModeKeys.PREDICT:
+    return tf.estimator.EstimatorSpec(mode, found, export_outputs={
+      "serving_default": tf.estimator.export.PredictOutput(found)})
+  loss = tf.losses.sparse_softmax_cross_entropy(labels, logits)
+  accuracy = tf.metrics.accuracy(labels, found["digit"])
+  if mode == tf.estimator.ModeKeys.EVAL:
+    return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
+  tf.summary.scalar("accuracy", accuracy[1])
+  optimizer, hooks = tf.train.AdamOptimizer(params["learning_rate"]), []
+  if params["sync"]:
+    replicas = config.num_worker_replicas
+    optimizer = tf.train.SyncReplicasOptimizer(optimizer, replicas, total_num_replicas=replicas)
+    hooks.append(optimizer.make_session_run_hook(config.is_chief))
+  train_op = optimizer.minimize(loss, global_step=tf.train.get_global_step())
+  return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, training_hooks=hooks)
+
+
+def main():
+  """Trains and evaluates, as the task that TF_CONFIG names."""
+  flags = parse_flags()
+  tf.logging.set_verbosity(tf.logging.INFO)
+  estimator = tf.estimator.Estimator(
+    model_fn, params=vars(flags), config=tf.estimator.RunConfig(
+      model_dir=flags.model_dir, save_checkpoints_steps=100, log_step_count_steps=100))
+  train_input_fn = tf.estimator.inputs.numpy_input_fn(
+    *read(testing=False), batch_size=flags.batch_size, num_epochs=None, shuffle=True)
+  eval_input_fn = tf.estimator.inputs.numpy_input_fn(
+    *read(testing=True), num_epochs=1, shuffle=False)
+  receive = tf.estimator.export.build_raw_serving_input_receiver_fn(
+    {"image": tf.placeholder(tf.float32, [None, SIDE * SIDE])})
+  early = tf.estimator.experimental.stop_if_no_increase_hook(
+    estimator, "accuracy", max_steps_without_increase=1000, run_every_secs=None,
+    run_every_steps=100)
+  tf.estimator.train_and_evaluate(
+    estimator, tf.estimator.TrainSpec(train_input_fn, flags.max_steps, hooks=[early]),
+    tf.estimator.EvalSpec(eval_input_fn, steps=None, start_delay_secs=1, throttle_secs=1,
+                          exporters=tf.estimator.FinalExporter("last", receive)))
+
+
+if __name__ == "__main__":
+  main()
