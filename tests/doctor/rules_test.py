@@ -213,14 +213,17 @@ def test_the_file_of_a_namespace_is_not_named():
   assert finding.message == "TensorFlow 2 has no tf.contrib.slim"
 
 
-# flats.py is a program for TensorFlow 1, which tf1ps-run runs as it is.
-EXAMPLES = [path for path in sorted((ROOT / "examples").glob("**/*.py")) if path.name != "flats.py"]
+# Programs for TensorFlow 1, which tf1ps-run runs as they are.
+AS_THEY_ARE = ("flats.py", "digits_model_fn.py")
+EXAMPLES = sorted((ROOT / "examples").glob("**/*.py"))
 
 
 def test_the_examples_have_no_finding():
   assert len(EXAMPLES) > 60
   for path in EXAMPLES:
-    assert not doctor.find_all(doctor.read_program(str(path), path.read_text())), path
+    found = doctor.find_all(doctor.read_program(str(path), path.read_text()))
+    assert not [one for one in found
+                if path.name not in AS_THEY_ARE or not one.rule.is_mended], path
 
 
 IMPORT, FLAG = "graph-names-are-gone", "flag-of-absl"
