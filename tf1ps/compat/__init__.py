@@ -1,14 +1,12 @@
 """Differences between TensorFlow versions, and the parts that current TensorFlow lacks.
 
-This room alone may use private symbols, each with its reason and a test that fails without it:
-
-  of TensorFlow   `tf.Session._do_call` (session_runs.py), `tf.Operation._update_input`
-                  (graph_inputs.py), `tf.Operation._set_device` (first_task.py), of a
-                  `tf.train.SessionManager` the operations that it holds (session_managers.py), of a
-                  `tf.train.CheckpointSaverHook` its arguments (saver_hooks.py), and what the
-                  package tensorflow-estimator misses (estimator.py)
-  of Keras        `naming.reset_uids` (keras_names.py)
-  of tf_keras and slim what slim.py names
+This room alone may use private symbols, each with its reason and a test that fails without it. Of
+TensorFlow these are `tf.Session._do_call` (session_runs.py), `tf.Operation._update_input`
+(graph_inputs.py), `tf.Operation._set_device` (first_task.py), the operations that a
+`tf.train.SessionManager` holds (session_managers.py), the arguments of a
+`tf.train.CheckpointSaverHook` (saver_hooks.py), and what the package tensorflow-estimator misses
+(estimator.py). Of Keras it is `naming.reset_uids` (keras_names.py), of tf_keras and slim what
+slim.py names.
 
 It also holds what every room shares: the base class of all errors, exit codes and waits.
 """
