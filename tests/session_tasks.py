@@ -1,6 +1,7 @@
 """What the tests of sessions run as processes: clients of a ps that dies, and blocked runs."""
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -118,3 +119,19 @@ def exit_with_abandoned_sessions(kind, jobs, ps_pid):
   end_of(closing.close, 0.1)
   say("leaving")
   sys.exit(7)
+
+
+def count_on_after_a_signal(logdir):
+  """A Supervisor's program that gets SIGTERM just before a run, and runs on without a look."""
+  import tf1ps
+  with tf.Graph().as_default():
+    step = tf.train.get_or_create_global_step()
+    count = tf.assign_add(step, 1)
+    supervisor = tf1ps.Supervisor(logdir=logdir, save_model_secs=600)
+    session = supervisor.prepare_or_wait_for_session()
+    say("counted", session.run(count), supervisor.should_stop(), session.should_stop())
+    os.kill(os.getpid(), signal.SIGTERM)
+    harness.wait_until(lambda: session._monitored.lifecycle.signum)
+    say("counted", session.run(count), session.should_stop())
+    session.run(count)
+    say("ran on")

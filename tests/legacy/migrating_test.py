@@ -153,7 +153,7 @@ def test_ps_first_then_the_workers_one_by_one(processes, tmp_path):
   last = 2000 + int(tasks["worker 0"].wait_for(r"(?s)recovered: session 2.*global step: (\d+)"))
   for name in ("worker 1", "worker 0"):
     assert tasks[name].stop() == 128 + signal.SIGTERM
-    seen = max(map(int, re.findall(r"global step:? (\d+)", tasks[name].output)))
+    seen = int(tasks[name].wait_for(r"local steps, global step (\d+)"))
     tasks[name] = start("today", name, last)
     assert int(tasks[name].wait_for(r"global step:? (\d+)")) > seen  # the weights stay on the ps
   for task in tasks.values():

@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import inspect
 import logging
+import signal
 import threading
 
 import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import harness
+from tests import harness, session_tasks
 from tests.training import local_loop, local_server
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster import server as server_lib
@@ -125,6 +126,15 @@ def test_a_managed_session_raises_its_error_and_can_be_opened_again(tmp_path):
   with supervisor.managed_session() as session:
     session.run(model.train_op)
   assert saved(tmp_path)[0] >= 1.0
+
+
+def test_the_run_after_a_signal_is_made_and_the_next_one_saves_and_leaves(start, tmp_path):
+  """A signal may come between a program's look at should_stop() and its run."""
+  task = start("worker", session_tasks.count_on_after_a_signal, str(tmp_path))
+  assert task.wait() == 128 + signal.SIGTERM, task.output
+  assert "counted 1 False False" in task.output and "counted 2 True" in task.output
+  assert "ran on" not in task.output
+  assert checkpoints.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-2"), task.output
 
 
 def test_without_init_op_the_variables_are_named(tmp_path):

@@ -341,6 +341,13 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
     """The chief saves what came since its last checkpoint; nothing else ends."""
     self.lifecycle.save_last(self.call_inside)
 
+  def leave_after_signal(self) -> None:
+    """After a signal the chief saves, and SystemExit is raised; else nothing happens."""
+    if self.lifecycle.signum is not None:
+      self.lifecycle.before_close(self.call_inside)
+      self.lifecycle.save_last(self.call_inside)
+      self.lifecycle.interrupted()
+
   def call_inside(self, function):
     return self.run_step_fn(lambda step_context: function(self._creator.session))
 

@@ -200,8 +200,8 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
   def _check_open(self):
     if self._has_closed:
       raise RuntimeError("Attempted to use a closed Session.")
-    if threading.current_thread() is self._thread:
-      self._monitored.lifecycle.interrupted()  # after a signal its hooks allow no further run
+    if threading.current_thread() is self._thread and self._monitored.should_stop():
+      self._monitored.leave_after_signal()  # its hooks allow no further run
 
   def _beside(self, function: Callable):
     """Makes a run of another thread; during a recovery it waits for the new session."""
