@@ -75,6 +75,7 @@ lint: $(VENV)/installed
 # A dead link, or a docstring that cannot be read, is an error.
 docs: $(VENV)/installed
 	$(VENV)/bin/python -m pip install --quiet --editable ".[docs]"
+	$(VENV)/bin/python docs/pictures/draw.py
 	$(VENV)/bin/python -m sphinx -b html -E -c docs -d $(SITE)/.doctrees -W --keep-going -q . $(SITE)
 
 # What an older build left in build/ would come along, even when its source is gone.

@@ -13,6 +13,7 @@ LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
 # fissix is the kept fork of lib2to3, which Python 3.13 lacks: it mends Python 2.
 LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}",
              f"tensorflow-estimator==2.15.0; {CURRENT}", "fissix>=21.11"]
+PICTURES = f"drawsvg==2.4.2; {CURRENT}"
 
 setup(
     name="tf1ps",
@@ -35,11 +36,12 @@ setup(
     ],
     extras_require={
         "legacy": LIBRARIES,
-        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", *LIBRARIES],
+        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", *LIBRARIES, PICTURES],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
         "bench": ["matplotlib"],  # the chart of the benchmarks
-        "docs": ["sphinx>=8.1", "myst-parser>=4.0"],  # the site of `make docs`
+        # The site of `make docs`, and its pictures, which a test compares with their texts.
+        "docs": ["sphinx>=8.1", "myst-parser>=4.0", PICTURES],
     },
     # An installed package called "examples" would belong to everybody: it gets a name of its own.
     packages=find_packages(include=["tf1ps", "tf1ps.*"])
