@@ -52,7 +52,8 @@ def grpc_server(service, answer):
   """A gRPC server with one service, whose methods answer with some bytes; yields its address."""
   handler = grpc.unary_unary_rpc_method_handler(lambda request, context: answer)
   server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), handlers=[
-      grpc.method_handlers_generic_handler(service, {"GetStatus": handler, "CleanupAll": handler})])
+      grpc.method_handlers_generic_handler(service, dict.fromkeys(
+        ["GetStatus", "CleanupAll", "RegisterGraph"], handler))])
   port = server.add_insecure_port("127.0.0.1:0")
   server.start()
   yield "127.0.0.1:%d" % port

@@ -109,6 +109,19 @@ def test_one_container_of_one_task_is_cleared_and_no_session_ends(two_ps):
     assert set(other.run(variables).values()) == {1.0}
 
 
+def test_each_server_names_its_version(two_ps):
+  assert [worker_service.get_version(address, LIMIT) for address in two_ps] == (
+    2 * [tf.version.VERSION])
+
+
+def test_no_version_without_a_tensorflow_server():
+  with pytest.raises(worker_service.CallError, match="UNAVAILABLE"):
+    worker_service.get_version("127.0.0.1:1", LIMIT)
+  with strangers.grpc_server("tensorflow.WorkerService", b"") as address:
+    with pytest.raises(worker_service.CallError, match="took a graph for a newer TensorFlow"):
+      worker_service.get_version(address, LIMIT)
+
+
 @pytest.mark.parametrize("containers", [[], (), [""], ["a", ""], "", "ab"])
 def test_no_name_and_an_empty_name_are_refused(containers):
   with pytest.raises(ValueError, match="a list of at least one name and no empty one"):

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -133,6 +134,21 @@ def test_print_shows_what_is_replaced_and_runs_nothing(processes, tmp_path):
   for module in ("tf1ps.v1 as tf", "tf1ps.v1.examples.tutorials.mnist import input_data"):
     assert module in task.output, task.output
   assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("name", ["supervisor_async", "plain_session"])
+def test_a_worker_on_todays_tensorflow_refuses_an_old_ps_at_once(processes, tmp_path, name):
+  program = legacy_programs.PROGRAMS[name]
+  arguments = legacy_programs.arguments(program, str(tmp_path))
+  path = legacy_programs.path_of(program)
+  ps = processes("legacy", [*RUN, path, *arguments["ps 0"]], tmp_path)
+  worker = processes("today", [*RUN, path, *arguments["worker 0"]], tmp_path)
+  ps.wait_for("waits for (its first) worker")
+  began = time.monotonic()
+  assert worker.wait() == 1
+  assert time.monotonic() - began < 30, worker.output  # it waited 60 s for a session
+  assert re.search(r"/job:ps/task:0 at \S+ runs TensorFlow 1\.15\.\d, which cannot serve "
+                   r"/job:worker/task:0 on TensorFlow 2", worker.output), worker.output
 
 
 def test_ps_first_then_the_workers_one_by_one(processes, tmp_path):

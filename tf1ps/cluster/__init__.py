@@ -28,4 +28,5 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "session_config": [
     "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config"],
   "signals": ["SignalQueue", "SignalWatch", "leave_now", "raise_exit"],
+  "versions": ["VersionError", "check_versions"],
 })

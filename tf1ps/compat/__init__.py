@@ -36,5 +36,5 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "slim": ["mend_tf_slim", "replace_names"],
   "streams": ["LINE_TIME", "DroppingOutput", "guard_streams"],
   "timing": ["TIMING", "Timing", "TimingError"],
-  "worker_service": ["CallError", "cleanup_all", "get_status"],
+  "worker_service": ["CallError", "cleanup_all", "get_status", "get_version"],
 })

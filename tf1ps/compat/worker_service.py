@@ -6,16 +6,20 @@ same port answers a plain gRPC call within milliseconds, and the call carries it
 1. `GetStatus` returns the server's devices: their names contain the task, and their incarnation
    changes when the server is restarted.
 2. `CleanupAll` clears containers on this one server. It ends no session and needs no other task.
+3. `RegisterGraph` refuses a graph for a newer TensorFlow, and its error names the server's version.
+   No call of a server returns the version.
 
-TensorFlow's public API has neither, and its packages carry no Python messages for them. So the
+TensorFlow's public API has none of them, and its packages carry no Python messages for them. So the
 messages are described here, with only the fields that matter; protobuf skips the others. Service,
-messages and field numbers stand in tensorflow/core/protobuf/worker_service.proto, worker.proto and
-device_attributes.proto. They are the same in 1.15 and in 2.21, and worker_service_test.py fails
+messages and field numbers stand in worker_service.proto and worker.proto in
+tensorflow/core/protobuf, and in device_attributes.proto, graph.proto and versions.proto in
+tensorflow/core/framework. They are the same in 1.15 and in 2.21, and worker_service_test.py fails
 when they change.
 """
 
 from __future__ import annotations
 
+import re
 from typing import List, NamedTuple, Sequence
 
 import grpc
@@ -30,10 +34,12 @@ _CHANNEL_OPTIONS = [
   ("grpc.enable_http_proxy", 0),
   ("grpc.use_local_subchannel_pool", 1),
 ]
+_LARGEST_VERSION = 2 ** 31 - 1  # of a graph; no TensorFlow has it
+_VERSION_IN_ERROR = re.compile(r"TensorFlow (\d[\w.+-]*?)\.?(\s|$)")
 
 
 def _make_messages():
-  """Returns the classes of the messages GetStatusResponse and CleanupAllRequest."""
+  """Returns the classes GetStatusResponse, CleanupAllRequest and RegisterGraphRequest."""
   field = descriptor_pb2.FieldDescriptorProto
   file = descriptor_pb2.FileDescriptorProto(name="tf1ps/worker_service.proto", package="tf1ps")
 
@@ -49,16 +55,21 @@ def _make_messages():
   add("GetStatusResponse",
       ("device", 1, field.TYPE_MESSAGE, field.LABEL_REPEATED, ".tf1ps.DeviceAttributes"))
   add("CleanupAllRequest", ("container", 1, field.TYPE_BYTES, field.LABEL_REPEATED, None))
+  add("VersionDef", ("min_consumer", 2, field.TYPE_INT32, field.LABEL_OPTIONAL, None))
+  add("GraphDef",
+      ("versions", 4, field.TYPE_MESSAGE, field.LABEL_OPTIONAL, ".tf1ps.VersionDef"))
+  add("RegisterGraphRequest",
+      ("graph_def", 2, field.TYPE_MESSAGE, field.LABEL_OPTIONAL, ".tf1ps.GraphDef"))
   pool = descriptor_pool.DescriptorPool()
   pool.AddSerializedFile(file.SerializeToString())
   # protobuf 4.22 has GetMessageClass in the place of a factory's GetPrototype.
   make = getattr(message_factory, "GetMessageClass", None)
   make = make or message_factory.MessageFactory(pool).GetPrototype
   return [make(pool.FindMessageTypeByName("tf1ps." + name))
-          for name in ("GetStatusResponse", "CleanupAllRequest")]
+          for name in ("GetStatusResponse", "CleanupAllRequest", "RegisterGraphRequest")]
 
 
-_GetStatusResponse, _CleanupAllRequest = _make_messages()
+_GetStatusResponse, _CleanupAllRequest, _RegisterGraphRequest = _make_messages()
 
 
 class Device(NamedTuple):
@@ -119,6 +130,28 @@ def cleanup_all(address: str, containers: Sequence[str], timeout: float) -> None
       "containers must be a list of at least one name and no empty one, got %r" % (containers,))
   request = _CleanupAllRequest(container=[name.encode("utf-8") for name in containers])
   _call(address, "CleanupAll", request.SerializeToString(), timeout)
+
+
+def get_version(address: str, timeout: float) -> str:
+  """Returns the version of the TensorFlow that serves an address, such as "2.21.0".
+
+  Args:
+    address: "host:port".
+    timeout: seconds until the call is given up.
+
+  Raises:
+    CallError: there was no answer, or the answer names no version.
+  """
+  request = _RegisterGraphRequest()
+  request.graph_def.versions.min_consumer = _LARGEST_VERSION
+  try:
+    _call(address, "RegisterGraph", request.SerializeToString(), timeout)
+  except CallError as error:
+    found = _VERSION_IN_ERROR.search(error.details)
+    if found is None:
+      raise
+    return found.group(1)
+  raise CallError(grpc.StatusCode.OK, "the server took a graph for a newer TensorFlow")
 
 
 def _call(address: str, method: str, request: bytes, timeout: float) -> bytes:

@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import (
   BoundedSession,
   ServerRecord,
+  check_versions,
   filters_show_task,
   make_device_filters,
   record_of,
@@ -44,6 +45,7 @@ class Session(BoundedSession):
 
     Raises:
       TaskUnavailableError: a task did not answer within start_timeout.
+      VersionError: a ps runs TensorFlow 1, and this task TensorFlow 2.
       ClusterError: the graph names a task that is not in the cluster.
     """
     record = record_of(target) if target else None
@@ -54,6 +56,7 @@ class Session(BoundedSession):
       others = [task for task in record.cluster.tasks() if task.name != record.cluster.task.name
                 and filters_show_task(config.device_filters, task)]
       wait_for_tasks(others, start_timeout, "the cluster is not ready")
+      check_versions(record.cluster.task, [task for task in others if task.job == "ps"])
       self._presence = presence.be_present(record)
     super().__init__(target, graph, config)
     if self._presence is not None:

@@ -4,8 +4,8 @@
 
 1. It probes the tasks that the graph uses until all are up: within `start_timeout` the first time,
    within `heartbeat_timeout` afterwards.
-2. The first time, it checks the path to each ps and back, and compares each ps's description of the
-   cluster.
+2. The first time, it checks each ps's version of TensorFlow, compares each ps's description of the
+   cluster, and checks the path to each ps and back.
 3. The chief keeps the live state if it is whole and belongs to this run. Else the chief marks the
    run as not initialised, clears the state of other runs, and restores the last checkpoint or
    initialises the variables. The other workers wait for that, and compare their graph with the
@@ -35,6 +35,7 @@ from tf1ps.cluster import (
   TaskWatch,
   call_within,
   check_paths,
+  check_versions,
   filters_show_task,
   make_device_filters,
   make_session_config,
@@ -151,6 +152,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     what = "the cluster is not ready" if first else "the cluster did not come back"
     seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
     if first:
+      check_versions(self._membership.cluster.task, self._membership.holders)
       self._membership.check_holder()
       self._membership.compare_clusters()
       check_paths(self._membership.record.target, self._membership.cluster.task,
