@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tf1ps import compat
 from tf1ps.cluster import bounded
 
 
@@ -71,3 +72,13 @@ def test_a_fork_has_threads_of_its_own():
   if not child:
     os._exit(bounded.call_within(10, "asking", int, 7))
   assert os.waitpid(child, 0)[1] >> 8 == 7
+
+
+def test_a_fork_does_not_wait_at_its_end_for_a_call_of_its_parent():
+  with bounded.awaited_at_exit():
+    child = os.fork()
+    if not child:
+      begin = time.monotonic()
+      bounded._await_calls()
+      os._exit(time.monotonic() - begin < compat.TIMING.late_close_limit)
+    assert os.waitpid(child, 0)[1] >> 8 == 1

@@ -176,6 +176,42 @@ def a_checkpoint_is_deleted_before_it_is_read(model_dir):
     raise AssertionError("it was not refused")
 
 
+def the_others_take_their_last_steps_after_max_steps(model_dir):
+  """The evaluator evaluates, and exports as the last one, the checkpoint that ends the run."""
+  os.environ["TF_CONFIG"] = json.dumps({
+    "cluster": {"chief": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]},
+    "task": {"type": "evaluator", "index": 0}})
+  import tf1ps.v1 as tf
+  from tf1ps import state
+  evaluator = make(model_dir)
+  del os.environ["TF_CONFIG"]
+  trainer, run, evaluated = make(model_dir), state.RunFile(model_dir), []
+
+  class AnotherStep(tf.train.SessionRunHook):
+
+    def end(self, session):
+      evaluated.append(int(session.run(tf.train.get_global_step())))
+      if evaluated == [40]:
+        trainer.train(input_fn, max_steps=41)
+        run.write("a run", state.RUN_ENDED, 41)
+
+  class Exporter(tf.estimator.Exporter):
+    name = "checkpoints"
+
+    def export(self, estimator, export_path, checkpoint_path, eval_result, is_the_final_export):
+      exported.append((int(checkpoint_path.rpartition("-")[2]), is_the_final_export))
+
+  exported = []
+  run.write("a run", state.RUN_RUNNING, 0)
+  trainer.train(input_fn, max_steps=40)
+  tf.estimator.train_and_evaluate(
+    evaluator, tf.estimator.TrainSpec(input_fn, max_steps=40),
+    tf.estimator.EvalSpec(lambda: input_fn(1), hooks=[AnotherStep()], exporters=Exporter(),
+                          start_delay_secs=0, throttle_secs=0))
+  assert evaluated == [40, 41], evaluated
+  assert exported == [(40, False), (41, True)], exported
+
+
 def what_stays_of_checkpoints(model_dir):
   """RunConfig says how many, how often and with which graph."""
   import tf1ps.v1 as tf

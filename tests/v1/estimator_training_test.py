@@ -10,6 +10,7 @@ from tests.v1 import estimator_training_tasks as tasks
 @pytest.mark.parametrize("name", [
   "steps_are_relative_and_ends_absolute", "evaluations", "hooks_and_listeners",
   "losses_that_are_no_numbers", "evaluations_while_training", "what_stays_of_checkpoints",
+  "the_others_take_their_last_steps_after_max_steps",
   "a_checkpoint_is_deleted_before_it_is_read"])
 def test_in_one_process(name, start, tmp_path):
   task = start(name, getattr(tasks, name), str(tmp_path))

@@ -99,8 +99,17 @@ class _Helper:
 
 
 _idle: List[_Helper] = []  # helpers that wait for a call
+
+
+def _forget_threads() -> None:
+  """A fork has none of the threads."""
+  global _awaited
+  _idle.clear()
+  _awaited = 0
+
+
 if hasattr(os, "register_at_fork"):
-  os.register_at_fork(after_in_child=_idle.clear)  # a fork has none of the threads
+  os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _take_helper():

@@ -121,34 +121,26 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
 
 
 class Evaluations:
-  """Evaluates the newest checkpoint of an estimator and calls the exporters, once each.
-
-  Attributes:
-    has_exported_last: whether the exporters know that training has ended.
-  """
+  """Evaluates the newest checkpoint of an estimator and calls the exporters, once each."""
 
   def __init__(self, estimator, train_spec, eval_spec, is_last: bool = False):
     """Prepares.
 
     Args:
       estimator, train_spec, eval_spec: as for `train_and_evaluate`.
-      is_last: whether the newest checkpoint is the last one; else that of `max_steps` is.
+      is_last: whether the newest checkpoint is the run's last one.
 
     Raises:
       TypeError: an argument has another type.
     """
     executor = _import("training")._TrainingExecutor
     executor(estimator, train_spec, eval_spec)  # checks the types
-    self._evaluator = executor._Evaluator(
-      estimator, eval_spec, 1 if is_last else train_spec.max_steps)
+    # The package takes a checkpoint of so many steps for the last one.
+    self._evaluator = executor._Evaluator(estimator, eval_spec, 1 if is_last else None)
 
-  @property
-  def has_exported_last(self) -> bool:
-    return self._evaluator.is_final_export_triggered
-
-  def evaluate_newest(self) -> Optional[dict]:
-    """Returns the metrics; None if there is no checkpoint, or none since the last call."""
-    return self._evaluator.evaluate_and_export()[0].metrics
+  def evaluate_newest(self) -> None:
+    """Does nothing if there is no checkpoint, or none since the last call."""
+    self._evaluator.evaluate_and_export()
 
 
 def _put_back() -> None:

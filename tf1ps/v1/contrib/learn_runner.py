@@ -18,10 +18,11 @@ def run(experiment_fn, output_dir=None, schedule=None, run_config=None, hparams=
     hparams: the hyperparameters.
 
   Returns:
-    What the method returns.
+    The result of the method.
 
   Raises:
     ValueError: there are both run_config and output_dir, or neither; or there is no such method.
+    TypeError: `experiment_fn` does not return an `Experiment`.
   """
   if (run_config is None) == (output_dir is None):
     raise ValueError("learn_runner.run needs run_config or output_dir, one of them")

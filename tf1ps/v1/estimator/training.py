@@ -59,23 +59,19 @@ def _follow(estimator, train_spec, eval_spec) -> None:
   watch = program.RunWatch(estimator.model_dir, silence, _START_TIMEOUT)
   evaluations = compat.Evaluations(estimator, train_spec, eval_spec)
   end = _wait(watch, eval_spec.start_delay_secs)
-  while True:
+  # A checkpoint of `max_steps` alone ends nothing: the other workers' last steps come after it.
+  while end is None and not _has_ended(estimator.model_dir, train_spec.max_steps):
     began = time.monotonic()
-    metrics = _evaluate_newest(estimator, evaluations)
-    if metrics and train_spec.max_steps and (
-        metrics[tf.GraphKeys.GLOBAL_STEP] >= train_spec.max_steps):
-      return
-    if end is not None:
-      break
+    _evaluate_newest(estimator, evaluations)
     end = _wait(watch, eval_spec.throttle_secs - (time.monotonic() - began))
-  reason, code = end
-  if code:
-    raise session.JobFailedError([reason])
-  tf.logging.info("%s.", reason)
-  if eval_spec.exporters and not evaluations.has_exported_last:
-    # The data or a hook has ended the run, and no step was the last one in advance.
-    _evaluate_newest(
-      estimator, compat.Evaluations(estimator, train_spec, eval_spec, is_last=True))
+  if end is not None:
+    reason, code = end
+    if code:
+      raise session.JobFailedError([reason])
+    tf.logging.info("%s.", reason)
+  if eval_spec.exporters:  # they know the last checkpoint from the others
+    evaluations = compat.Evaluations(estimator, train_spec, eval_spec, is_last=True)
+  _evaluate_newest(estimator, evaluations)
 
 
 def _wait(watch, seconds):
@@ -89,13 +85,11 @@ def _wait(watch, seconds):
     time.sleep(min(left, compat.TIMING.poll_interval))
 
 
-def _evaluate_newest(estimator, evaluations) -> Optional[dict]:
-  """Returns the metrics of the newest checkpoint, or None."""
+def _evaluate_newest(estimator, evaluations) -> None:
   path = estimator.latest_checkpoint()
   try:
-    return evaluations.evaluate_newest()
+    evaluations.evaluate_newest()
   except (tf.errors.OpError, ValueError):  # by how much of it was left
     if path in checkpoint.listed_checkpoints(estimator.model_dir):
       raise
     tf.logging.info("%s was deleted while it was evaluated: skipped.", path)
-    return None
