@@ -161,7 +161,7 @@ def test_sharded_checkpoints(tmp_path):
     == f"checkpoint {path} is not complete: {second} is missing"
   )
   error = refused(checkpoints.check_shards_visible, path, wait_secs=0)
-  assert error.startswith(f"{second} cannot be seen from here")
+  assert error.startswith(f"the chief does not see {second}, although")
   assert "a --checkpoint_dir that all tasks share" in error and "sharded=False" in error
 
   def show():
@@ -177,7 +177,7 @@ def test_sharded_checkpoints(tmp_path):
 def test_a_ps_that_wrote_everything_on_its_own_disk(tmp_path):
   path = str(tmp_path / "model.ckpt-1")
   assert refused(checkpoints.check_shards_visible, path, 0).startswith(
-      f"{path}.index, {path}.data-* cannot be seen from here")
+      f"the chief does not see {path}.index, {path}.data-*, although")
 
 
 def test_global_step_of(tmp_path):

@@ -150,7 +150,7 @@ def test_without_fissix_python2_cannot_be_read(tmp_path, monkeypatch, capsys):
   monkeypatch.setitem(sys.modules, "fissix.refactor", None)
   (tmp_path / "old.py").write_text("print 'over'\n")
   assert doctor.run([str(tmp_path / "old.py")]) == 2
-  assert "old.py: it is no Python 3. If it is Python 2" in capsys.readouterr().err
+  assert "old.py: it is not Python 3. If it is Python 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argv, said", [

@@ -34,8 +34,8 @@ def test_a_run_that_has_ended(start, ended):
          r"\(10 examples, \d+\.\d s\)"
   lines[:2] = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines[:2]]
   assert len(lines) == 3 and re.match(said + "$", lines[1])
-  assert lines[0] == ("the last run has ended; waiting 0.1 s for another (--once evaluates and "
-                      "leaves)")
+  assert lines[0] == ("the last run has ended; waiting 0.1 s for a new one (with --once, it "
+                      "does not wait)")
   assert re.match(r"evaluator: 1 evaluation, %s, the run has ended at step 3, exit code 0$" % said,
                   lines[2])
 

@@ -103,7 +103,7 @@ def test_a_ps_that_tells_its_cluster_and_a_task_that_is_not_there(start):
 
   def try_it():
     result = commands.run(start, "tf1ps-reset", target, "jobs/a")
-    return None if "does not tell its cluster" in result[1][0] else result
+    return None if "is not known" in result[1][0] else result
 
   code, lines = harness.wait_until(try_it)
   assert code == 1

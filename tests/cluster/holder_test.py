@@ -22,7 +22,7 @@ def test_a_second_process_for_one_task_is_refused(ps, stock):
   address, target = stock
   there, is_own = holder.check_holder(Task("ps", 0, address), target)
   assert there.is_up and is_own
-  with pytest.raises(holder.TaskHeldError, match="ps/task:0 at %s is another process already; "
+  with pytest.raises(holder.TaskHeldError, match="ps/task:0 at %s is already another process; "
                      "this one is process .*twice" % ps.address):
     # On another machine, TensorFlow 2's target has the first machine's host.
     holder.check_holder(ps, "grpc://192.0.2.1:" + target.rsplit(":", 1)[1])
@@ -48,7 +48,7 @@ def test_a_process_that_is_reached_is_proven(stock, caplog):
 def test_a_process_on_a_machine_without_its_address_is_warned(stock, caplog):
   is_proven, (said,) = proven(stock, caplog, ELSEWHERE)
   assert not is_proven
-  assert "has not the address %s of /job:ps/task:0, and there: " % ELSEWHERE in said
+  assert "does not have the address %s of /job:ps/task:0. The probe" % ELSEWHERE in said
   assert "Start /job:ps/task:0 on the machine of that address, unless" in said
 
 
@@ -65,8 +65,9 @@ def test_an_address_that_every_machine_has(ps, caplog):
   is_proven, (said,) = proven(stock, caplog, stock[0], ELSEWHERE)
   assert not is_proven
   assert said.startswith(
-    "/job:ps/task:1 has the address %s, at which /job:ps/task:0 at %s reaches its own machine and "
-    "not this one, except through a tunnel. Give" % (stock[0], ELSEWHERE))
+    "/job:ps/task:1 has the address %s, which means another machine to each host. So "
+    "/job:ps/task:0 at %s cannot reach this process, except through a tunnel. Give" % (
+      stock[0], ELSEWHERE))
 
 
 def test_a_failing_path_check_sees_a_process_that_came_later(stock):
@@ -77,6 +78,6 @@ def test_a_failing_path_check_sees_a_process_that_came_later(stock):
   own = tf.train.Server({"ps": [ps], "worker": harness.addresses(1)}, "worker", 0)
   tasks = [Task("ps", 0, ps), Task("worker", 0, first)]
   config = tf.ConfigProto(device_filters=[task.name for task in tasks])
-  with pytest.raises(holder.TaskHeldError, match="worker/task:0 at %s is another" % first):
+  with pytest.raises(holder.TaskHeldError, match="worker/task:0 at %s is already another" % first):
     path_check.check_paths(own.target, tasks[1], tasks[:1], config, 60.0)
   assert servers

@@ -326,5 +326,5 @@ def test_a_large_position_is_not_kept(monkeypatch):
   pipeline.draw(1)
   assert len(pipeline.save()) > 200 * 4096
   monkeypatch.setattr(iterators, "MOST_BYTES", 1 << 20)
-  with pytest.raises(iterators.PositionError, match="it has . MB, .* up to 1 MB are kept"):
+  with pytest.raises(iterators.PositionError, match="it takes . MB, .* at most 1 MB are kept"):
     pipeline.save()

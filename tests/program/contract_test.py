@@ -287,7 +287,7 @@ def test_arrays_that_no_graph_can_hold_are_refused(graph, monkeypatch):
   arrays = np.zeros([1 << 20], np.float32), np.zeros([1 << 20], np.int8)
   program = contract.Program(
     "arrays", None, lambda mode, shard: tf.data.Dataset.from_tensor_slices(arrays).batch(2), None)
-  with pytest.raises(contract.ProgramError, match="makes 5 MB of arrays constants of the graph"):
+  with pytest.raises(contract.ProgramError, match="puts 5 MB of arrays into the graph"):
     contract.build_input(program, "train", Shard())
 
 

@@ -53,8 +53,8 @@ def test_a_long_input_is_spoken_of(tmp_path, caplog, set_timing):
   with trained_model.session(trained.graph, path) as session:
     list(trained_model.batches(session, trained, trained.batch_size))
   assert [record.getMessage() for record in caplog.records] == [
-      "1 batches after 0 s, and the input has not ended",
-      "2 batches after 0 s, and the input has not ended"]
+      "1 batches read in 0 s; the input has not ended yet",
+      "2 batches read in 0 s; the input has not ended yet"]
 
 
 def classic_model(path, **arguments):

@@ -204,7 +204,7 @@ def test_a_long_wait_for_one_that_makes_no_step_is_reported(target, caplog, set_
     first.gate.release()
   second.gate.release()
   harness.wait_until(lambda: any(
-    "for a step of replica 2: a lead of 2 steps is the highest" in record.getMessage()
+    "for a step of replica 2, because it may be at most 2 steps ahead" in record.getMessage()
     for record in caplog.records))
   third.gate.release()
   for replica in (second, third, first):
@@ -225,7 +225,7 @@ def test_one_that_makes_no_step_is_dropped_at_the_limit_and_joins_again(
   for replica in (second, third):
     replica.gate.release()
     replica.join()
-  assert caplog.text.count("it joins again") == 2
+  assert caplog.text.count("It joins them again") == 2
 
 
 def test_a_replica_that_joins_waits_for_those_that_have_not(target):
@@ -271,7 +271,7 @@ def test_a_replica_that_was_dropped_by_mistake_joins_again(target, caplog):
   second.gate.release()
   second.wait_for([2, 2, 0])
   assert second.look().states[:2] == [ACTIVE] * 2
-  assert "it joins again" in caplog.text
+  assert "It joins them again" in caplog.text
   for replica in (first, second):
     replica.gate.release()
     replica.join()

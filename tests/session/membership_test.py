@@ -314,7 +314,7 @@ def test_a_process_whose_task_another_one_is_stays_silent(make, set_timing):
   first.start()
   second = membership_lib.Membership(first.record._replace(is_proven=False))
   second.start()
-  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is process .* already; this one"):
+  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this one"):
     second.check_holder()
   assert not second.report(heartbeat.MEMBER_FAILED, "refused")
   assert second.heartbeat.silence is None  # it has sent nothing
@@ -337,7 +337,7 @@ def test_a_session_is_refused_while_another_process_is_its_task(make, unproven):
   first.start()
   harness.wait_until(lambda: first.heartbeat.silence is not None)
   model = local_loop.Model()
-  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is process .* already; this one"):
+  with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this one"):
     with tf1ps.MonitoredTrainingSession(unproven.target) as session:
       session.run(model.train_op)
   assert runs(first) == [None]  # the first one's state is as it was

@@ -221,7 +221,7 @@ def test_a_ps_that_stands_still(start):
 
 
 @pytest.mark.parametrize("there, text", [
-  (True, "cannot be seen from here, although the save succeeded: a ps writes its part of a "
+  (True, ", although the save succeeded: a ps writes its part of a "
    "checkpoint on its own disk"),
   (False, "No such file or directory. A ps writes its part of a checkpoint on its own disk")])
 def test_a_directory_that_the_ps_does_not_share(start, tmp_path, there, text):

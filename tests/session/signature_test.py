@@ -45,7 +45,7 @@ def test_the_jobs_container_holds_what_is_shared():
       tf.get_variable("r", [1], use_resource=False)
     signature.check_container(WORKER, "job")
     with pytest.raises(ValueError, match=(
-        r"variable w:0 is in container 'job', and the job's container is '': .*"
+        r"variable w:0 is in container 'job', but the job's container is '': .*"
         r"Server\(..., container='job'\)\), .* `with tf.container\(''\):`")):
       signature.check_container(WORKER, "")
     with tf.device("/job:ps/task:0"):

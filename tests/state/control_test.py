@@ -178,8 +178,8 @@ def test_a_keeper_that_is_not_there_is_named(ps):
     with pytest.raises(control.ControlError) as raised:
       call()
     assert str(raised.value) == (
-        "/job:ps/task:0 at %s keeps the control records and is not there: refused (nothing listens "
-        "on that port)" % keeper.address)
+        "/job:ps/task:0 at %s, which keeps the control records, is not there: refused (nothing "
+        "listens on that port)" % keeper.address)
   assert time.monotonic() - began < 5.0  # at once: three limits are fifteen seconds
   table.close()
 
@@ -205,7 +205,7 @@ def test_a_keeper_that_stands_still_or_dies_and_comes_back(start):
   assert worker.wait() == 0, worker.output
   said = [line.split(": ", 3)[1:] for line in worker.lines if line.startswith("call: ")]
   calls = {what: (float(seconds), result) for what, seconds, result in said}
-  prefix = "ControlError: /job:ps/task:0 at %s " % jobs["ps"][0]
+  prefix = "ControlError: /job:ps/task:0 at %s, which keeps " % jobs["ps"][0]
   assert calls["first"][1] == "ok"
   for what in ("stopped", "stopped again", "killed", "killed again"):
     assert calls[what][1].startswith(prefix), calls[what]

@@ -157,7 +157,7 @@ def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
   ps.wait_for("/job:ps/task:0 stays while /job:worker/task:1 answers")
   worker.kill()
   assert ps.wait() == 1
-  assert ps.lines[-1] == "lost: no worker or client has been there for 1 s (--start_timeout)"
+  assert ps.lines[-1] == "lost: no worker and no client has been there for 1 s (--start_timeout)"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/net/tcp"), reason="it lists connections")
@@ -169,7 +169,7 @@ def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
   client.kill()
   for ps in servers:
     assert ps.wait() == 1
-    assert ps.lines[-1] == "lost: no worker or client has been there for 4 s (--start_timeout)"
+    assert ps.lines[-1] == "lost: no worker and no client has been there for 4 s (--start_timeout)"
 
 
 def test_it_leaves_when_all_workers_are_lost(job):

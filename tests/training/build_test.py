@@ -59,8 +59,7 @@ def test_a_worker_with_another_partition_is_refused():
   for other in ({}, {"partition_bytes": 400}):
     with pytest.raises(signature.GraphMismatchError, match=(
         "me was started with --replication=between_graph --nosync_replicas --partition_bytes=300, "
-        "and "
-        "chief, the chief, with --replication=between_graph --nosync_replicas")):
+        "but the chief, chief, with --replication=between_graph --nosync_replicas")):
       signature.compare(mine, build(0, **other)[0], "me", "chief")
 
 

@@ -80,7 +80,7 @@ def test_a_pass_without_a_batch_is_an_error_and_no_endless_loop():
     session.run(tf.global_variables_initializer())
     loop.open(session)
     assert loop.run_pass(session) == (True, [])  # the session may go on at the end of the data
-    with pytest.raises(RuntimeError, match="began again and ended without a batch"):
+    with pytest.raises(RuntimeError, match="started again and gave no batch"):
       loop.run_pass(session)
 
 

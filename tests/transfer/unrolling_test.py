@@ -106,7 +106,7 @@ def test_a_step_that_prefetches_is_refused():
     loss = tf.reduce_sum(ahead.hold([w.read_value()])[0])
     gradient = tf.ones([2]) * loss
     train = tf.train.GradientDescentOptimizer(0.1).apply_gradients([(gradient, w)], step)
-    with pytest.raises(ValueError, match="fetched before it, .* Use one of the two"):
+    with pytest.raises(ValueError, match="fetches the values of one step ahead, .* not both"):
       unrolling.Unrolled(ahead.with_put(train), 2, loss)
     assert unrolling.Unrolled(ahead.with_put(train), 1, loss).steps == 1
 

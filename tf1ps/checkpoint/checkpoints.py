@@ -154,7 +154,7 @@ def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
     missing = _missing_files(prefix)
   if missing:
     raise CheckpointError(
-      f"{', '.join(missing)} cannot be seen from here, although the save succeeded: a ps writes "
+      f"the chief does not see {', '.join(missing)}, although the save succeeded: a ps writes "
       "its part of a checkpoint on its own disk. Use a --checkpoint_dir that all tasks share, or a "
       "tf.train.Saver with sharded=False, which sends all parts to the chief")
 

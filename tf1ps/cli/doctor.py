@@ -96,7 +96,7 @@ def _read(path: str, mend: Callable) -> _Source:
       "%s: %s" % (path, getattr(error, "strerror", None) or error)) from error
   except runner.MissingLibraryError as error:
     raise doctor.UnreadableError(
-      "%s: it is no Python 3. If it is Python 2, the library fissix reads it: "
+      "%s: it is not Python 3. If it is Python 2, the library fissix reads it: "
       "pip install 'tf1ps[legacy]'" % path) from error
 
 

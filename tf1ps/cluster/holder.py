@@ -59,7 +59,7 @@ def check_holder(task: Task, target: str, timeout: float = TIMING.round_trip_lim
   here = probe_task(task._replace(address=at), timeout)
   if here.is_up and there.incarnation != here.incarnation:
     raise TaskHeldError(
-      "%s at %s is another process already; this one is %s. Is --task_index given twice?" % (
+      "%s at %s is already another process; this one is %s. Is --task_index given twice?" % (
         task.name, task.address, this_process()))
   return there, here.is_up
 
@@ -80,14 +80,16 @@ def is_proven(cluster: Cluster, target: str) -> bool:
     if keeper == task or not is_loopback(task.address) or is_of_this_machine(keeper.address):
       return True
     _log.warning(
-      "%s has the address %s, at which %s at %s reaches its own machine and not this one, except "
-      "through a tunnel. Give %s an address of this machine (%s).", task.name, task.address,
+      "%s has the address %s, which means another machine to each host. So %s at %s cannot reach "
+      "this process, except through a tunnel. Give %s an address of this machine (%s).",
+      task.name, task.address,
       keeper.name, keeper.address, task.name, socket.gethostname())
     return False
   if there.state == NO_SUCH_HOST or is_of_this_machine(task.address):
     return True
   _log.warning(
-    "this is %s, which has not the address %s of %s, and there: %s. Start %s on the machine of "
-    "that address, unless a service or a forwarded port is going to lead here.",
+    "this is %s, and its machine does not have the address %s of %s. The probe of that address "
+    "found: %s. Start %s on the machine of that address, unless a service or a forwarded port will "
+    "lead to this one.",
     this_process(), task.address, task.name, there.detail, task.name)
   return False

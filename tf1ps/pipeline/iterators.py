@@ -170,8 +170,8 @@ class IteratorPositions:
       paths = [os.path.join(folder, name) for name in _FILES]
       size = sum(os.path.getsize(path) for path in paths)
       if size > MOST_BYTES:
-        raise PositionError("it has %d MB, as a shuffle buffer has that contains large records; up "
-                            "to %d MB are kept" % (size >> 20, MOST_BYTES >> 20))
+        raise PositionError("it takes %d MB, as a shuffle buffer of large records does, and at "
+                            "most %d MB are kept" % (size >> 20, MOST_BYTES >> 20))
       parts = []
       for path in paths:
         with open(path, "rb") as file:

@@ -210,8 +210,8 @@ class LeaseTable:
     def apply(value):
       if value is None or value["era"] != self._era:
         raise StaleSessionError(
-          "the job's state has begun again since this session began, and so has the table of "
-          "ranges of the data")
+          "the job's state was initialised again after this session began, so the session's ranges "
+          "of the data are no longer valid")
       state = LeaseState(copy.deepcopy(value["ranges"]))
       answers.append(function(state))
       self._last = json.dumps(value["ranges"], sort_keys=True)

@@ -394,7 +394,7 @@ def _check_constants():
   total = sum(constant_bytes(tf.get_default_graph()).values())
   if total > LARGEST_GRAPH:
     raise ProgramError(
-      f"input_fn makes {total >> 20} MB of arrays constants of the graph, which can have 2047 MB: "
+      f"input_fn puts {total >> 20} MB of arrays into the graph, which can hold 2047 MB: "
       "give the arrays to tf1ps.pipeline.preloaded_batches, or read files")
 
 

@@ -120,8 +120,9 @@ class RunWatch:
   def log_wait(self) -> None:
     """Says that another run is waited for, if the last one has ended."""
     if self._status is not None and self._status.state != RUN_RUNNING:
-      _log.info("the last run has ended; waiting %g s for another (--once evaluates and leaves)",
-                self._start_timeout)
+      _log.info(
+        "the last run has ended; waiting %g s for a new one (with --once, it does not wait)",
+        self._start_timeout)
 
   def look(self) -> Optional[Tuple[str, int]]:
     """Returns None while the run may go on, else (reason, exit code)."""

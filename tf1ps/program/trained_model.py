@@ -151,7 +151,7 @@ def batches(own_session: tf.Session, trained: TrainedModel, fetches,
       return
     if time.monotonic() - logged >= TIMING.reminder_interval:
       logged = time.monotonic()
-      _log.info("%d batches after %.0f s, and the input has not ended", number, logged - began)
+      _log.info("%d batches read in %.0f s; the input has not ended yet", number, logged - began)
 
 
 def _is_one_batch(*structures) -> bool:

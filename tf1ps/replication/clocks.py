@@ -222,8 +222,8 @@ class LeadHook(LifecycleHook):
   def after_run(self, run_context, run_values):
     view = view_clocks(run_values.results)
     if view.states[self._clocks.index] != ACTIVE:
-      _log.warning("this replica was silent, or made no step for long, and the others did not "
-                   "count it; it joins again")
+      _log.warning("the other replicas stopped waiting for this one, because it was silent or made "
+                   "no step for a long time. It joins them again")
       view = self._clocks.join(run_context.session)
     self.highest = max(self.highest, view.lead(self._clocks.index, self._counted))
     self._wait(run_context.session, view, lambda: run_context.stop_requested)
@@ -264,8 +264,8 @@ class LeadHook(LifecycleHook):
     if now - reminded < TIMING.reminder_interval:
       return reminded
     _log.warning(
-      "has waited %.0f s for a step of %s: a lead of %d steps is the highest. A replica that is "
-      "not lost and makes no step may be stuck; see its log", now - began,
+      "this replica has waited %.0f s for a step of %s, because it may be at most %d steps ahead. "
+      "A replica that answers and makes no step may be stuck: look at its log", now - began,
       ", ".join(self._names[i] for i in self._waited_for(view)), self._max_lead)
     return now
 

@@ -126,7 +126,7 @@ def apply_unless_older(
 
   if tf.control_flow_v2_enabled() and any(v.op.type in _REF for _, v in pairs):
     raise ValueError(
-      "an update of ref variables that may be left out needs the control flow of TensorFlow 1: "
+      "dropping a stale update of ref variables needs the control flow of TensorFlow 1: "
       "call tf.disable_control_flow_v2() first, or make resource variables (use_resource=True)")
 
   scope = tf.get_default_graph().get_name_scope()

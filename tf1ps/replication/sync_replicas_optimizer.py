@@ -121,15 +121,15 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     if replicas_to_aggregate > total:
       raise ValueError(
         "replicas_to_aggregate=%d of total_num_replicas=%d: an update is the mean of one gradient "
-        "per replica, so it must be %d or less. For several batches of a replica in an update, "
-        "make its batch so many times larger" % (replicas_to_aggregate, total, total))
+        "per replica, so it must be %d or less. To use several batches of a replica in one update, "
+        "give the replica a batch of their size" % (replicas_to_aggregate, total, total))
     if on_uneven not in ON_UNEVEN:
       raise ValueError("on_uneven must be one of %s, got %r" % (", ".join(ON_UNEVEN), on_uneven))
     if UNEVEN_POLICIES[on_uneven].repeats and replicas_to_aggregate < total:
       raise ValueError(
-        "on_uneven=repeat needs a gradient of each replica in every update, and %d of %d make one: "
-        "a lost spare replica would not be missed, and training would wait for the end of its data "
-        "without end. Leave replicas_to_aggregate out, or use on_uneven=pad" % (
+        "on_uneven=repeat needs a gradient of each replica in every update, but an update takes %d "
+        "of %d: training would wait forever for the data of a lost replica. Leave "
+        "replicas_to_aggregate out, or use on_uneven=pad" % (
           replicas_to_aggregate, total))
     if clip_norm is not None and not clip_norm > 0:
       raise ValueError("clip_norm must be above 0, got %r" % (clip_norm,))
@@ -313,8 +313,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
                if variable.name not in before]
     if further:
       raise ValueError(
-        "%s made the further variables %s for the update of a replica that leaves. Make its "
-        "variables by tf.get_variable or as slots, or use on_uneven=stop_all" % (
+        "%s made new variables (%s) for the last update of a leaving replica. Make them by "
+        "tf.get_variable or as slots, or use on_uneven=stop_all" % (
           type(self._opt).__name__, ", ".join(further)))
     return done
 

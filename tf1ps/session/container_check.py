@@ -39,7 +39,7 @@ def check_worker(records: Dict[str, ControlRecord], chief, container: str) -> No
   if living and container not in living:
     other = min(living, key=lambda name: living[name].age)
     raise ContainerMismatchError(
-      "the chief %s keeps the job's state in %s, and this task looks in %s: give all tasks the "
+      "the chief %s keeps the job's state in %s, but this task looks in %s: give all tasks the "
       "same --container and the same --job_workers" % (
         chief.name, _say(other), _say(container)))
 

@@ -195,7 +195,7 @@ class Membership:
       last = min(others, key=lambda member: member.age)
       if last.age < age < math.inf:  # it was sent after the look before
         raise TaskHeldError(
-          "%s is process %d on %s already; this one is %s. Is --task_index given twice?" % (
+          "%s is already process %d on %s; this one is %s. Is --task_index given twice?" % (
             self.cluster.task.name, last.pid, last.host, this_process()))
       age = last.age
       time.sleep(TIMING.fast_poll_interval)
@@ -305,7 +305,7 @@ class Membership:
     if not known or not mine:
       self.run_id = ""
       if any(f is not None for f in found):
-        _log.info("the ps keep stale state of another run; it is cleared")
+        _log.info("the ps hold old state of another run; this chief clears it")
       return False
     self.run_id = known
     with self._lock:

@@ -181,7 +181,7 @@ class PsPresence(Presence):
       return
     self._has_ended.set()
     if any(one.is_running for one in self._sessions):
-      _log.warning("%s. This ps still waits in a run of its own, and leaves", line)
+      _log.warning("%s. This ps ends the session run in which it still waits, and leaves", line)
     for session in list(self._sessions):
       session.abort(self._make_error)
 

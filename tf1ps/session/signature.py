@@ -72,7 +72,7 @@ def check_container(own_task, container: str, variables: Iterable[tf.Variable] =
     found = variable.op.get_attr("container").decode("utf-8")
     if found != container:
       raise ValueError(
-        "variable %s is in container %r, and the job's container is %r: give the server the same "
+        "variable %s is in container %r, but the job's container is %r: give the server the same "
         "(tf1ps.Server(..., container=%r)), or build the graph in `with tf.container(%r):`" % (
           variable.name, found, container, found, container))
 
@@ -87,7 +87,7 @@ def compare(mine: List[list], chiefs: List[list], own_name: str, chief_name: str
   flags, chiefs_flags = ([row[0] for row in rows if row[4] == _FLAG] for rows in (mine, chiefs))
   if flags != chiefs_flags:
     raise GraphMismatchError(
-      "%s was started with %s, and %s, the chief, with %s: give all workers the same" % (
+      "%s was started with %s, but the chief, %s, with %s. Give all workers the same" % (
         own_name, " ".join(flags) or "none of its flags", chief_name,
         " ".join(chiefs_flags) or "none of these flags"))
   here = {row[0]: row[1:] for row in mine if row[4] != _FLAG}

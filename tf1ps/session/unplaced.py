@@ -29,5 +29,5 @@ def place_unplaced(graph: tf.Graph, cluster: Cluster) -> None:
   task = cluster.tasks()[0].name
   names = place_variables(graph, task)
   if names:
-    _log.info("%d variables without a device, such as %s, lie on %s, as on TensorFlow 1",
+    _log.info("%d variables without a device, such as %s, are placed on %s, as TensorFlow 1 does",
               len(names), names[0], task)

@@ -104,7 +104,8 @@ class ControlTable:
         return value or {}
       if self._run(self._ops.swap, {name: changed}, {self._ops.expected: seen}):
         return changed
-    raise ControlError("record %r was changed by others %d times in a row" % (name, _TRIES))
+    raise ControlError("the control record %r was not written: other tasks changed it first, %d "
+                       "times in a row" % (name, _TRIES))
 
   def close(self) -> None:
     """Closes the session, within a limit."""
@@ -138,7 +139,7 @@ class ControlTable:
           # A session on a task that is down would wait for it without a limit.
           seen = probe_task(self._keeper, timeout=min(TIMING.probe_limit, self._limit))
           if not seen.is_up:
-            raise ControlError("%s at %s keeps the control records and is not there: %s" % (
+            raise ControlError("%s at %s, which keeps the control records, is not there: %s" % (
               self._keeper.name, self._keeper.address, seen.detail))
           self._session = BoundedSession(
             self._target, self._ops.graph, self._config, close_limit=TIMING.run_session_close_limit)
@@ -149,7 +150,7 @@ class ControlTable:
         raise
       except (tf.errors.OpError, LimitExceeded, RuntimeError) as error:
         self._drop(broken=True)
-        raise ControlError("%s at %s does not answer for the control records: %s" % (
+        raise ControlError("%s at %s, which keeps the control records, does not answer: %s" % (
           self._keeper.name, self._keeper.address, error_line(error))) from error
 
   def _drop(self, broken=False):

@@ -174,7 +174,7 @@ def _places() -> List[str]:
   record = latest_record()
   if record is None:
     raise ValueError(
-      "places must name the devices to report to: this process has no tf1ps.Server to know them by")
+      "this process has no tf1ps.Server that knows the ps: give places=, the devices to report to")
   return [task.name for task in record.cluster.ps or [record.cluster.chief]]
 
 

@@ -155,19 +155,19 @@ class _JobWatch:
     if waited > self._start_timeout:
       answering = self._answering_workers()
       if not answering:
-        raise JobLostError("no worker %s %g s (--start_timeout)" % (
-          "or client has been there for" if self._serves_others else "came within",
-          self._start_timeout))
+        raise JobLostError("%s %g s (--start_timeout)" % (
+          "no worker and no client has been there for" if self._serves_others
+          else "no worker came within", self._start_timeout))
       self._stay(", ".join(answering), "answers without a session of tf1ps")
       self._waits_since = now
     elif not self._serves_others and now - self._last_reminder > TIMING.reminder_interval:
       self._last_reminder = now
-      _log.warning("%s waits for its first worker, for %.0f s of %g so far",
+      _log.warning("%s has waited %.0f s of %g s (--start_timeout) for its first worker",
                    task.name, waited, self._start_timeout)
 
   def _stay(self, whom: str, how: str):
     if not self._serves_others:
-      _log.warning("%s stays while %s %s. It leaves %g s after the end of such programs",
+      _log.warning("%s stays while %s %s. It leaves %g s after the last such program has ended",
                    self._record.cluster.task.name, whom, how, self._start_timeout)
       self._serves_others = True
 

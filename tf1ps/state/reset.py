@@ -137,12 +137,12 @@ def cluster_at(target: str, timeout: float = TIMING.reset_limit) -> Cluster:
   try:
     found = table.read().get(control.CLUSTER_RECORD)
   except control.ControlError as error:
-    raise ValueError("the server at %s does not tell its cluster: %s" % (target, error)) from error
+    raise ValueError("the cluster of the task at %s is not known: %s" % (target, error)) from error
   finally:
     table.close()
   if found is None:
-    raise ValueError("%s at %s does not tell its cluster: it is not a ps that tf1ps started. Give "
-                     "the cluster instead of the target." % (task.name, target))
+    raise ValueError("the cluster of %s at %s is not known: it is not a ps that tf1ps started. "
+                     "Give the cluster instead of the target." % (task.name, target))
   return from_cluster_spec(found.value, task.job, task.index)
 
 

@@ -69,9 +69,8 @@ class RepeatedData(LifecycleHook):
     own_steps = self._lifecycle.tracker.own_steps
     if not is_end and own_steps == self._began_at:
       raise RuntimeError(
-        "under --on_uneven=repeat the input began again and ended without a batch: the share of "
-        "this worker is empty, or its input does not start again when its iterator is initialised "
-        "again")
+        "under --on_uneven=repeat the input started again and gave no batch. Either this worker's "
+        "share is empty, or its input does not start again when its iterator is initialised again")
 
     def finish_pass(inside):
       if self._lifecycle.sessions != sessions:
@@ -91,7 +90,8 @@ class RepeatedData(LifecycleHook):
       if self._positions is not None:
         self._positions.go_on()
     elif goes_on:
-      _log.info("its data begin again (--on_uneven=repeat): others have not gone through theirs")
+      _log.info("this worker's data begin again (--on_uneven=repeat): other workers have not "
+                "reached the end of theirs")
     return goes_on
 
   def _note_end(self, session):

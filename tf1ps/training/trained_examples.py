@@ -55,7 +55,7 @@ class TrainedExamples(LifecycleHook):
       chief = self._run.find_chief()
       self.before = 0 if chief is None else chief.job_examples
     if self.before and self._options.examples:
-      _log.info("the job has trained on %d examples before, of --examples=%d", self.before,
+      _log.info("before this start, the job trained on %d examples, of --examples=%d", self.before,
                 self._options.examples)
 
   def _read(self) -> int:
@@ -70,7 +70,7 @@ class TrainedExamples(LifecycleHook):
         kept = json.loads(file.read())
       return int(kept["before"]) + (0 if kept["run"] == self._run.run_id else int(kept["examples"]))
     except (tf.errors.OpError, ValueError, KeyError, TypeError) as error:
-      _log.warning("the examples so far are not known, and counted from 0: %s", error)
+      _log.warning("the number of examples so far cannot be read, so it begins at 0: %s", error)
       return 0
 
   def texts_beside_checkpoint(self) -> Dict[str, str]:

@@ -76,7 +76,7 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
     left = options
     if epochs_before:
       left = options._replace(epochs=max(options.epochs - epochs_before, 1))
-      _log.info("the job has gone through its data %d times before, of --epochs=%d",
+      _log.info("before this start, the job went through its data %d times, of --epochs=%d",
                 epochs_before, options.epochs)
     shard = options_lib.shard_of(left, run.cluster.replica_index, run.cluster.num_replicas)
     bad_records = options_lib.bad_records_of(options)
@@ -283,8 +283,8 @@ class _Training:
       end.was_ended or end.data_ended or self._stops.is_reached)
     if not (steps or by_hook or end.was_ended or self._stops.is_reached
             or self._shard.is_dynamic):
-      raise ValueError("no batch came: the share of worker %d of %d, or in-graph that of another "
-                       "one, is empty" % (self._shard.index, self._shard.count))
+      raise ValueError("the input gave no batch: the share of worker %d of %d, or in-graph the "
+                       "share of another worker, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self.tracker.value, self.counter.examples, seconds,
       "a hook of the program requested the stop" if by_hook else self._stops.reason(

@@ -175,7 +175,7 @@ def _ops_before(ops: List[tf.Operation], begins: List[tf.Operation],
       if needed in found and needed in computed:
         raise ValueError(
           "%s needs %s of the first batch, which is not available if the data end within a step. "
-          "Compute it of the gradients of all batches" % (op.name, needed.name))
+          "Compute it from the gradients of all batches" % (op.name, needed.name))
       if needed in found:
         found.remove(needed)
         waiting.append(needed)

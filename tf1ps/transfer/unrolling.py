@@ -121,8 +121,8 @@ class StepChain:
     fed = {tensor.op.name for op in self.ops for tensor in op.inputs if _may_be_batch(tensor)}
     if fed:
       raise ValueError(
-        "all batches of a run would be the one that is fed to %s. Draw batches from a tf.data "
-        "iterator or a queue, or make runs of one batch" % ", ".join(sorted(fed)))
+        "the batch is fed to %s, so all batches of a run would be the same. Draw batches from a "
+        "tf.data iterator or a queue, or use one batch per run" % ", ".join(sorted(fed)))
 
   @property
   def ops(self) -> List[tf.Operation]:
@@ -283,8 +283,8 @@ class Unrolled:
     if worker is None and loss is None:
       raise ValueError("give the loss or the worker's device: batches are drawn on the worker")
     if steps > 1 and prefetch.is_in(needed_ops([train_op])):
-      raise ValueError("this step computes with values that Prefetch fetched before it, so all "
-                       "steps of a run would use the values of before the run. Use one of the two")
+      raise ValueError("Prefetch fetches the values of one step ahead, so all steps of a run would "
+                       "compute on the same old values. Use Prefetch or several steps, not both")
     self.steps = int(steps)
     self._worker = loss.device if worker is None else worker
     self._run_numbers = itertools.count(1)
