@@ -122,7 +122,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       raise ValueError(
         "replicas_to_aggregate=%d of total_num_replicas=%d: an update is the mean of one gradient "
         "per replica, so it must be %d or less. To use several batches of a replica in one update, "
-        "give the replica a batch of their size" % (replicas_to_aggregate, total, total))
+        "give the replica a larger batch" % (replicas_to_aggregate, total, total))
     if on_uneven not in ON_UNEVEN:
       raise ValueError("on_uneven must be one of %s, got %r" % (", ".join(ON_UNEVEN), on_uneven))
     if UNEVEN_POLICIES[on_uneven].repeats and replicas_to_aggregate < total:
