@@ -12,7 +12,6 @@ pytestmark = pytest.mark.any_tensorflow
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OTHERS = {  # of TensorFlow, of protobuf, of a shell
-  "NodeDef missing attr",
   "The same RunGraph (Worker) request was received twice",
   "is not a valid float",
   "Descriptors cannot",
