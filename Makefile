@@ -51,10 +51,10 @@ test-slow-legacy: $(LEGACY_VENV)/installed
 	$(LEGACY_VENV)/bin/python $(PYTEST) -m "slow and not any_tensorflow" $(ARGS)
 
 examples: $(VENV)/installed
-	$(VENV)/bin/python -m examples $(ARGS)
+	$(VENV)/bin/python -m tests.examples $(ARGS)
 
 examples-legacy: $(LEGACY_VENV)/installed
-	$(LEGACY_VENV)/bin/python -m examples $(ARGS)
+	$(LEGACY_VENV)/bin/python -m tests.examples $(ARGS)
 
 # The classic script on TensorFlow 1.15 runs in the environment that `make test-legacy` makes.
 bench: $(VENV)/installed

@@ -1,13 +1,13 @@
 """An ensemble of processes linked by queues: what happens when network 2 of three is dead.
 
-Row: B35. Notes 000, section 15 ("data parallelism", between-graph ensembles).
+Example B35. Section: parallel.
 Mechanism: feeder -> a queue of inputs for each network -> networks -> a queue of predictions each
 -> an aggregator with a timeout. Network i predicts 2 + 4 i times its input; network 2 is never
 started. The aggregator waits five seconds for it, once, and then leaves it out.
-The notes say that the last step needs a timeout. It needs more: one `dequeue_many(3)` with a
-timeout loses the predictions of the living together with the dead one's, and answers nothing from
-then on. Here each network has a queue of its own, answers are matched by the number of the request,
-and elements do not vanish in a timeout.
+A timeout for the last step is not enough: one `dequeue_many(3)` with a timeout loses the
+predictions of the living together with the dead one's, and answers nothing from then on. Here each
+network has a queue of its own, answers are matched by the number of the request, and elements do
+not vanish in a timeout.
 Toolkit: tf1ps.replication.QueueEnsemble (docs/ensembles.md).
 
     1$ python examples/ensemble_queues.py --role=ps --ps=127.0.0.1:2241

@@ -1,6 +1,6 @@
 """A trainer as the deployment guide for distributed TensorFlow taught it, with flags and loop.
 
-Row: E1. Notes 001 (which follow that guide); 004, section 1.1 ("cluster and server").
+Example E1.
 Mechanism: one file for all tasks; each is a process of its own, a ps that joins or a worker that
 trains. It fits y = 3 x + 2: the workers print their loss as it falls.
 Only the import below says tf1ps: with `from tensorflow.compat.v1 import train as dist` in its place

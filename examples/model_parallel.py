@@ -1,12 +1,12 @@
 """Was the split worth it? Three networks, each on one device and split over two.
 
-Row: B36. Notes 000, section 16 ("model parallelism").
+Example B36. Section: parallel.
 Mechanism: two dense layers with a device each; a dense layer with half of its columns on each
 device; two recurrent layers with a device each. Each is trained unsplit and split.
 What to look for: the losses are equal, to 1e-6. What sends much and computes little is not worth
-it: the notes say so of fully connected layers. Layers that work at the same time, the recurrent
-ones (the notes: yes), are the first to be worth it, on devices that do not share their cores. The
-two of this process do share them, so that what the split gains there differs from run to run.
+it: fully connected layers are an example. Layers that work at the same time, the recurrent ones,
+are the first to be worth it, on devices that do not share their cores. The two of this process do
+share them, so that what the split gains there differs from run to run.
 Toolkit: tf1ps.replication.model_parallel, recurrent and split_cost (docs/model_parallel.md).
 
     $ python examples/model_parallel.py --steps=4

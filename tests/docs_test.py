@@ -243,7 +243,7 @@ COVERED = [
   (r"make (train|test|test-legacy|test-slow|test-slow-legacy|bench-quick|lint|wheel)\b",
    ".ci/run"),
   (r"make bench( ARGS=|$)", "the same program as make bench-quick"),
-  (r"python -m examples B01|python examples/book/", ".ci/run; every_example_test.py"),
+  (r"make examples ARGS=B01|python examples/book/", ".ci/run; every_example_test.py"),
   (r"\.venv/bin/python -m benchmarks(\.scaling_model)? ", "tests/benchmarks"),
   (r"(legacy|today)/bin/(tf1ps-run|python) ", "tests/legacy/migrating_test.py"),
   (r"(legacy|today)/bin/pip install|python3 -m venv today$", "Makefile, .ci/run"),

@@ -1,12 +1,12 @@
 """Two problems on one cluster, kept apart by a container, which can be reset by its name.
 
-Row: B15. Notes 000, section 10 ("to keep variables from being shared", second way).
+Example B15. Section: variables.
 Mechanism: containers. A server finds state by container and name.
 An x in the default container and one in the container my-problem-1 are two variables of one name;
 a reset of my-problem-1 clears the second one and leaves the first. Three traps:
-1. The notes (and the book) enter the container round `session.run`, where it does nothing: it
-   belongs to the construction.
-2. Their name, my_problem_1, is not legal for queues, nor for variables as TensorFlow 1 makes them
+1. The book enters the container round `session.run`, where it does nothing: it belongs to the
+   construction.
+2. Its name, my_problem_1, is not legal for queues, nor for variables as TensorFlow 1 makes them
    (resource variables would take it): no `_`. The error comes with the first run.
 3. `tf.Session.reset` also ends the sessions of the server that is asked, whatever they are about.
    And on TensorFlow 2.x it kills a ps on which somebody is blocked on a queue of the container
@@ -49,7 +49,7 @@ def values(session, *variables):
 
 
 def round_session_run(target, container):
-  """The notes' form: nothing is built inside of the container."""
+  """The book's form: nothing is built inside of the container."""
   with tf.Graph().as_default(), tf.Session(target) as session:
     with tf.device(PS):
       x = tf.Variable(1.0, name="x")

@@ -1,10 +1,10 @@
 """Two problems on one cluster, kept apart by a variable scope.
 
-Row: B14. Notes 000, section 10 ("to keep variables from being shared", first way).
+Example B14. Section: variables.
 Mechanism: a variable on a server is found by its name, and a scope makes another name.
-Two clients count in a variable x on the same ps. Wrong in the notes: they put the scope round
-`session.run`, where it does nothing: a name is fixed when the variable is built. Both clients then
-count in one x. With the scope round the construction each one has its own.
+Two clients count in a variable x on the same ps. A scope round `session.run` does nothing: a name
+is fixed when the variable is built. Both clients then count in one x. With the scope round the
+construction each one has its own.
 The names in checkpoints differ as well, and one container holds both: a reset clears both
 (apart_by_container.py keeps them apart without other names).
 Toolkit: bare TensorFlow.

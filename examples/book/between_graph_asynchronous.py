@@ -1,6 +1,6 @@
 """Between-graph replication, asynchronous: each worker is a client with a graph of its own.
 
-Row: B39. Notes 000, section 19 ("schemes"); 001, "Replicated training".
+Example B39. Section: parallel.
 Mechanism: the same names on the same ps make the same variable, whoever built the graph.
 Nothing in either worker's graph says that there is another one. w starts at 0 and goes half of the
 way to 2 with each update; worker 0 makes five, then worker 1 makes five, and goes on where worker 0

@@ -1,6 +1,6 @@
 """Closing a queue: what still works, what waits, and what becomes of the elements.
 
-Row: B19. Notes 000, section 12 ("closing a queue tells other sessions that nothing more comes").
+Example B19. Section: queues.
 Mechanism: the end of a stream; `close`, with and without `cancel_pending_enqueues`.
 A closed queue takes nothing more and gives out what is left. Wrong in the book: that a
 `dequeue_many` for which too few are left loses them. On a *closed* queue it fails and gives back

@@ -1,6 +1,6 @@
 """Two ps and three workers: a session on one of them, and operations pinned to others.
 
-Rows: B09, B10, B11. Notes 000, section 8 ("TensorFlow cluster"), and its first page of code.
+Examples B09, B10, B11. Section: clusters.
 Mechanism: cluster, job, task; the master that a client is connected to; pins by job, task, device.
 1. Five servers are started, here in one process to need one shell; on five machines it is the same.
 2. A client may be connected to any of them, which is then its master: the graph is sent there, and

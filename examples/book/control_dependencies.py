@@ -1,6 +1,7 @@
 """An op that waits for two others although it needs nothing from them.
 
-Row: B08. Notes 000, section 6 "Parallel execution", its last part. Mechanism: control dependencies.
+Example B08. Section: devices.
+Mechanism: control dependencies.
 
 x needs neither a nor b. Without more, TensorFlow may run it first, or would not run the others at
 all, since only x is asked for. Made inside of `tf.control_dependencies([a, b])`, x waits until both
@@ -9,8 +10,6 @@ have ended: so three ops that each take much memory need not have it at the same
 Look at the last two lines, for the common mistake: the block counts for ops that are *made* in it.
 An op that was made before cannot be made to wait by wrapping it in there: the wrapping waits, and
 the op itself runs when it likes.
-
-(The notes' listing has a slip, `control_depnedencies`.)
 
 Toolkit: bare TensorFlow.
 

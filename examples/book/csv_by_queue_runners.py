@@ -1,6 +1,6 @@
 """The same pipeline in threads: a QueueRunner fills the queue while the main thread trains.
 
-Rows: B25, B26. Notes 000, section 12 (QueueRunner and Coordinator; the same, as a function).
+Examples B25, B26. Section: data.
 Mechanism: a QueueRunner has a thread for each of its operations; a Coordinator ends them all.
 1. One reader, five threads: the runner has the same operation five times.
 2. Five readers, five threads: a function builds a reader and returns the operation; files are read

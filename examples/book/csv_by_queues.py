@@ -1,6 +1,6 @@
 """A CSV file by two queues and a reader, all run by hand: what queue runners do in threads.
 
-Row: B24. Notes 000, section 12 ("a reader puts data into a queue, the old way").
+Example B24. Section: data.
 Mechanism: a queue of file names, a TextLineReader, a shuffle queue; the end by closing both.
 1. The name of the file goes into the first queue, which is closed: nothing more will come.
 2. Each run of `put_example` lets the reader take a line (it takes a name from the queue whenever a

@@ -1,12 +1,11 @@
 """decode_csv: a default for each field gives its type, and what stands for a missing value.
 
-Row: B23. Notes 000, section 11 ("parsing a CSV line with decode_csv").
+Example B23. Section: data.
 Mechanism: record_defaults.
 5., 6 and 7 say: a float, and two ints, and what each is where the line has nothing. An empty
 default makes a field required. A vector of lines is decoded at once, to a vector a column: that is
 many times faster than line by line (python -m benchmarks input_csv).
-The notes' code prints the constant as well, to show that it is a tensor; its name depends on what
-was built before, and is left out here. Their constants as defaults work as lists do.
+Constants work as defaults as lists do.
 Toolkit: bare TensorFlow.
 
     $ python examples/book/csv_fields.py

@@ -1,14 +1,15 @@
 """A dataset that is repeated and cut into batches, and the iterator that hands them out.
 
-Row: B28. Notes 000, section 13 "Loading data (DATA API)", 1 and 2. Mechanism: repeat and batch.
+Example B28. Section: data.
+Mechanism: repeat and batch.
 
 0 to 9, three times, are thirty numbers: in batches of seven that makes *five* batches, the last one
-with the two that are left (the notes say four batches, and 1 to 9). `batch` follows `repeat`, so
+with the two that are left. `batch` follows `repeat`, so
 that a batch may hold the end of one round and the beginning of the next. The other way round,
 each round ends with a short batch of its own. `drop_remainder=True` drops short ones, so that the
 shape of a batch is known.
 
-The end comes as an OutOfRangeError. (`dataset.make_one_shot_iterator()`, as the notes write it, is
+The end comes as an OutOfRangeError. (`dataset.make_one_shot_iterator()` of old is
 `tf.data.make_one_shot_iterator(dataset)` today; it works on 1.15, too.)
 
 Toolkit: bare TensorFlow. In a program, `shard.dataset(dataset)` repeats it and divides it among the

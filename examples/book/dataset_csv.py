@@ -1,6 +1,7 @@
 """Records of a CSV file by a dataset: no queue, no thread, no coordinator.
 
-Row: B31. Notes 000, section 13 "Loading data (DATA API)", 5. Mechanism: TextLineDataset, skip, map.
+Example B31. Section: data.
+Mechanism: TextLineDataset, skip, map.
 
 1. `TextLineDataset` gives the file's lines, `skip(1)` leaves out the header.
 2. `map` has each line decoded. The defaults tell each column's type, and its value where a line has

@@ -1,6 +1,7 @@
 """An iterator goes on once a run for each `get_next()` op, however often its output is used.
 
-Row: B29. Notes 000, section 13 "Loading data (DATA API)", 3. Mechanism: Iterator.get_next.
+Example B29. Section: data.
+Mechanism: Iterator.get_next.
 
 `get_next()` makes an op. Within one `session.run` an op runs once: fetched twice, or used in ten
 places of the model, it is the same batch. The next run gets the next one.

@@ -1,6 +1,7 @@
 """Elements taken in turns from several datasets: `interleave`.
 
-Row: B30. Notes 000, section 13 "Loading data (DATA API)", 4. Mechanism: Dataset.interleave.
+Example B30. Section: data.
+Mechanism: Dataset.interleave.
 
 Each of the five batches of dataset_batches.py is made a dataset of its numbers. `cycle_length=3`
 opens the first three of them; `block_length=2` takes two numbers of each in turn:

@@ -1,6 +1,6 @@
 """An ensemble in one graph: three networks, a device each, and the mean of what they predict.
 
-Row: B34. Notes 000, section 15 ("data parallelism", in-graph ensembles).
+Example B34. Section: parallel.
 Mechanism: one graph, one client; each network on a device of its own, the aggregation on another.
 What to look for: the ensemble's answer is numpy's mean of the three answers, to 1e-6. All must
 answer, though: one device that stands still keeps the whole answer (ensemble_queues.py does not).

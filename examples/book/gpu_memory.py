@@ -1,13 +1,14 @@
 """Three ways to share a GPU's memory among processes, and a ps that sees no GPU at all.
 
-Row: B02. Notes 000, section 2 "Managing the GPU RAM of a whole session". Mechanism: GPU options.
+Example B02. Section: devices.
+Mechanism: GPU options.
 
 TensorFlow takes nearly all memory of every GPU that it sees, as soon as a process makes its first
 session or server, so that a second process on that machine finds none. What can be done:
 
 1. Show each process its own GPUs: `CUDA_VISIBLE_DEVICES=1` in its environment, before it starts.
    Inside, they are counted from 0 again. `-1` shows none.
-2. Give each process a fraction of each GPU's memory. (The notes say of the CPU's: a slip.)
+2. Give each process a fraction of each GPU's memory.
 3. Let each process take memory as it needs it. It gives nothing back, so that two that grow can
    still meet.
 

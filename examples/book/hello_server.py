@@ -1,6 +1,7 @@
 """A server of one task in this process, and a session that runs its graph there.
 
-Row: B01. Notes 000, section 7 "A single device (a simple local session)". Mechanism: local server.
+Example B01. Section: devices.
+Mechanism: local server.
 
 `create_local_server` starts a server, a cluster of one task on a free port, in the background of
 this process. `server.target` is its address, `grpc://...`; a session that is given it sends its

@@ -1,6 +1,6 @@
 """In-graph replication, asynchronous: one graph, and for each replica an optimizer and a thread.
 
-Row: B38. Notes 000, section 19 ("schemes").
+Example B38. Section: parallel.
 Mechanism: one client whose threads run a training step each, whenever they can.
 Both replicas pull the same w towards 2, with rate 0.5, in 100 steps each. Nobody waits for anybody,
 so in which order the updates come is open; that there are 200, and that w arrives, is not.

@@ -1,13 +1,13 @@
 """In-graph replication, synchronous: one client, one graph, a tower on each worker, one update.
 
-Row: B37. Notes 000, sections 17 and 19 ("data parallelism", "schemes"); 001, "Replicated training".
+Example B37. Section: parallel.
 Mechanism: towers pinned to tasks, the mean of their gradients, one optimizer.
 Each tower wants another w: its loss is (w - target)² / 2, with targets 1 and 3, and the rate is
 0.5. The mean of the gradients is w - 2, so every step halves the way to 2.
-"In-graph" is drawn in two ways. Notes 001 and 004 (and the book) mean this: copies of the model,
-one on each worker, in one graph. Notes 003 mean different *parts* of a model on different machines,
-which is model parallelism (model_parallel.py). What both share is the one client: the other workers
-are servers that do what they are sent. Where the towers ran is read from the trace of a step.
+"In-graph" is used in two ways. The book means this: copies of the model, one on each worker, in one
+graph. Others mean different *parts* of a model on different machines, which is model parallelism
+(model_parallel.py). What both share is the one client: the other workers are servers that do what
+they are sent. Where the towers ran is read from the trace of a step.
 Toolkit: both forms. By hand in bare TensorFlow, and by tf1ps' in_graph.build_synchronous, which
 also takes the mean beside each variable, sparse or dense (docs/in_graph.md).
 

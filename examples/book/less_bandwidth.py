@@ -1,9 +1,10 @@
 """Remedies against a saturated network: the bytes that each saves, and the accuracy that it costs.
 
-Row: B42. Notes 000, section 17 ("data parallelism"), its parts on bandwidth. Mechanism: a step
-sends the parameters down to each host, and a gradient up from each; their size counts, and how
-often they travel. Four replicas train a network 64-100-100-10 on the digits, synchronously, so that
-a seed gives every row the same batches. Each row changes one thing, the last of them several.
+Example B42. Section: parallel.
+Mechanism: a step sends the parameters down to each host, and a gradient up from each; their size
+counts, and how often they travel. Four replicas train a network 64-100-100-10 on the digits,
+synchronously, so that a seed gives every row the same batches. Each row changes one thing, the last
+of them several.
 What to look for:
 - Two ps send as many bytes as one, but through two connections: the busier one has the less.
 - Replicas on one host share what it has pulled, and their gradients become one before they leave.

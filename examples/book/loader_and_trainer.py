@@ -1,14 +1,14 @@
 """Two clients, one queue: one loads while the other one trains.
 
-Row: B16, B17. Notes 000, section 12 ("asynchronous communication speeds up the pipeline").
+Examples B16, B17. Section: queues.
 Mechanism: a queue with a shared name on a ps, used through two masters.
 This process holds the servers, and starts two others: the loader, connected to worker 0, puts three
 examples into queues, and the trainer, connected to worker 1, takes them out. `dequeue_many(2)`
 waits until two are there, so it does not matter who is first.
 A queue is found by three things: the task that it lives on, its container, and its shared name.
-- The notes and the book do not pin it. Then it lives on TensorFlow 2.x on the task that the session
-  is connected to, and under a device setter, on both, on the worker: each client has its own, and
-  the trainer's stays empty ("under the device setter" below). Pin it to a ps.
+- The book does not pin it. Then it lives on TensorFlow 2.x on the task that the session is
+  connected to, and under a device setter, on both, on the worker: each client has its own, and the
+  trainer's stays empty ("under the device setter" below). Pin it to a ps.
 - The same shared name in two containers is two queues.
 tf1ps' FIFOQueue has the same arguments, beside `device` and `container`, and its `get` has a time
 limit that costs no example. In a process with a tf1ps.Server one with a shared name is put on a ps

@@ -1,15 +1,15 @@
 """An integer variable that is to be on a GPU cannot be: three cures, and one that is forgotten.
 
-Row: B06. Notes 000, section 4, item 5 "Not every op runs on every device". Mechanism: kernels and
-soft placement.
+Example B06. Section: devices.
+Mechanism: kernels and soft placement.
 
 An op runs on a device only where there is a kernel for that type of op, device and data. A (ref)
 variable of 32-bit integers has none on GPUs. The cures: have it on the CPU, make it a float, or let
 TensorFlow move what cannot be where it is wished.
 
-In the notes' last listing the session was made before, and `config` is never handed to it, so that
-the error stays: soft placement belongs to the session that was made with it. And it is about
-devices alone: a job or a task that does not exist remains an error.
+A session that was made before, without `config`, keeps the error: soft placement belongs to the
+session that was made with it. And it is about devices alone: a job or a task that does not exist
+remains an error.
 
 Where there is no GPU, the same error says that there is none; so the float fails there, too.
 

@@ -1,11 +1,11 @@
 """A network a task: the same trained network on n tasks, for more predictions a second.
 
-Row: B33. Notes 000, section 15 ("data parallelism", one network a device).
+Example B33. Section: parallel.
 Mechanism: nothing is shared; each task has the whole network, in a process with one thread for
 computing, and the client gives each request, 100 images, to whichever of them is free.
-The notes have two uses for a network a device. One is to train networks that differ, at the same
-time: examples/exercises/hyper_parameter_search.py. The other one is here, many predictions a
-second: the network is trained on task 0, and its values are copied to the others.
+There are two uses for a network a device. One is to train networks that differ, at the same time:
+examples/exercises/hyper_parameter_search.py. The other one is here, many predictions a second: the
+network is trained on task 0, and its values are copied to the others.
 - The client builds one graph, for one network and without a device. It has a session for each task,
   connected to that task and, by a device filter, to nobody else. So the variables of one name are
   as many variables as there are tasks; a request passes through no other task, and none that stands

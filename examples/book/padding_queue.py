@@ -1,6 +1,6 @@
 """A PaddingFIFOQueue: elements of different sizes in one batch, filled up with zeros.
 
-Row: B21. Notes 000, section 12 ("PaddingFIFOQueue pads according to the shape").
+Example B21. Section: queues.
 Mechanism: dimensions that are not known when the queue is made, padded when a batch is taken.
 A 3x2, a 1x1 and a 2x4 matrix become a batch of three 3x4 matrices: each dimension is as large as
 the largest of this batch. The padding depends on the batch, not on the queue: taken one by one they

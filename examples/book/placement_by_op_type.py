@@ -1,9 +1,10 @@
 """A device function that puts variables on the CPU and everything else on the GPU.
 
-Row: B04. Notes 000, section 4 (3) "with tf.device(function)". Mechanism: a device function.
+Example B04. Section: devices.
+Mechanism: a device function.
 
 `tf.device` takes a function, too: it is called with each op that is made, and returns where the op
-is to be. The one in the notes asks for `op.type == "Variable"`. No op has that type any more: a
+is to be. The book's asks for `op.type == "Variable"`. No op has that type any more: a
 variable is a `VariableV2`, or a `VarHandleOp` where resource variables are in use. The function
 then says "/gpu:0" of everything, and raises nothing: variables land on the GPU.
 
@@ -14,8 +15,8 @@ Toolkit: bare TensorFlow. `tf1ps.replica_device_setter` knows both kinds of vari
 (docs/drop_in.md); which one a script makes is decided by its `use_resource`.
 
     $ python examples/book/placement_by_op_type.py
-    of the notes, ref variable:      a VariableV2  /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
-    of the notes, resource variable: a VarHandleOp /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
+    of the book, ref variable:       a VariableV2  /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
+    of the book, resource variable:  a VarHandleOp /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
     by all types, ref variable:      a VariableV2  /cpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
     by all types, resource variable: a VarHandleOp /cpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0
 """
@@ -24,7 +25,7 @@ import tensorflow.compat.v1 as tf
 tf.disable_v2_behavior()
 
 
-def of_the_notes(op):
+def of_the_book(op):
   """Matches nothing."""
   return "/cpu:0" if op.type == "Variable" else "/gpu:0"  # tf1ps-doctor: ignore[op-type-variable]
 
@@ -36,7 +37,7 @@ def by_all_types(op):
 
 def main():
   """Makes the same graph with each function and each kind of variable."""
-  for function in (of_the_notes, by_all_types):
+  for function in (of_the_book, by_all_types):
     for kind in ("ref", "resource"):
       with tf.Graph().as_default():
         with tf.device(function):

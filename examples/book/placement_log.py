@@ -1,6 +1,7 @@
 """One line for each op: where it runs.
 
-Row: B05. Notes 000, section 4 (4) "Printing log_device". Mechanism: log_device_placement.
+Example B05. Section: devices.
+Mechanism: log_device_placement.
 
 `log_device_placement` has each op's place printed when a session first runs a graph, and not again
 at the second run. The lines come on standard output of the process that holds the *master*: with

@@ -1,6 +1,6 @@
 """Data that fit into memory, loaded once into a variable that is none of the model's.
 
-Row: B22. Notes 000, section 12 (loading data while training); the book's "preload the data".
+Example B22. Section: data.
 Mechanism: a variable that is not trainable and in no collection, set from a placeholder.
 A constant with the data would make them part of the graph, which is sent to every task and cannot
 be larger than 2 GB. A variable is filled by one run, with its initial value fed. trainable=False

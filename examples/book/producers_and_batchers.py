@@ -1,6 +1,6 @@
 """The four producers and the four batchers of the old input pipeline.
 
-Row: B32. Notes 000, section 14 ("other APIs", a bare list of names).
+Example B32. Section: data.
 Mechanism: a producer fills a queue of names, numbers or slices; a batcher's queue makes batches of
 what one pipeline gives, a `_join` one of what several give. Each has queue runners behind it: a
 thread that fills. Without `tf.train.start_queue_runners` (and, with num_epochs, without

@@ -1,6 +1,6 @@
 """A queue whose elements are tuples: a number, and a matrix.
 
-Row: B18. Notes 000, section 12, and its pages of code about queues.
+Example B18. Section: queues.
 Mechanism: components of different types and shapes in one queue.
 `dequeue` gives a list of tensors, one a component, and takes a whole element out of the queue, also
 when only one of them is run: the rest of that element is gone. So run the components together, in

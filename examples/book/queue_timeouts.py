@@ -1,15 +1,15 @@
 """Time limits on a queue: how to set them, what they leave behind, and a form that loses nothing.
 
-Row: B27. Notes 000, section 12 (the code "setting the timeout of queue operations").
+Example B27. Section: queues.
 Mechanism: `operation_timeout_in_ms` of a session, `RunOptions(timeout_in_ms)` of one run.
 1, 2 and 3 are put into a queue of capacity 10, and `output = dequeue + 1` is run until nothing is
 left. Once 5 is fed in the place of the dequeue: it is then not run, and takes nothing out.
 The limit counts for all operations of a run, not only for queues. After the error the session can
 still be used. A limit in RunOptions takes the place of the session's, for one run.
-What the notes and the book leave out: a `dequeue_many(4)` that has found three elements when its
-time is over has taken them, and they are gone. (Even a single dequeue can lose the element that
-arrives at the very end of its time.) `get` of tf1ps' queues loses none: a limit leaves each element
-either in the queue or in the caller's hands.
+What the book leaves out: a `dequeue_many(4)` that has found three elements when its time is over
+has taken them, and they are gone. (Even a single dequeue can lose the element that arrives at the
+very end of its time.) `get` of tf1ps' queues loses none: a limit leaves each element either in the
+queue or in the caller's hands.
 Toolkit: both forms. docs/queues.md
 
     $ python examples/book/queue_timeouts.py

@@ -1,6 +1,6 @@
 """A container is reset while somebody is blocked on a queue in it: on TensorFlow 2.x the ps dies.
 
-Row: B15. Notes 000, section 10 (the reset; neither the notes nor the book warn of this).
+Example B15. Section: variables.
 Mechanism: `tf.Session.reset` and a pending `dequeue_many`.
 Two ps are started, each a process of its own. On each, a client has put one element into a queue
 and waits for two.

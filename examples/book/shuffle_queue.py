@@ -1,6 +1,6 @@
 """A RandomShuffleQueue: batches at random, over a floor that keeps them random.
 
-Row: B20. Notes 000, section 12 ("RandomShuffleQueue").
+Example B20. Section: queues.
 Mechanism: `min_after_dequeue`, the number of elements that have to stay behind.
 22 elements in a queue of capacity 50 with a floor of 10, and batches of 5: after two batches 12 are
 left, and the third one has to wait, as it would leave 7. Once the queue is closed the floor no

@@ -1,14 +1,15 @@
 """Two ops that are pinned to the CPU, and one that is not pinned: what is said, and where it ran.
 
-Row: B03. Notes 000, section 4 (2) "with tf.device(device)"; 004, 1.5.1. Mechanism: tf.device.
+Example B03. Section: devices.
+Mechanism: tf.device.
 
 Look at the difference between an op's *wish* and its *place*. `op.device` is the wish that
 `tf.device` wrote down while the graph was made: `c`, made outside of the block, has none, and
 keeps having none. The place is found when a session first runs the graph, and can be read from the
 partitions that the session made.
 
-Where does an op without a wish run? Notes 000 say on the CPU, 004 say on GPU:0. Each is half right:
-on GPU:0 where there is one and the op has a kernel for it, on the CPU where not.
+Where does an op without a wish run? On GPU:0 where there is one and the op has a kernel for it, on
+the CPU where not.
 
 Toolkit: bare TensorFlow.
 

@@ -1,6 +1,6 @@
 """Remedies against stale gradients: the loss that each ends with, and the time that it takes.
 
-Row: B41. Notes 000, section 17 ("data parallelism"), its part on asynchronous updates.
+Example B41. Section: parallel.
 Mechanism: the age of a gradient, the updates made between its reading the variables and its own
 update, and what is done about it. Four workers update for themselves; a step computes for 30 ms
 (a pause stands in for it), the last worker's for 150. One worker bears the learning rate, 0.08 with

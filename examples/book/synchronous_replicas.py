@@ -1,6 +1,6 @@
 """Between-graph replication, synchronous: one update from exactly one gradient of each worker.
 
-Row: B40. Notes 000, section 19 ("schemes"); 004, section 1.5 ("synchronous training").
+Example B40. Section: parallel.
 Mechanism: SyncReplicasOptimizer. The targets are those of in_graph_synchronous.py, one a worker, so
 that w takes the same values; both workers see every one of them.
 What TensorFlow's own optimizer does instead, and why, is shown by synchronous_stock.py.

@@ -1,14 +1,14 @@
 """TensorFlow's own SyncReplicasOptimizer: accumulators, tokens, a spare replica, and its trap.
 
-Row: B40. Notes 000, section 19 ("schemes"); 004, section 1.5 ("synchronous training").
-Mechanism: a gradient goes into an accumulator a variable (the notes and the book say: into a queue
-a variable, which it was once). A thread of the chief's takes the mean when enough have come, makes
-the update and puts tokens into one queue; a step ends when its worker has got a token.
+Example B40. Section: parallel.
+Mechanism: a gradient goes into an accumulator a variable (the book says: into a queue a variable,
+which it was once). A thread of the chief's takes the mean when enough have come, makes the update
+and puts tokens into one queue; a step ends when its worker has got a token.
 
-1. As the notes would write it, tokens lie in the queue from the start (num_tokens=-1: as many as
-   there are gradients to an update), and a token belongs to nobody. Worker 1 alone, while the chief
-   has not made a step yet, makes an update "of two replicas" from two gradients of its own: w goes
-   to 1.5, where the mean of both targets would have taken it to 1.0.
+1. By default tokens lie in the queue from the start (num_tokens=-1: as many as there are gradients
+   to an update), and a token belongs to nobody. Worker 1 alone, while the chief has not made a step
+   yet, makes an update "of two replicas" from two gradients of its own: w goes to 1.5, where the
+   mean of both targets would have taken it to 1.0.
 2. num_tokens=0: the first step waits for both. (Later ones are still open to a worker that takes
    two tokens in a row: here both start a step together, so that nobody can.)
 3. A spare replica: one gradient of two workers makes an update. The later one's is dropped, and

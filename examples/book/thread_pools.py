@@ -1,6 +1,7 @@
 """How many ops run at the same time, and who decides: the thread pools of a process.
 
-Row: B07. Notes 000, section 6 "Parallel execution". Mechanism: inter-op and intra-op threads.
+Example B07. Section: devices.
+Mechanism: inter-op and intra-op threads.
 
 Ops that do not wait for each other run at the same time, each in a thread of the *inter-op* pool.
 What is parallel inside of one op's kernel uses threads of the *intra-op* pool.

@@ -1,15 +1,15 @@
 """Two clients, one variable: state belongs to the cluster, not to the session that made it.
 
-Row: B13. Notes 000, section 9 ("in a cluster, variables are shared between devices and servers").
+Example B13. Section: variables.
 Mechanism: variables on a ps, which live as long as their server; beside it local sessions.
 A ps and two workers are started. The first client is connected to worker 0: it initialises x, adds
 1, and leaves. The second one is connected to worker 1, has a graph of its own, and initialises
 nothing: it finds x where the first one has left it. Two local sessions share nothing, even if they
 run the very same graph.
-Outdated in the notes and the book: their x is not pinned. An operation without a job runs on
-TensorFlow 2.x on the task that the session is connected to, so each client has an x of its own, and
-the second one a FailedPreconditionError. TensorFlow 1.x takes the first task of the cluster for
-both, here the ps, which is why the old form worked (it prints 2.0 there). Pin whatever is shared.
+Outdated in the book: its x is not pinned. An operation without a job runs on TensorFlow 2.x on the
+task that the session is connected to, so each client has an x of its own, and the second one a
+FailedPreconditionError. TensorFlow 1.x takes the first task of the cluster for both, here the ps,
+which is why the old form worked (it prints 2.0 there). Pin whatever is shared.
 Toolkit: bare TensorFlow. tf1ps.replica_device_setter does the pinning for whole models.
 
     $ python examples/book/two_clients.py --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223

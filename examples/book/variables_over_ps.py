@@ -1,14 +1,14 @@
 """Variables take turns on the ps, everything else stays on the worker; inner devices are merged.
 
-Row: B12. Notes 000, section 8 and its first page of code; the question at the end of notes 004.
+Example B12. Section: clusters.
 Mechanism: `replica_device_setter`, a device function, and how a scope of `tf.device` inside of it
 is merged with what it says.
 v1 to v5 go to the two ps in turns. s, p1 and p2 are no variables, so the setter says /job:worker.
-Notes 004 end with the question what `with tf.device("/task:1")` does in there: it completes the
-setter's answer, as "/cpu:0" does. Field by field the inner scope comes first, and the setter fills
-what is left open. So an inner scope can also override it: "/job:ps/task:0" keeps t on ps 0, and the
-sixth variable goes under "/task:0" to ps 0, though it is the turn of ps 1. (That turn is used up:
-the seventh one is on ps 0 as well.)
+What does `with tf.device("/task:1")` do in there? It completes the setter's answer, as "/cpu:0"
+does. Field by field the inner scope comes first, and the setter fills what is left open. So an
+inner scope can also override it: "/job:ps/task:0" keeps t on ps 0, and the sixth variable goes
+under "/task:0" to ps 0, though it is the turn of ps 1. (That turn is used up: the seventh one is on
+ps 0 as well.)
 `/job:worker` without a task is the session's own worker on TensorFlow 2.x, and worker 0 on 1.x. Say
 which, `worker_device="/job:worker/task:%d"`, in a trainer.
 Toolkit: bare TensorFlow. tf1ps' setter takes turns in the same way, but keeps local variables

@@ -1,6 +1,6 @@
 """The three best networks of a search as one ensemble, used where they were trained.
 
-Row: X9. The chapter that notes 000 follow, exercise 9; their section 15 (in-graph ensembles).
+Example X9.
 Mechanism: networks built in the containers, on the tasks and under the names of their training.
 The search runs in one shell, and keeps its servers. This program, a client like those that trained,
 builds three of the networks once more, in one graph, with the mean of their probabilities. It runs

@@ -1,6 +1,6 @@
 """Eight networks with different hyper-parameters, trained in parallel on a cluster of four tasks.
 
-Row: X8. The chapter that notes 000 follow, exercise 8; their section 15 (one network a device).
+Example X8.
 Mechanism: one client program, one_network.py, that is run once for each set of hyper-parameters,
 with flags for the server, the device, the container and the set.
 The networks have the same variables, and each is in a container of its own: so they can share

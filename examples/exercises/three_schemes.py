@@ -1,6 +1,6 @@
 """One problem, trained asynchronously, synchronously, and split vertically: the time to a target.
 
-Row: X10. The chapter that notes 000 follow, exercise 10; their sections 16, 17 and 19.
+Example X10.
 Mechanism: two replicas with asynchronous updates, two with synchronous ones, one network whose
 hidden layer has half of its columns on each worker; the clock stops when the target is reached.
 A ps and two workers are started once, and train one scheme after the other, each time in another

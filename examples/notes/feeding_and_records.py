@@ -1,6 +1,6 @@
 """Feeding and TFRecordDataset give the same batches; what loading while training gains.
 
-Row: N4. Notes 004, section 1.3 ("I/O"); 000, section 12 (prepare a batch while one is trained on).
+Example N4.
 Mechanism: the same examples once as arrays that the client feeds, once as records of a file that
 operations read: parsed, in batches. Fed batches pass through the client, and to a distant worker
 they travel with each step; a file is read by whoever runs the operation.

@@ -1,6 +1,6 @@
 """Saver, Scaffold and MonitoredTrainingSession, and the three things it cannot be used for.
 
-Row: N5. Notes 004, section 1.4.
+Example N5.
 Mechanism: MonitoredTrainingSession makes a Scaffold (with a Saver), starts queue runners, restores
 or initialises, and saves: "saver.save need not be called". The notes name three limits:
 1. It is no default session: `get_default_session()` is None within its block, so that `t.eval()`

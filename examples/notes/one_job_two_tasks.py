@@ -1,6 +1,6 @@
 """One job of two tasks, a server each: the smallest cluster.
 
-Row: N1. Notes 001, "creating a cluster"; 004, section 1.1.1 (ClusterSpec).
+Example N1.
 Mechanism: `{"local": [a, b]}` has neither ps nor worker. A job is a name for a list of tasks, and
 nothing more; "ps" and "worker" are names that device setters happen to know. Task 0 is the client
 here: it computes one part of a sum on itself and one on task 1.

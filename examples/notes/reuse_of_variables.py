@@ -1,7 +1,6 @@
 """Which variables asynchronous replicas share, and a reuse that leaks from its scope.
 
-Row: N7. Notes 004, section 2, questions 2 ("can the graphs of asynchronous replicas reuse
-variables?") and 3 ("first define a scope, or other parts may be affected").
+Example N7.
 Mechanism: sharing by name on a ps, reuse by scope in a graph.
 1. Between graphs nothing is "reused": each replica makes its variables anew. Those of one name on
    one ps *are* one variable, slots included; what is pinned to a worker is that worker's own.

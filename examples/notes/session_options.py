@@ -1,6 +1,6 @@
 """Session options: what a ConfigProto says, and several devices with add_n.
 
-Row: N6. Notes 004, section 1.5.3 (configuring tf.Session).
+Example N6.
 Mechanism: options are a protocol buffer, and one that is set to its default cannot be seen. The
 notes' function (Tensor2Tensor's) asks for OptimizerOptions.L1 without inlining of functions; both
 are the defaults, so that the text of it is empty: it changes nothing. (L0 turns the optimizations

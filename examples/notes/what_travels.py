@@ -1,6 +1,6 @@
 """What TensorFlow inserts between tasks: the partitions of a graph, with their Send and Recv.
 
-Row: N3. Notes 001, "distributed devices in your model" and its picture of a partitioned graph.
+Example N3.
 Mechanism: the master cuts the graph at the borders of devices and puts a Send on one side of each
 cut edge and a Recv on the other. `output_partition_graphs` of RunOptions shows the pieces of a run.
 Two weights are on the ps, two layers on the worker.

@@ -1,6 +1,6 @@
 """A small model and a lot of data: one process is far ahead of 1, 2 and 4 workers with a ps.
 
-Row: N8. Notes 000, section 17 (bandwidth: a small model with much data stays on one machine).
+Example N8.
 Mechanism: between-graph replication of a softmax with 650 parameters, asynchronous; its examples
 are drawn when they are needed, so there is no end of them and reading costs all the same. Each
 process computes in one thread, as if a core were a device.

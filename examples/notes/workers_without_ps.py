@@ -1,7 +1,6 @@
 """Workers only, no ps: each has all variables, and gradients are reduced among them.
 
-Row: N2. Notes 004, section 1.2 ("the mode without ps": all-reduce; the notes name MPI, NCCL and
-Horovod).
+Example N2.
 Mechanism: TensorFlow's own collectives, in both versions. Each worker computes its gradient, all
 take the mean together, and each applies it to its own w. What is equal and gets equal updates stays
 equal: nothing but gradients travels.

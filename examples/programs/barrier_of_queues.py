@@ -1,7 +1,6 @@
 """A barrier of n shared queues: nobody goes on before everybody has come.
 
-Row: E12. Notes 000, section 12 (a queue's `shared_name`, by which sessions share it); 004, the
-question how tasks are kept in step.
+Example E12.
 Mechanism: each of n tasks owns a queue on the ps; who comes puts a token into everybody else's, and
 takes n - 1 out of its own. By hand the waiting is a `dequeue` that blocks for ever when somebody is
 missing, and if it is given a timeout, a token may be lost in it.

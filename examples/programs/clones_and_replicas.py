@@ -1,7 +1,6 @@
 """Clones and replicas by one configuration: where everything goes for 2 clones, 2 workers, 2 ps.
 
-Row: E7. Notes 004, sections 1.1 and 1.6 ("tensors and operations to devices: use slim?") and
-reference [7]: a worker a node, a clone a GPU, synchronous inside and asynchronous between.
+Example E7.
 Mechanism: a replica is a worker, a clone a device of it. Four devices follow from three numbers:
 variables on the ps in turn; inputs and optimizer on the worker's CPU; each clone on a GPU. Slim's
 deployment library, which the notes ask about, left TensorFlow with tf.contrib; its four questions

@@ -1,6 +1,7 @@
 """A function of TensorFlow ops, applied to each element of a dataset.
 
-Row: E10. Notes 002, its last part, the usual transformations of a dataset. Mechanism: Dataset.map.
+Example E10.
+Mechanism: Dataset.map.
 
 The function is called *once*, while the dataset is made, with a tensor that stands for any element:
 what it builds becomes a graph of its own, which then runs for each element, in other threads if

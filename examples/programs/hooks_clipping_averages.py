@@ -1,7 +1,6 @@
 """Hooks, clipped gradients, moving averages: three small things that trainers are made of.
 
-Row: E11. Notes 004, sections 1.4 (SessionRunHook) and 1.5 (clip_by_global_norm,
-ExponentialMovingAverage, moving_average_variables).
+Example E11.
 Mechanism: clipping by a global norm, moving averages, the order of hook calls.
 1. clip_by_global_norm takes all gradients as one vector. [3, 0] and [0, 4] have the norm 5 together
    (it is returned, too); clipped to 1 each is divided by 5. A norm below the limit changes nothing.

@@ -1,6 +1,6 @@
 """A trainer with its hosts in the code, and with summaries on each worker.
 
-Row: E4. Notes 004, reference [9] (how to write distributed TensorFlow code).
+Example E4.
 Mechanism: the smallest distributed program has no flags but job and index: where the tasks run
 stands in HOSTS. That is the objection, too: another machine, another file (004 asks how to make it
 portable: by flags, by TF_CONFIG, or by local_or_distributed.py's variables). Here --hosts= replaces

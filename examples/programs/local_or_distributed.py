@@ -1,6 +1,6 @@
 """One script, local or distributed: environment variables say which.
 
-Row: E8. Notes 004, reference [9], and its question how a program with a ClusterSpec stays portable.
+Example E8.
 Mechanism: a scheduler sets JOB_NAME, TASK_INDEX, PS_HOSTS and WORKER_HOSTS for each task. Where
 they are missing the same script trains in its own process: no server, no setter, master "". Nothing
 else in it depends on where it runs: the model is built once, and w, which goes half of the way to 2

@@ -1,7 +1,6 @@
 """The MNIST replica: one hidden layer, Adam, asynchronous or synchronous.
 
-Row: E2. The program that the notes' links to distributed MNIST lead to; 004, section 1.1, for the
-chief and the others.
+Example E2.
 Mechanism: between-graph replication. Worker 0, the chief, initialises; the others wait for that.
 All read the same data in an order of their own, in batches of 100. The network is 784-100-10 on
 MNIST (--data_dir=FOLDER with its IDX files), and 64-100-10 on the digits that come with the

@@ -1,6 +1,6 @@
 """A ps that ends when its workers are done, by a queue on which they report.
 
-Row: E3. Notes 001 (`server.join()` waits for the workers, "instead of terminating").
+Example E3.
 Mechanism: `join()` of TensorFlow's server never returns, so every job leaves its ps behind. In the
 usual cure each worker puts a token into a queue on the ps, and the ps takes as many tokens as there
 are workers. By hand three details go wrong: the queue must lie in a container that no reset

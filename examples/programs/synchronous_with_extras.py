@@ -1,7 +1,6 @@
 """Synchronous training of a deeper network, with all that usually comes with it.
 
-Row: E5. Notes 004, section 1.5 ("synchronous training"): SyncReplicasOptimizer, the device setter,
-ExponentialMovingAverage, clip_by_global_norm, and the chief's summaries.
+Example E5.
 Mechanism: the learning rate decays with the global step (halved every 100 steps: 0.1, 0.05, 0.025),
 which counts one for each update of two gradients; the *mean* gradient is clipped to norm 5; moving
 averages of all variables are updated with them, on the ps, and are what one evaluates.

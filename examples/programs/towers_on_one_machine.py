@@ -1,7 +1,6 @@
 """Towers on the devices of one machine: averaged gradients, shared variables, three ways to fail.
 
-Row: E6. Notes 004, reference [5] (the CIFAR-10 trainer for several GPUs) and section 1.5 (`add_n`
-on the CPU); 003, "one machine, several GPUs".
+Example E6.
 Mechanism: the variables on the CPU, a tower on each device with its half of the batch, the mean of
 the gradients back on the CPU. On a machine without GPUs, logical CPU devices take their place.
 What to look for: the mean of the towers' gradients is the gradient of the whole batch, to 1e-6,

@@ -11,8 +11,8 @@ import uuid
 
 import pytest
 
-from examples import checking, docstrings
 from tests import harness
+from tests.examples import checking, docstrings
 
 SIX = "import sys\nprint(*sys.argv[1:])\n"
 
@@ -147,8 +147,10 @@ def test_one_that_is_only_for_one_tensorflow(version, tmp_path, monkeypatch):
 
 
 def test_rows(tmp_path):
-  (tmp_path / "one.py").write_text('"""One.\n\nRow: B16, B17. Notes 000, N4.\n"""')
+  (tmp_path / "one.py").write_text(
+    '"""One.\n\nExamples B16, B17. Section: queues.\nMore on N4.\n"""')
   assert docstrings.read(tmp_path / "one.py").rows == ["B16", "B17"]
+  assert docstrings.read(tmp_path / "one.py").section == "queues"
   assert docstrings.find(tmp_path) == []  # it shows no command
   (tmp_path / "one.py").write_text('"""A `$ ` in a line.\n\n$ is no command.\n"""')
   assert docstrings.find(tmp_path) == []
@@ -157,8 +159,9 @@ def test_rows(tmp_path):
 def test_the_program():
   """Names and rows choose; an unknown one is refused with those that there are."""
   def call(*arguments):
-    return subprocess.run([sys.executable, "-m", "examples", *arguments], cwd=str(docstrings.ROOT),
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    return subprocess.run(
+      [sys.executable, "-m", "tests.examples", *arguments], cwd=str(docstrings.ROOT),
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
 
   refused = call("no_such")
   assert refused.returncode == 2 and "no example is called 'no_such'" in refused.stdout
@@ -179,7 +182,7 @@ def test_a_second_signal_does_not_keep_it_from_ending_the_example():
 
   mark = "TEST_MARK=%s" % uuid.uuid4().hex
   program = subprocess.Popen(
-    [sys.executable, "-m", "examples", "hello_server"], cwd=str(docstrings.ROOT),
+    [sys.executable, "-m", "tests.examples", "hello_server"], cwd=str(docstrings.ROOT),
     stdout=subprocess.PIPE, env=dict(os.environ, TEST_MARK=mark.partition("=")[2]))
   harness.wait_until(lambda: len(marked()) >= 3)  # itself, the shell, the example
   program.send_signal(signal.SIGTERM)

@@ -5,27 +5,27 @@ import re
 
 import pytest
 
-from examples import chinese, contents, docstrings
+from tests.examples import chinese, contents, docstrings
 
 DOCSTRING = '''"""What it shows, in
 one | sentence. And more.
 
-Row: %s. Notes 000, section 9 ("variables in
-a cluster"); 004, 1.5.1.
-Mechanism: tf.container and a
-ps: two clients. More.
+%s
 Toolkit: docs/containers.md and docs/queues.md.
 
     1$ python a.py --hosts=127.0.0.1:1 \\\\
         --x=1
+    ...
     2$ python a.py     --x=2
-    a
+    a | b
+    a | b
 """'''
+ROWS = "Examples B16, B17. Section: queues."
 
 
-def example(folder, rows, name="a.py", docstring=DOCSTRING):
+def example(folder, rows, name="a.py"):
   path = folder / name
-  path.write_text(docstring % rows if "%s" in docstring else docstring)
+  path.write_text(DOCSTRING % rows)
   return docstrings.read(path)
 
 
@@ -34,16 +34,21 @@ def example(folder, rows, name="a.py", docstring=DOCSTRING):
 def test_the_table_is_that_of_the_examples(path, table):
   written = path.read_text(encoding="utf-8")
   assert contents.BEGIN + "\n" + table() + contents.END in written, (
-    "run: python -m examples --table")
+    "run: make examples ARGS=--table")
 
 
 def test_every_example_has_its_chinese_words():
   folder = contents.README.parent
   names = {found.path.relative_to(folder).as_posix() for found in docstrings.find()}
-  assert set(chinese.WORDS) == names  # fewer: add them to examples/chinese.py
+  assert set(chinese.WORDS) == names  # fewer: add them to tests/examples/chinese.py
   for name, words in chinese.WORDS.items():
-    assert re.search("[\u4e00-\u9fff]", words.shows) and words.shows.endswith("。"), name
-    assert all(words) and "\n" not in "".join(words), name
+    assert re.search("[\u4e00-\u9fff]", words) and words.endswith("。"), name
+    assert "\n" not in words, name
+
+
+def test_every_example_has_its_section():
+  for found in docstrings.find():
+    assert contents.section_of(found) in contents.SECTIONS
 
 
 def test_both_say_the_same():
@@ -58,46 +63,52 @@ def test_both_say_the_same():
 
 def test_a_line(tmp_path, monkeypatch):
   monkeypatch.setattr(contents, "README", tmp_path / "README.md")
-  assert contents.describe(example(tmp_path, "B16, B17")) == (
-    "B16, B17", "[What it shows, in one | sentence.](a.py)",
-    'Notes 000, section 9 ("variables in a cluster"); 004, 1.5.1',
-    "tf.container and a ps: two clients",
-    "1$ `python a.py --hosts=127.0.0.1:1 --x=1`<br>2$ `python a.py --x=2`",
+  assert contents.describe(example(tmp_path, ROWS)) == (
+    "B16, B17", "[What it shows, in one | sentence.](a.py)", "`a | b`",
     "[containers](../docs/containers.md)")
 
 
 def test_a_line_in_chinese(tmp_path, monkeypatch):
   monkeypatch.setattr(contents, "README", tmp_path / "README.md")
-  line = contents.describe(example(tmp_path, "B16, B17"))
+  line = contents.describe(example(tmp_path, ROWS))
   assert contents.translate(line, "a.py") == line
-  monkeypatch.setattr(chinese, "WORDS", {"a.py": chinese.Words("甲。", "笔记 000", "乙")})
-  assert contents.translate(line, "a.py") == line._replace(
-    shows="[甲。](a.py)", notes="笔记 000", mechanism="乙")
+  monkeypatch.setattr(chinese, "WORDS", {"a.py": "甲。"})
+  assert contents.translate(line, "a.py") == line._replace(shows="[甲。](a.py)")
 
 
-@pytest.mark.parametrize("docstring", [
-  '"""A.\n\n    $ true\n"""',
-  '"""A.\n\nRow: none. Notes 000. Mechanism: b.\n\n    $ true\n"""',
-  '"""A.\n\nRow: B01. Notes 000.\n\n    $ true\n"""'])
-def test_a_docstring_without_its_row(tmp_path, docstring):
-  with pytest.raises(ValueError, match="a.py: no line `Row: B13"):
-    contents.describe(example(tmp_path, "", docstring=docstring))
+def test_what_is_printed_is_shortened():
+  assert contents.shorten(list("abcd")) == list("abcd")
+  assert contents.shorten(list("abcde")) == ["a", "b", "...", "e"]
+  assert contents.shorten(["x" * 80]) == ["x" * 68 + " ..."]
+
+
+@pytest.mark.parametrize("rows", [
+  "", "Example B13.", "Example B13. Section: notes.", "Example: B13. Section: queues."])
+def test_a_docstring_without_its_section(rows, tmp_path):
+  with pytest.raises(ValueError, match="a.py: no line `Example B13. Section: variables.`"):
+    contents.describe(example(tmp_path, rows))
 
 
 def test_the_order_and_the_place_of_the_table(tmp_path, monkeypatch):
   monkeypatch.setattr(contents, "README", tmp_path / "README.md")
   monkeypatch.setattr(contents, "CHINESE_README", tmp_path / "README.zh.md")
-  monkeypatch.setattr(chinese, "WORDS", {"X8.py": chinese.Words("甲。", "笔记 000", "乙")})
-  found = [example(tmp_path, row, row + ".py") for row in ("N1", "E2", "E10", "X8", "B42", "B05")]
+  monkeypatch.setattr(chinese, "WORDS", {"X8.py": "甲。"})
+  sections = {"B42": "parallel", "B05": "devices", "B43": "devices"}
+  found = [example(tmp_path, "Example %s. Section: %s." % (name, sections.get(name, "none")),
+                   name + ".py")
+           for name in ("N1", "E2", "E10", "X8", "B43", "B42", "B05")]
   monkeypatch.setattr(docstrings, "find", lambda: found)
   for path in (contents.README, contents.CHINESE_README):
     path.write_text("before\n%s\nold\n%s\nafter\n" % (contents.BEGIN, contents.END))
   contents.write()
   contents.write()  # once more changes nothing
-  for path, chinese_lines in ((contents.README, []), (contents.CHINESE_README, ["X8"])):
+  for path, language, chinese_lines in (
+      (contents.README, 0, []), (contents.CHINESE_README, 1, ["X8"])):
     text = path.read_text(encoding="utf-8")
-    assert re.findall(r"^\| ([A-Z]\d+) ", text, re.MULTILINE) == [
-      "B05", "B42", "X8", "E2", "E10", "N1"]
+    named = [contents.SECTIONS[name][language] for name in ("devices", "parallel", "X", "E", "N")]
+    assert re.findall(r"^(?:\| ([A-Z]\d+) |### (.*))", text, re.MULTILINE) == [
+      ("", named[0]), ("B05", ""), ("B43", ""), ("", named[1]), ("B42", ""), ("", named[2]),
+      ("X8", ""), ("", named[3]), ("E2", ""), ("E10", ""), ("", named[4]), ("N1", "")]
     assert re.findall(r"^\| (\S+) .*甲", text, re.MULTILINE) == chinese_lines
     assert text.startswith("before\n<!--") and text.endswith("-->\nafter\n") and "old" not in text
-    assert "one \\| sentence" in text
+    assert "one \\| sentence" in text and "a \\| b" in text

@@ -6,10 +6,9 @@ import importlib.util
 import pytest
 import tensorflow.compat.v1 as tf
 
-from examples import checking, docstrings
-from examples.__main__ import label
 from tests import harness
-from tests.examples import forked_shells
+from tests.examples import checking, docstrings, forked_shells
+from tests.examples.__main__ import label
 
 # With interpreters of their own, as a user starts them; also those that start anything but Python.
 AS_A_USER = ("book/hello_server", "programs/ps_that_ends")

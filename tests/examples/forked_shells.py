@@ -1,7 +1,7 @@
 """Runs an example's commands in forks of a process that has imported TensorFlow.
 
 What a user's shell starts imports it first, which takes ten times as long as most examples do. The
-rest is as in examples/checking.py: processes, ports, folders, what is printed and how they end.
+rest is as in checking.py: processes, ports, folders, what is printed and how they end.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import runpy
 import shlex
 import sys
 
-from examples import checking, docstrings
+from tests.examples import checking, docstrings
 
 LIMIT = 120.0  # seconds for one command
 

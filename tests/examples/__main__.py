@@ -1,11 +1,11 @@
 """Runs examples as their docstrings say, and compares what they print with what stands there.
 
-    python -m examples                          all
-    python -m examples B13 two_clients book     some: by row, by name, or a whole folder
-    python -m examples --table                  writes the tables in README.md, README.zh.md anew
+    make examples                               all
+    make examples ARGS="B13 two_clients book"   some: by number, by name, or a whole folder
+    make examples ARGS=--table                  writes the tables in README.md, README.zh.md anew
 
-prints a line an example, with its seconds; then, for each that failed, what was expected ("-") and
-what came ("+"). The exit code is 1 if one failed.
+prints a line for each example with its seconds. Then it prints for each one that failed the lines
+that were expected ("-") and those that came ("+"). The exit code is 1 if one failed.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from . import checking, contents, docstrings
 def main():
   """Checks the examples that were named, or all."""
   parser = argparse.ArgumentParser(
-    prog="python -m examples", description=__doc__,
+    prog="python -m tests.examples", description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("names", nargs="*", metavar="NAME")
   parser.add_argument("--limit", type=float, default=checking.LIMIT,
@@ -33,8 +33,6 @@ def main():
     contents.write()
     return
   found = docstrings.find()
-  if not found:  # an installed wheel holds the programs alone
-    parser.error("no examples in %s: run it in a checkout" % (docstrings.ROOT / "examples"))
   chosen = choose(found, arguments.names, parser.error)
   signal.signal(signal.SIGTERM, leave)
   sys.exit(run(chosen, arguments.limit))

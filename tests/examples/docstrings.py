@@ -11,8 +11,8 @@ A command may go on in the next line behind a backslash. Commands run one after 
 with numbered shells, `1$ `, `2$ `, that follow each other without text in between start together;
 a further one of the same number comes when the last one in that shell has ended.
 
-`Row: B13.` tells where the file belongs; `Only on: 2.x, because ...` (or 1.15), that it holds for
-one TensorFlow alone.
+`Example B13. Section: variables.` is the example's name and its section in the table. `Only on:
+2.x, because ...` (or 1.15) says that the example holds for one TensorFlow alone.
 """
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ import pathlib
 import re
 from typing import List, NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]  # the checkout: where commands are run
-NO_EXAMPLES = ("__init__", "__main__", "checking", "chinese", "contents", "docstrings")
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # the checkout: where commands are run
 
 
 class Shell(NamedTuple):
@@ -38,14 +37,14 @@ class Example(NamedTuple):
   path: pathlib.Path
   docstring: str
   rows: List[str]  # "B13" and so on
+  section: str  # "variables" and so on, or ""
   only_on: str  # "2.x", "1.15", or "" for both
   steps: List[List[Shell]]  # the shells of a step start together
 
 
 def find(folder=ROOT / "examples"):
   """Returns the Examples of all files below a folder whose docstrings show a command."""
-  found = [read(path) for path in sorted(folder.glob("**/*.py"))
-           if path.parent != folder or path.stem not in NO_EXAMPLES]
+  found = [read(path) for path in sorted(folder.glob("**/*.py"))]
   return [example for example in found if example.steps]
 
 
@@ -54,9 +53,11 @@ def read(path) -> Example:
   tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
   docstring = ast.get_docstring(tree, clean=False) or ""
   only_on = re.search(r"^Only on: (2\.x|1\.15)\b", docstring, re.MULTILINE)
-  row = re.search(r"^Rows?: ([^.]*)", docstring, re.MULTILINE)
-  rows = re.findall(r"\b[BXEN]\d+", row.group(1)) if row else []
-  return Example(path, docstring, rows, only_on.group(1) if only_on else "", find_steps(docstring))
+  row = re.search(r"^Examples? ([BXEN]\d+(?:, [BXEN]\d+)*)\.(?: Section: (\w+)\.)?$", docstring,
+                  re.MULTILINE)
+  return Example(path, docstring, row.group(1).split(", ") if row else [],
+                 row.group(2) or "" if row else "", only_on.group(1) if only_on else "",
+                 find_steps(docstring))
 
 
 def find_steps(docstring: str) -> List[List[Shell]]:
