@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from typing import Dict, NamedTuple
@@ -30,6 +31,7 @@ from .docstrings import ROOT, Example, Shell, difference, drop_blank_end, matche
 LIMIT = 150.0  # seconds for one example; on a busy machine an import alone has taken 15
 GRACE = 5.0  # seconds for the other shells where one has failed, and for processes to be gone
 MARK = "TF1PS_EXAMPLE"
+_PAUSE = threading.Event()  # never set: it waits between two looks
 # What a TensorFlow imported in this process, or a scheduler, may have left: not for the children.
 STALE = ("TF_CONFIG", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION",
          "ENABLE_RUNTIME_UPTIME_TELEMETRY", "HDF5_PLUGIN_PATH")
@@ -116,7 +118,7 @@ def _run_step(shells, folder, until, root):
       codes = [process.poll() for process in processes]
       gone = time.monotonic() + GRACE
       while None not in codes and _marked(environment[MARK]) and time.monotonic() < gone:
-        time.sleep(0.05)  # what it has started may be on its way out
+        _PAUSE.wait(0.05)  # what it has started may be on its way out
     finally:
       left = _end(environment[MARK])
       for process, _, _ in started:
@@ -157,7 +159,7 @@ def _wait(processes, until):
       return
     if any(codes) and not failed:
       until, failed = min(until, time.monotonic() + GRACE), True
-    time.sleep(0.02)
+    _PAUSE.wait(0.02)
 
 
 def _marked(mark) -> Dict[int, str]:
@@ -184,7 +186,7 @@ def _end(mark) -> Dict[int, str]:
         os.kill(process, signal.SIGKILL)
       except ProcessLookupError:
         pass
-    time.sleep(0.02)
+    _PAUSE.wait(0.02)
     left = _marked(mark)
   return found
 
