@@ -266,6 +266,20 @@ def test_the_evaluator_inside_and_outside_of_cluster(inside, address):
   assert cluster.task == ("evaluator", 0, address)
 
 
+@pytest.mark.parametrize("cluster, address", [
+    ({"cluster": {"evaluator": ["e:1"]}}, "e:1"), ({"cluster": {}}, ""), ({}, "")])
+def test_an_evaluator_needs_no_other_task(cluster, address):
+  given = json.dumps(dict(cluster, task={"type": "evaluator", "index": 0}))
+  cluster = resolve_cluster(tf_config=given, implied_job="evaluator")
+  assert cluster.jobs == {} and not cluster.is_chief and cluster.ps == []
+  assert cluster.task == ("evaluator", 0, address)
+  assert cluster.describe().split("\n")[-2:] == [
+    "TF_CONFIG names no task that trains: this evaluator needs only the checkpoint directory",
+    "this task: /job:evaluator/task:0, from TF_CONFIG"]
+  with pytest.raises(ClusterError, match="it names only the evaluator: give TF_CONFIG cluster.wor"):
+    cluster.chief  # noqa: B018
+
+
 def test_the_evaluator_does_not_change_the_digest():
   with_evaluator = from_tf_config(text(dict(CLUSTER, evaluator=["e:1"]), "ps", 0))
   assert with_evaluator.digest() == from_tf_config(text(CLUSTER, "worker", 0)).digest()
@@ -288,6 +302,10 @@ def test_tasks_by_index_and_the_workers_of_this_job():
     ("[]", "TF_CONFIG is not an object, but []: write " + EXAMPLE),
     ("{}", 'TF_CONFIG has no "cluster", only an empty object: write ' + EXAMPLE),
     ('{"cluster": []}', "TF_CONFIG cluster is not an object, but []: write " + EXAMPLE),
+    ('{"task": {"type": "ps", "index": 0}}',
+     'TF_CONFIG has no "cluster", only "task": write ' + EXAMPLE),
+    (text({"evaluator": ["e:1"]}, "worker", 0),
+     "the cluster has no tasks: give TF_CONFIG cluster.worker"),
     ('{"cluster": {"worker": ["a:1"]}}',
      'TF_CONFIG has no "task", only "cluster": write ' + EXAMPLE),
     ('{"cluster": {"worker": ["a:1"]}, "task": 0}',

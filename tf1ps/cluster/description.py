@@ -70,7 +70,8 @@ class Cluster:
   """All tasks of a job, and the task that this process is.
 
   Attributes:
-    jobs: {job: {task index: address}}, of the tasks that run servers.
+    jobs: {job: {task index: address}}, of the tasks that run servers. It is empty for an evaluator
+      whose description names no other task.
     job_name: this task's job; it may be "evaluator".
     task_index: this task's index in its job.
     evaluators: {task index: address}; often empty, because no task dials an evaluator.
@@ -130,13 +131,19 @@ class Cluster:
 
     The task of the chief or master job if there is one, else the lowest worker of this job, else
     the lowest task of the first other job.
+
+    Raises:
+      ClusterError: the cluster has no tasks, as that of an evaluator alone.
     """
+    if not self.jobs:
+      raise ClusterError("the cluster has no chief, because it names only the evaluator: give "
+                         f"{Origin(self.source).job('worker')}")
     return (self.tasks(self._chief_job()) or self._workers() or self.tasks(self._other_job()))[0]
 
   @property
   def is_chief(self) -> bool:
     """Whether this task is the chief."""
-    return self.task == self.chief
+    return bool(self.jobs) and self.task == self.chief
 
   @property
   def replicas(self) -> List[Task]:
@@ -208,6 +215,10 @@ class Cluster:
     lines = [f"{job}: {_addresses(self.tasks(job))}" for job in jobs]
     if self.job_workers is not None:
       lines.append("workers of this job: " + ", ".join(str(index) for index in self.job_workers))
+    if not self.jobs:
+      lines.append(f"{self.source} names no task that trains: this evaluator needs only the "
+                   "checkpoint directory")
+      return "\n".join([*lines, f"this task: {self.task.name}, from {self.source}"])
     role = "the chief" if self.is_chief else f"chief is {self.chief.name}"
     lines.append(f"this task: {self.task.name} ({role}), from {self.source}")
     return "\n".join(lines)
@@ -339,7 +350,8 @@ def _check_jobs(cluster, origin):
                          "and contains letters, digits and underscores")
     if not cluster.jobs[job]:
       raise ClusterError(f"{origin.job(job)} has no tasks: give it an address, or leave it out")
-  if not cluster.jobs:
+  evaluator_alone = cluster.job_name == EVALUATOR and cluster.source not in (FLAGS, CLUSTER_SPEC)
+  if not cluster.jobs and not evaluator_alone:
     raise ClusterError(f"the cluster has no tasks: give {origin.job('worker')}")
   if list(cluster.jobs) == ["ps"] and cluster.source != CLUSTER_SPEC:
     raise ClusterError("the cluster has only ps and no task that trains: give "

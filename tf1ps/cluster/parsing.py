@@ -11,7 +11,8 @@ TF_CONFIG is the JSON text that schedulers put into the environment:
 
 Both dialects are read: with a chief job ("master" is its old name and becomes "chief"), and without
 one, where worker 0 is the chief. The evaluator may stand inside `cluster` or only be a task's type.
-An index may be a number or its text.
+The TF_CONFIG of an evaluator may name no other task, or have no `cluster`, since an evaluator talks
+to no task. An index may be a number or its text.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def from_tf_config(text: str, job_workers: Workers = None) -> Cluster:
   `job_workers` is as for `resolve_cluster`.
   """
   config = _parse(text)
-  jobs = _jobs(_object(config, "cluster"))
+  jobs = _jobs(_cluster_object(config))
   task = _object(config, "task")
   job_name, task_index = _job_name(task), _task_index(task)
   evaluators = jobs.pop(EVALUATOR, {})
@@ -228,6 +229,14 @@ def _object(config, key):
     raise ClusterError(f'TF_CONFIG {key} is not an object, but {json.dumps(config[key])}: '
                        f"write {_EXAMPLE}")
   return config[key]
+
+
+def _cluster_object(config):
+  """Returns the entry "cluster", which an evaluator may omit."""
+  task = config.get("task")
+  if "cluster" not in config and isinstance(task, dict) and task.get("type") == EVALUATOR:
+    return {}
+  return _object(config, "cluster")
 
 
 def _names(entries):
