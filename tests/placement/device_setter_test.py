@@ -104,11 +104,17 @@ def test_greedy_counts_the_bytes_of_global_variables_only(strategy, use_resource
 
 
 @KINDS
-def test_greedy_refuses_an_unknown_shape(use_resource):
-  with tf.Graph().as_default(), tf.device(replica_device_setter(2, ps_strategy="greedy")):
+def test_greedy_counts_no_bytes_of_an_unknown_shape(use_resource):
+  def build():
     initial = tf.placeholder(tf.float32, [None])
-    with pytest.raises(ValueError, match="variable v has the shape"):
-      tf.get_variable("v", initializer=initial, validate_shape=False, use_resource=use_resource)
+    for name in "ab":
+      tf.get_variable(name, initializer=initial, validate_shape=False)  # loads 0, 0
+    tf.get_variable("c", [10])  # 40, 0
+    tf.get_variable("d", initializer=initial, validate_shape=False)
+
+  setter = functools.partial(replica_device_setter, cluster=SPARSE, ps_strategy="greedy")
+  assert variable_devices(setter, build, use_resource) == [
+    "/job:ps/task:1", "/job:ps/task:1", "/job:ps/task:1", "/job:ps/task:4"]
 
 
 @KINDS

@@ -225,15 +225,46 @@ def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(star
   assert found["taken"] == [6, 2] and found["stale"] == [0, 1]
 
 
-@pytest.mark.parametrize("shape", [None, [None, 2]])
-def test_a_variable_of_unknown_shape_is_refused_by_name(shape):
-  with tf.Graph().as_default():
-    initial = tf.placeholder_with_default(tf.ones([3, 2]), shape)
-    w = tf.Variable(initial, validate_shape=False, use_resource=False, name="w")
-    optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
-      tf.train.GradientDescentOptimizer(1.0), 1, replica_index=0)
-    with pytest.raises(ValueError, match="^variable w:0 has the shape .* known shapes"):
-      optimizer.minimize(tf.reduce_sum(w), tf.train.get_or_create_global_step())
+def unknown_shape_steps(shape, kind, wire_dtype, replicas):
+  """The variables after three steps; each replica has its part of the batch."""
+  with tf.Graph().as_default(), tf.Session() as session:
+    initial = tf.placeholder_with_default(tf.ones([4, 2]), shape)
+    w = tf.Variable(initial, validate_shape=False, use_resource=kind == "resource", name="w")
+    table = tf.Variable(initial, validate_shape=False, use_resource=False, name="table")
+    assert not w.shape.is_fully_defined() and not table.shape.is_fully_defined()
+    step = tf.train.get_or_create_global_step()
+    ids, targets = tf.constant([0, 1, 1, 3]), tf.constant([[1.0, 2], [3, 4], [5, 6], [7, 8]])
+    trains, joins = [], []
+    for i in range(max(1, replicas)):
+      part = slice(2 * i, 2 * i + 2) if replicas else slice(4)
+      rows = tf.gather(table, ids[part])
+      optimizer = inner = tf.train.GradientDescentOptimizer(0.25)
+      if replicas:
+        optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
+          inner, replicas, replica_index=i, wire_dtype=wire_dtype, pack_bytes=1000)
+      loss = tf.reduce_mean((rows - targets[part]) ** 2) + tf.reduce_mean(
+        tf.cast(part.start or 0, tf.float32) * w if replicas else w)
+      trains.append(optimizer.minimize(loss, step, [w, table]))
+      if replicas:
+        joins.append(optimizer.local_step_init_op)
+    session.run(tf.global_variables_initializer())
+    session.run(joins)
+    for _ in range(3):
+      session.run(trains)
+    assert session.run(step) == 3
+    return [one.tolist() for one in session.run([w, table])]
+
+
+@pytest.mark.parametrize("shape, kind, wire_dtype", [
+  (None, "ref", "float32"), ([None, 2], "resource", "bfloat16")])
+def test_variables_of_unknown_shapes_train_as_in_one_process(
+    request, shape, kind, wire_dtype):
+  # Ref variables need the control flow of TensorFlow 1. All values are exact in bfloat16.
+  was = tf.control_flow_v2_enabled()
+  tf.disable_control_flow_v2()
+  request.addfinalizer(tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)
+  alone = unknown_shape_steps(shape, kind, wire_dtype, 0)
+  assert unknown_shape_steps(shape, kind, wire_dtype, 2) == alone
 
 
 def test_a_sum_above_float16_has_a_mean():

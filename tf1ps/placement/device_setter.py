@@ -42,7 +42,7 @@ DEFAULT_PS_OPS = load_balancing.VARIABLE_OPS | frozenset([
 # Strategies by name: callables that take the number of ps tasks.
 STRATEGIES = {
     "greedy": lambda num_tasks: load_balancing.GreedyLoadBalancingStrategy(
-        num_tasks, load_balancing.byte_size_load_fn),
+        num_tasks, load_balancing.known_bytes),
     "round_robin": load_balancing.RoundRobinStrategy,
 }
 
@@ -70,7 +70,8 @@ def replica_device_setter(ps_tasks=0, ps_device="/job:ps", worker_device="/job:w
     cluster: `tf.train.ClusterSpec`, `ClusterDef` or dict that lists the ps tasks.
     ps_ops: list of the op types that go to the ps; None: `DEFAULT_PS_OPS`.
     ps_strategy: callable that takes the op and returns the position of a ps task, 0 for the first;
-      or "round_robin" or "greedy" (by bytes). None: round robin.
+      or "round_robin" or "greedy" (by bytes; a variable of unknown shape counts 0). None:
+      round robin.
 
   Returns:
     A callable for `tf.device`. None if there is no ps task: `tf.device(None)` sets nothing.

@@ -96,6 +96,14 @@ def byte_size_load_fn(op):
   return shape.num_elements() * element_bytes
 
 
+def known_bytes(op):
+  """Returns the bytes of the variable that `op` holds, 0 if its shape is not fully known."""
+  try:
+    return byte_size_load_fn(op)
+  except ValueError:
+    return 0
+
+
 def _checked_num_tasks(num_tasks):
   """Returns `num_tasks` as an int, or raises."""
   if isinstance(num_tasks, bool) or not isinstance(num_tasks, numbers.Integral):

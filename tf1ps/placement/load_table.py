@@ -50,7 +50,8 @@ def make_load_table(variables=None, graph=None):
     # The key sorts task 2 before task 10, and a job without a task before its tasks.
     key = (spec.job or "", -1 if spec.task is None else spec.task)
     count, size, shards = loads.get(key, (0, 0, 0))
-    loads[key] = (count + 1, size + _bytes_if_known(variable.op), shards + _is_shard(variable))
+    loads[key] = (count + 1, size + load_balancing.known_bytes(variable.op),
+                  shards + _is_shard(variable))
   return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
 
 
@@ -78,14 +79,6 @@ def format_load_table(rows):
 def _is_shard(variable):
   """Returns whether a variable is a shard of a partitioned one, or a slot of such a shard."""
   return bool(variable.to_proto().save_slice_info_def.full_name)
-
-
-def _bytes_if_known(op):
-  """Returns the bytes of the variable that `op` holds, 0 if its shape is not fully known."""
-  try:
-    return load_balancing.byte_size_load_fn(op)
-  except ValueError:
-    return 0
 
 
 def _task_name(job, task):

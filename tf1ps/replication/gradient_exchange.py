@@ -9,7 +9,8 @@ transfer/buckets.py), have rows beside the first of these variables. A replica
    are too late, and then sends nothing;
 3. takes the means, if it is the replica that finishes the round:
 
-  dense    gathers the rows of the replicas that arrived, and takes their mean
+  dense    gathers the rows of the replicas that arrived, and takes their mean. The rows of a
+           variable whose shape is known only in a run are a variable each
   sparse   concatenates their slices, each divided by the number of these replicas: row i of the
            variable gets sum(slices of i) / n, the same mean as that of dense gradients
 
@@ -84,15 +85,11 @@ class GradientExchange:
   def _make_rows(self, bucket, shared_name):
     name = "tf1ps.gradients:%s:%s" % (shared_name, bucket.name)
     common = (self._rounds.rules.replicas, self._rounds.container, name)
-    is_sparse = isinstance(bucket.gradient, tf.IndexedSlices)
-    if not (bucket.shape[1:] if is_sparse else bucket.shape).is_fully_defined():
-      raise ValueError(
-        "variable %s has the shape %s: replicas exchange gradients of known shapes. Create it with "
-        "its shape, without validate_shape=False" % (
-          ", ".join(variable.name for variable in bucket.variables), bucket.shape))
-    if is_sparse:
+    if isinstance(bucket.gradient, tf.IndexedSlices):
       return _SparseRows(bucket.variables[0], bucket.gradient, *common)
-    return _DenseRows(bucket, *common)
+    if bucket.shape.is_fully_defined():
+      return _DenseRows(bucket, *common)
+    return _ShapelessRows(bucket.variables[0], bucket.dtype, *common)
 
   def _by_task(self):
     """Pairs of rows and their buckets, task by task."""
@@ -141,6 +138,48 @@ class _DenseRows:
       return mean
 
 
+class _ShapelessRows:
+  """The rows of the dense gradients of one variable whose shape is known only in a run."""
+
+  def __init__(self, variable, dtype, replicas: int, container: str, shared_name: str):
+    self.variable = variable
+    self._dtype = tf.as_dtype(dtype)
+    with _beside(variable):
+      self._handles = [
+        _handle(self._dtype, None, container, "%s:%s:%d" % (shared_name, self._dtype.name, i))
+        for i in range(replicas)]
+
+  def is_made(self) -> tf.Tensor:
+    """Whether the rows exist, a bool scalar."""
+    with _beside(self.variable):
+      return tf.reduce_all([tf.raw_ops.VarIsInitializedOp(resource=handle)
+                            for handle in self._handles])
+
+  def make(self) -> List[tf.Operation]:
+    """Makes them, empty."""
+    with _beside(self.variable):
+      return [tf.raw_ops.AssignVariableOp(resource=handle, value=tf.zeros([0], self._dtype))
+              for handle in self._handles]
+
+  def push(self, gradient, replica: int) -> List[tf.Operation]:
+    """Writes a replica's row."""
+    with _beside(self.variable):
+      return [tf.raw_ops.AssignVariableOp(resource=self._handles[replica], value=gradient)]
+
+  def mean(self, arrived: tf.Tensor) -> tf.Tensor:
+    """The mean of the rows with a 1, in the order of the replicas."""
+    with _beside(self.variable):
+      rows = [_if_arrived(arrived[i], handle, self._dtype)
+              for i, handle in enumerate(self._handles)]
+      shape = tf.shape(self.variable, out_type=tf.int64)
+      rows = tf.reshape(
+        tf.concat(rows, 0), tf.concat([tf.reduce_sum(arrived)[tf.newaxis], shape], 0))
+      mean = tf.reduce_mean(tf.cast(rows, sum_dtype(self._dtype)), axis=0)
+      mean = tf.cast(mean, self._dtype)
+      mean.set_shape(self.variable.shape)
+      return mean
+
+
 class _SparseRows:
   """The slices of one variable's sparse gradients (tf.IndexedSlices), replica by replica."""
 
@@ -148,9 +187,9 @@ class _SparseRows:
                shared_name: str):
     self.variable = variable
     self._values, self._indices = gradient.values.dtype, gradient.indices.dtype
-    self._inner = variable.shape.as_list()[1:]
+    inner = variable.shape[1:]
     name = "%s:%s:%s:%s" % (shared_name, self._values.name, self._indices.name,
-                            "x".join(map(str, self._inner)))
+                            "x".join(map(str, inner.as_list())) if inner.ndims is not None else "")
     with _beside(variable):
       self._handles = [
         (_handle(self._indices, None, container, "%s:%d:indices" % (name, i)),
@@ -166,7 +205,7 @@ class _SparseRows:
   def make(self) -> List[tf.Operation]:
     """Makes them, empty."""
     with _beside(self.variable):
-      empty = (tf.zeros([0], self._indices), tf.zeros([0] + self._inner, self._values))
+      empty = (tf.zeros([0], self._indices), tf.zeros([0], self._values))
       return [tf.raw_ops.AssignVariableOp(resource=handle, value=value)
               for handles in self._handles for handle, value in zip(handles, empty)]
 
@@ -181,16 +220,15 @@ class _SparseRows:
     with _beside(self.variable):
       indices, values = [], []
       for i, (index_handle, value_handle) in enumerate(self._handles):
-        index = tf.raw_ops.ReadVariableOp(resource=index_handle, dtype=self._indices)
-        value = tf.raw_ops.ReadVariableOp(resource=value_handle, dtype=self._values)
-        index.set_shape([None])
-        value.set_shape([None] + self._inner)
-        size = tf.cast(arrived[i], tf.int32) * tf.size(index)  # none of a replica with a 0
-        indices.append(index[:size])
-        values.append(value[:size])
+        indices.append(_if_arrived(arrived[i], index_handle, self._indices))
+        values.append(_if_arrived(arrived[i], value_handle, self._values))
+      indices, values = tf.concat(indices, 0), tf.concat(values, 0)
+      shape = tf.shape(self.variable, out_type=self._indices)
+      slices = tf.concat([tf.shape(indices, out_type=self._indices), shape[1:]], 0)
+      values = tf.reshape(values, slices)
+      values.set_shape(tf.TensorShape([None]).concatenate(self.variable.shape[1:]))
       divisor = tf.cast(tf.reduce_sum(arrived), self._values)
-      return tf.IndexedSlices(tf.concat(values, 0) / divisor, tf.concat(indices, 0),
-                              tf.shape(self.variable, out_type=self._indices))
+      return tf.IndexedSlices(values / divisor, indices, shape)
 
 
 def _beside(variable):
@@ -201,6 +239,12 @@ def _handle(dtype, shape, container, shared_name):
   shape = tf.TensorShape(shape)
   return tf.raw_ops.VarHandleOp(
     dtype=dtype, shape=shape, container=container, shared_name=shared_name)
+
+
+def _if_arrived(arrived, handle, dtype) -> tf.Tensor:
+  """Returns a replica's row as a vector; no element if `arrived` is 0."""
+  row = tf.reshape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype), [-1])
+  return row[:arrived * tf.size(row, out_type=tf.int64)]
 
 
 def _after(operations) -> tf.Tensor:
