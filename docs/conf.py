@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pathlib
+import posixpath
 import re
 import sys
 
@@ -20,7 +21,7 @@ import tf1ps  # noqa: E402
 project = "tf1ps"
 version = release = tf1ps.__version__
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser"]
-root_doc = "README"
+root_doc = "docs/index"
 include_patterns = ["*.md", "docs/*.md", "docs/api/*.rst", "examples/*.md", "examples/data/*.md"]
 html_theme = "alabaster"
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
@@ -114,19 +115,38 @@ def convert_docstring(app, what, name, value, options, lines):
   lines[:] = _as_rst(lines)
 
 
+def paths(text):
+  """Returns {heading: documents} of the lists of links in docs/index.md: the paths of a reader."""
+  found = {}
+  for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+    heading, _, lines = part.partition("\n")
+    links = [link for line in lines.splitlines() if line.startswith("- ")
+             for link in re.findall(r"\]\(([^)#]+)\.md\)", line)]
+    found[heading] = [posixpath.normpath("docs/" + link) for link in links]
+  return found
+
+
 def add_contents(app, docname, source):
-  """Adds the table of contents to the first page."""
-  if docname == root_doc:
-    paths = [path for pattern in ("docs/*.md", "examples/*.md", "examples/data/*.md", "*.md")
-             for path in sorted(ROOT.glob(pattern))]
-    documents = [str(path.relative_to(ROOT).with_suffix("")) for path in paths]
-    source[0] += _contents("Documents", [each for each in documents if each != root_doc])
-    source[0] += _contents("Python", ["docs/api/" + name for name in rooms()])
+  """Adds the tables of contents to the first page: its paths, and the API reference."""
+  if docname != root_doc:
+    return
+  listed = paths(source[0])
+  known = {root_doc, *(each for documents in listed.values() for each in documents)}
+  source[0] += _contents("tf1ps", ["README"])
+  for heading, documents in listed.items():
+    source[0] += _contents(heading, documents)
+  # A page that no path has yet is no error; readme_test.py asks for its path.
+  files = [path for pattern in ("*.md", "docs/*.md") for path in sorted(ROOT.glob(pattern))]
+  rest = [str(path.relative_to(ROOT).with_suffix("")) for path in files]
+  rest = [each for each in rest if each not in known and each != "README"]
+  if rest:
+    source[0] += _contents("More", rest)
+  source[0] += _contents("Python", ["docs/api/" + name for name in rooms()])
 
 
 def _contents(caption, documents):
   return "\n```{toctree}\n:hidden:\n:maxdepth: 1\n:caption: %s\n\n%s\n```\n" % (
-    caption, "\n".join(documents))
+    caption, "\n".join("/" + each for each in documents))
 
 
 def leave_out(app, what, name, value, skip, options):

@@ -22,6 +22,7 @@ from tf1ps.training import staleness_recorder, traffic_report
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # 0.98 as a rule; 0.94 has been seen where a worker was held up between gradient and update.
 LEARNT = re.compile(r"test accuracy (0\.[89]|1\.0)")
+FIRST = "docs/first_program.md"
 DOCUMENTS = ["README.md", "BUILD.md", "examples/README.md", "examples/data/README.md"] + sorted(
   str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
 
@@ -81,20 +82,21 @@ def end_well(tasks):
 
 @pytest.fixture
 def linear(tmp_path):
-  """A folder with README's program in it."""
-  program = re.search("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+  """A folder with the first program in it."""
+  text = (ROOT / FIRST).read_text()
+  program = re.search("```python\n(.*?)```", text, re.DOTALL).group(1)
   (tmp_path / "linear.py").write_text(program)
   return tmp_path
 
 
-def test_readme_on_one_machine(start, linear):
-  arguments, = [a for a in of_program("README.md", "tf1ps-local") if "linear.py" in a[0]]
+def test_first_program_on_one_machine(start, linear):
+  arguments, = [a for a in of_program(FIRST, "tf1ps-local") if "linear.py" in a[0]]
   assert "test error 0." in launcher(start, arguments, linear)
 
 
 @pytest.mark.slow
-def test_readme_by_the_program_itself(linear):
-  arguments, = [a for a in of_program("README.md", "tf1ps-local") if "linear.py" in a[0]]
+def test_first_program_by_itself(linear):
+  arguments, = [a for a in of_program(FIRST, "tf1ps-local") if "linear.py" in a[0]]
   done = subprocess.run([sys.executable, "linear.py", *arguments[1:]], cwd=str(linear),
                         stdout=subprocess.PIPE, universal_newlines=True, timeout=100)
   assert done.returncode == 0 and "test error 0." in done.stdout, done.stdout
@@ -108,11 +110,11 @@ def test_docs_a_job_from_python(linear):
   assert re.match(r"step 30[01]: error 0\.\d{3}$", done.stdout.splitlines()[-1]), done.stdout
 
 
-def test_readme_on_several_machines(start, linear):
+def test_first_program_on_several_machines(start, linear):
   hosts = dict(zip(("a:2222", "b:2222", "c:2222"), harness.addresses(3)))
   tasks = []
   for name in ("tf1ps-ps", "tf1ps-worker"):
-    for arguments in of_program("README.md", name):
+    for arguments in of_program(FIRST, name):
       text = "\n".join(arguments)
       for host, address in hosts.items():
         text = text.replace(host, address)
@@ -121,14 +123,14 @@ def test_readme_on_several_machines(start, linear):
   end_well(tasks)
 
 
-def test_readme_shows_what_make_train_calls():
-  said = [c for c in commands("README.md") if c.startswith("tf1ps-local --program=examples")]
+def test_first_program_shows_what_make_train_calls():
+  said = [c for c in commands(FIRST) if c.startswith("tf1ps-local --program=examples")]
   assert said == ["tf1ps-local --program=examples/digits.py " + make("train-flags", ROOT).strip()]
 
 
 @pytest.mark.slow
-def test_readme_in_a_private_network():
-  command, = [c for c in commands("README.md") if c.startswith("unshare")]
+def test_security_in_a_private_network():
+  command, = [c for c in commands("docs/security.md") if c.startswith("unshare")]
   if subprocess.run(["unshare", "-rn", "ip", "link", "set", "lo", "up"],
                     stderr=subprocess.DEVNULL).returncode:
     pytest.skip("no user namespaces here, or no ip")
@@ -250,7 +252,7 @@ COVERED = [
   (r"make (help|clean)$", "test_make_*"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
-   "test_readme_shows_what_make_train_calls"),
+   "test_first_program_shows_what_make_train_calls"),
   (r"tf1ps-local --program=examples/digits.py --sync_replicas", "test_docs_synchronous_updates"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=2 --epochs=5 --", "test_docs_steps"),
@@ -260,12 +262,12 @@ COVERED = [
   (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
   (r"\.venv/bin/tensorboard --logdir", "TensorBoard's own program"),
   (r"tf1ps-local --program=two_optimizers.py", "test_docs_two_optimizers"),
-  (r"tf1ps-local --program=linear.py", "test_readme_on_one_machine"),
+  (r"tf1ps-local --program=linear.py", "test_first_program_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(persistent|container)|tf1ps-reset ",
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
-  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_readme_on_several_machines"),
-  (r"unshare -rn", "test_readme_in_a_private_network"),
+  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_first_program_on_several_machines"),
+  (r"unshare -rn", "test_security_in_a_private_network"),
   (r"HOSTS=|\.venv/bin/tf1ps-(ps|worker) ", "test_build_by_hand_in_three_shells"),
   (r"\.venv/bin/tf1ps-local .*--data_dir=mnist", "test_build_with_mnist"),
   (r"tf1ps-predict --program=examples/digits.py", "test_docs_predict_and_export"),

@@ -9,14 +9,40 @@ from tf1ps.pipeline import iterators
 from tf1ps.pipeline.shard import Shard
 from tf1ps.program import contract as program_lib
 
-README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-def test_the_program_in_the_readme_is_short_and_learns():
-  program = re.search("```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL).group(1)
+def text_of(name):
+  return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_readme_is_read_in_a_minute_or_two():
+  assert len(text_of("README.md").split()) < 700
+
+
+def test_the_diff_in_readme_gives_the_imports_of_the_migration():
+  diff = re.search("```diff\n(.*?)```", text_of("README.md"), re.DOTALL).group(1)
+  old, new = [re.findall(r"^%s(.*)$" % re.escape(sign), diff, re.MULTILINE) for sign in "-+"]
+  migrating = text_of("docs/migrating.md")
+  assert "\n".join(old) in migrating
+  assert "```python\n%s\n```" % "\n".join(new) in migrating
+
+
+def test_each_page_is_on_exactly_one_path_of_the_index():
+  text = text_of("docs/index.md")
+  assert len(re.findall(r"^## ", text, re.MULTILINE)) == 4
+  listed = re.findall(r"\]\((\w+)\.md\)", text)
+  pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+  # The tables of a page belong to it.
+  pages = {page for page in pages if not page.endswith("_tables")}
+  assert sorted(listed) == sorted(pages)
+
+
+def test_the_first_program_is_short_and_learns():
+  program = re.search("```python\n(.*?)```", text_of("docs/first_program.md"), re.DOTALL).group(1)
   assert len(program.splitlines()) < 30
   names = {}
-  exec(compile(program, "README.md", "exec"), names)
+  exec(compile(program, "linear.py", "exec"), names)
   with tf.Graph().as_default():
     made = program_lib.Program("", None, names["input_fn"], names["model_fn"])
     batch = program_lib.build_input(made, "train", Shard(batch_size=50))
