@@ -86,11 +86,13 @@ def main(arguments=None) -> int:
   wanted = args.names or registry.names(quick=args.quick)
   args.legacy_python = conditions.legacy_python(args.legacy_python)
   found, failed = [], []
-  print(conditions.text(args))
+  run = conditions.of(args)
+  print(conditions.text(run))
   for name in wanted:
     print("\n## %s\n" % name, flush=True)
     try:
-      for made in registry.run(name, args):
+      for number, made in enumerate(registry.run(name, args), 1):
+        made = rows.of_run(made, name, number, run)
         print("\n".join([rows.table(made), ""] + rows.extras(made)), flush=True)
         found += made
         if args.json:
@@ -106,7 +108,7 @@ def main(arguments=None) -> int:
         name, ", the tables before are in " + args.json if args.json and found else ""))
       return 128 + signal.SIGINT
   if args.chart:
-    charts.draw(args.chart, found, conditions.text(args))
+    charts.draw(args.chart, found, conditions.text(run))
   if args.quick:
     wrong = rows.incomplete(found) + interleaving.left_out
     for line in wrong:

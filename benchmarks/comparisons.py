@@ -16,8 +16,8 @@ PEERS = (
   System("one process, no cluster", "local", ("--variables=resource",)),
 )
 STRATEGY = (
-  System("ParameterServerStrategy, a step a call", "parameter_server_strategy", ("--unroll=1",)),
-  System("ParameterServerStrategy, 8 steps a call", "parameter_server_strategy", ("--unroll=8",)),
+  System("ParameterServerStrategy, a step per call", "parameter_server_strategy", ("--unroll=1",)),
+  System("ParameterServerStrategy, 8 steps per call", "parameter_server_strategy", ("--unroll=8",)),
 )
 
 
@@ -57,26 +57,26 @@ UNROLLED = System("classic, 8 steps unrolled by hand", "classic",
 
 _S = _lines(
   System("classic, 1 thread", "classic", ("--variables=ref", "--threads=1")), UNROLLED, DEFAULTS,
-  tf1ps("4 steps a run", "--steps_per_execution=4"),
-  tf1ps("8 steps a run", "--steps_per_execution=8"),
+  tf1ps("4 steps per run", "--steps_per_execution=4"),
+  tf1ps("8 steps per run", "--steps_per_execution=8"),
   tf1ps("2 in flight", "--steps_in_flight=2"),
-  tf1ps("8 steps a run, 2 in flight", "--steps_per_execution=8", "--steps_in_flight=2"),
+  tf1ps("8 steps per run, 2 in flight", "--steps_per_execution=8", "--steps_in_flight=2"),
   FEW_THREADS,
-  tf1ps("8 steps a run, 1 thread", "--steps_per_execution=8", *_ONE),
-  tf1ps("8 steps a run, 2 in flight, 1 thread", "--steps_per_execution=8", "--steps_in_flight=2",
+  tf1ps("8 steps per run, 1 thread", "--steps_per_execution=8", *_ONE),
+  tf1ps("8 steps per run, 2 in flight, 1 thread", "--steps_per_execution=8", "--steps_in_flight=2",
         *_ONE))
 _M = _lines(
   DEFAULTS, BFLOAT16, tf1ps("float16", "--wire_dtype=float16"), tf1ps("prefetch", "--prefetch"),
   PREFETCH, IN_FLIGHT, tf1ps("16 bits, 2 in flight, 1 thread", *IN_FLIGHT.options, *_ONE))
 _L = _lines(
-  OFF, DEFAULTS, tf1ps("4 batches a step", "--gradient_accumulation_steps=4",
+  OFF, DEFAULTS, tf1ps("4 batches per step", "--gradient_accumulation_steps=4",
                        minibatches_per_step=4),
-  tf1ps("4 steps a run", "--steps_per_execution=4"),
+  tf1ps("4 steps per run", "--steps_per_execution=4"),
   tf1ps("2 in flight", "--steps_in_flight=2"),
-  tf1ps("4 steps a run, 2 in flight, 16 bits", "--steps_per_execution=4", "--steps_in_flight=2",
+  tf1ps("4 steps per run, 2 in flight, 16 bits", "--steps_per_execution=4", "--steps_in_flight=2",
         "--wire_dtype=bfloat16"), FEW_THREADS,
-  tf1ps("4 steps a run, 1 thread", "--steps_per_execution=4", *_ONE))
-_V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps a run", "--steps_per_execution=4")]
+  tf1ps("4 steps per run, 1 thread", "--steps_per_execution=4", *_ONE))
+_V = [CLASSIC, PEERS[2], DEFAULTS, tf1ps("4 steps per run", "--steps_per_execution=4")]
 # 20 variables of 4 KB to 1 MB each: where the copies cost more than the messages.
 _SIZES = [OFF, tf1ps("all packed", "--pack_bytes=2000000")]
 _E = _lines(DEFAULTS, tf1ps("bags", "--bench_look_up=bags"),
@@ -138,7 +138,7 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
 QUICK: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", [CLASSIC, PEERS[2], STRATEGY[1], DEFAULTS])],
   "manyvars_L": [Comparison("V10", [CLASSIC, OFF, DEFAULTS, BFLOAT16, tf1ps(
-    "4 steps a run", "--steps_per_execution=4")])],
+    "4 steps per run", "--steps_per_execution=4")])],
   "sparse_E": [Comparison("E_small", [CLASSIC, _E[-2], _E_ADAM[2]])],
   "sync_L": [Comparison("H", [_SYNC[0], _SYNC[-2]], base=_SYNC[0].name)],
   "netns_M": [Comparison("S", [CLASSIC, DEFAULTS], 1)],

@@ -6,6 +6,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from typing import Optional
 
 from benchmarks import interleaving, systems
@@ -28,17 +29,25 @@ def legacy_python(path: str) -> Optional[str]:
   return path
 
 
-def text(args) -> str:
-  """The conditions, as lines of Markdown."""
+def of(args) -> dict:
+  """The conditions of a run: its date, machine, versions and pace, as its rows keep them."""
   pythons = [sys.executable] + ([args.legacy_python] if args.legacy_python else [])
-  lines = ["- %d processors: %s; Linux %s; load %.1f at the start" % (
-    len(os.sched_getaffinity(0)), _processor(), platform.release(), os.getloadavg()[0])]
-  lines += ["- " + _version(python) for python in pythons]
-  lines.append("- %d interleaved rounds of %g s each, after %g s; losses after %d minibatches, the "
-               "classic script's spread over %d seeds%s" % (
-                 args.rounds, args.seconds, args.settle, args.minibatches, args.seeds,
-                 "; --quick, so no figure means anything" if args.quick else ""))
-  return "\n".join(lines)
+  return {
+    "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    "machine": "%d processors, %s, Linux %s" % (
+      len(os.sched_getaffinity(0)), _processor(), platform.release()),
+    "versions": [_version(python) for python in pythons],
+    "pace": "%d rounds of %g s, after %g s" % (args.rounds, args.seconds, args.settle),
+    "losses": "after %d minibatches, the classic script's spread over %d seeds%s" % (
+      args.minibatches, args.seeds, "; --quick, so no figure means anything" if args.quick else ""),
+  }
+
+
+def text(run: dict) -> str:
+  """The conditions, as lines of Markdown."""
+  return "\n".join("- " + line for line in (
+    "%s, %s; load %.1f at the start" % (run["date"], run["machine"], os.getloadavg()[0]),
+    *run["versions"], "%s; losses %s" % (run["pace"], run["losses"])))
 
 
 def _processor():

@@ -24,7 +24,7 @@ LINES = (
   comparisons.CLASSIC,
   comparisons.CLASSIC._replace(name="classic, 2 workers", workers=2),
   comparisons.DEFAULTS,
-  comparisons.tf1ps("8 steps a run", "--steps_per_execution=8"),
+  comparisons.tf1ps("8 steps per run", "--steps_per_execution=8"),
   comparisons.tf1ps("16 bits", "--wire_dtype=bfloat16"),
   comparisons.tf1ps("2 workers", workers=2),
   comparisons.tf1ps("2 workers, sync", "--sync_replicas", workers=2, minibatches_per_step=2),

@@ -1,6 +1,7 @@
 """The rows of a benchmark: one JSON object each, and a Markdown table of them.
 
-Every row has the keys of `KEYS`; what means nothing for it is null.
+Every row has the keys of `KEYS`, and "run" where `of_run` has added it. A key that means nothing
+for a row is null.
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ KEYS = ("model", "link", "system", "options", "steps_per_second", "ratio_to_clas
         "cpu_ms_per_step", "peak_mb", "bytes_per_step", "eval_loss", "minibatches")
 ANOTHER = " (another algorithm)"
 _HEAD = ("model", "link", "system", "options", "steps/s (min to max)", "to classic",
-         "CPU ms a step, worker + ps", "peak MB", "KB a step", "loss", "minibatches")
+         "CPU ms per step, worker + ps", "peak MB", "KB per step", "loss", "minibatches")
 
 
 def summary(values: Sequence[float], digits: int = 4) -> Dict[str, float]:
@@ -29,9 +30,9 @@ def row(model: str, link: str, system: str, options: str, rates: Sequence[float]
 
   Args:
     model, link, system, options: what was measured.
-    rates: steps a second of each round.
+    rates: steps per second of each round.
     ratio: of the median to that of the classic script.
-    cpu: milliseconds of processor time a step, of "worker" and "ps".
+    cpu: milliseconds of processor time per step, of "worker" and "ps".
     peak_mb: the most memory that the processes had, together.
     bytes_per_step: that went over the link, both ways.
     eval_loss: after `minibatches`.
@@ -49,8 +50,14 @@ def lost(model: str, link: str, system: str, options: str, reason: str) -> dict:
   return dict(row(model, link, system, options, []), lost=reason)
 
 
+def of_run(rows: Sequence[dict], benchmark: str, table: int, conditions: dict) -> List[dict]:
+  """The rows of one table, with the key "run": what ran, when, where and how long."""
+  run = dict(benchmark=benchmark, table=table, **conditions)
+  return [dict(one, run=run) for one in rows]
+
+
 def is_headline(one: dict) -> bool:
-  """Whether a row may be told of: not that of another algorithm."""
+  """Whether a row may be a headline: it is not one of another algorithm."""
   return not one["system"].endswith(ANOTHER)
 
 
@@ -87,9 +94,9 @@ def table(rows: Sequence[dict]) -> str:
     cells = [
       one["model"], one["link"], one["system"] + (" (lost)" if "lost" in one else ""),
       one["options"] and "`%s`" % one["options"],
-      rate and "%s (%s to %s)" % tuple(map(_short, (rate["median"], rate["min"], rate["max"]))),
-      _short(one["ratio_to_classic"]),
-      cpu and "%s + %s" % (_short(cpu["worker"]), _short(cpu["ps"])), _short(one["peak_mb"]),
+      rate and "%s (%s to %s)" % tuple(map(short, (rate["median"], rate["min"], rate["max"]))),
+      short(one["ratio_to_classic"]),
+      cpu and "%s + %s" % (short(cpu["worker"]), short(cpu["ps"])), short(one["peak_mb"]),
       None if one["bytes_per_step"] is None else "%.1f" % (one["bytes_per_step"] / 1000),
       None if one["eval_loss"] is None else "%.6g" % one["eval_loss"], one["minibatches"]]
     lines.append("| " + " | ".join("" if cell is None else str(cell) for cell in cells) + " |")
@@ -99,11 +106,12 @@ def table(rows: Sequence[dict]) -> str:
 def extras(rows: Sequence[dict]) -> List[str]:
   """A line for each row that has more than the common keys."""
   return ["- %s, %s: %s" % (one["model"], one["system"], ", ".join(
-    "%s %s" % (key, json.dumps(value)) for key, value in one.items() if key not in KEYS))
-          for one in rows if set(one) - set(KEYS)]
+    "%s %s" % (key, json.dumps(value)) for key, value in one.items() if key not in (*KEYS, "run")))
+          for one in rows if set(one) - set(KEYS) - {"run"}]
 
 
-def _short(value):
+def short(value: Optional[float]) -> Optional[str]:
+  """A figure with three digits, or more where it is large."""
   return None if value is None else "%.3g" % value if abs(value) < 100 else "%.0f" % value
 
 

@@ -246,7 +246,7 @@ COVERED = [
    ".ci/run"),
   (r"make bench( ARGS=|$)", "the same program as make bench-quick"),
   (r"make examples ARGS=B01|python examples/book/", ".ci/run; every_example_test.py"),
-  (r"\.venv/bin/python -m benchmarks(\.scaling_model)? ", "tests/benchmarks"),
+  (r"\.venv/bin/python -m benchmarks(\.scaling_model|\.page)? ", "tests/benchmarks"),
   (r"(legacy|today)/bin/(tf1ps-run|python) ", "tests/legacy/migrating_test.py"),
   (r"(legacy|today)/bin/pip install|python3 -m venv today$", "Makefile, .ci/run"),
   (r"make (help|clean)$", "test_make_*"),
