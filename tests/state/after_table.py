@@ -31,14 +31,14 @@ TRY = [call for call in SETUPS if call.startswith("try_")]
 TIMEOUT, CLOSE, CANCEL = "a timeout", "`close()`", "`close(True)`"
 SESSION, KILLED = "the session is closed", "the client is killed"
 RESET, STOCK_RESET = "`tf1ps-reset`", "`Session.reset`"
-AT_ONCE = "nothing"  # for those that never wait
+AT_ONCE = "no event"  # for those that never wait
 EVENTS = [TIMEOUT, CLOSE, CANCEL, SESSION, KILLED, RESET]
 
 # What the caller sees, where it is not a list of elements or the name of an error's type.
 WAITS = "waits on"
 GONE = "-"  # nobody is left to see it
 DONE = "done"
-ENDS = "an error of the session's"  # which one depends on where it was
+ENDS = "an error of the session"  # which one depends on where it was
 DIES = "the ps dies"
 
 _FULL, _PART, _THREE, _TWO = [1, 2, 3, 4], [1, 2, 5, 6], [1, 2, 3], [1, 2]
@@ -144,8 +144,8 @@ def _rows(title, calls, events):
 def markdown():
   """The table, as Markdown: one for TensorFlow's operations, one for ours, one for try_."""
   stock = EVENTS[:-1] + [STOCK_RESET, RESET]
-  tables = [_rows(_OPS, STOCK, stock), _rows("ours", OURS, EVENTS),
-            _rows("ours", TRY, [AT_ONCE, CLOSE, CANCEL, RESET])]
+  tables = [_rows(_OPS, STOCK, stock), _rows("tf1ps's calls", OURS, EVENTS),
+            _rows("tf1ps's operations", TRY, [AT_ONCE, CLOSE, CANCEL, RESET])]
   return "\n\n".join("\n".join(rows) for rows in tables)
 
 
