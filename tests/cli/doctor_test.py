@@ -29,7 +29,7 @@ def test_findings_of_a_folder(tmp_path, capsys):
   assert out.splitlines() == [
     "%s/sub/ps.py:3:7: gone: TensorFlow has no tf.sub since 1.0: it is called tf.subtract "
     "[name-before-1.0]" % tmp_path, "",
-    "name-before-1.0: Write the name of today. docs/v1.md#from-before-tensorflow-10",
+    "name-before-1.0: Write today's name. docs/v1.md#from-before-tensorflow-10",
     "1 finding in 1 of 2 files. `import tf1ps.v1 as tf`, or tf1ps-run, mends all of them."]
   assert not err
 
@@ -99,7 +99,7 @@ def test_json(tmp_path, capsys):
   assert json.loads(capsys.readouterr().out) == [{
     "path": str(tmp_path / "train.py"), "line": 3, "column": 7, "rule": "name-before-1.0",
     "kind": "gone", "message": "TensorFlow has no tf.sub since 1.0: it is called tf.subtract",
-    "advice": "Write the name of today.", "page": "docs/v1.md#from-before-tensorflow-10",
+    "advice": "Write today's name.", "page": "docs/v1.md#from-before-tensorflow-10",
     "is_mended_by_tf1ps": True}]
   (tmp_path / "train.py").write_text("import os\n")
   assert doctor.run(["--format=json", str(tmp_path / "train.py")]) == 0

@@ -11,7 +11,7 @@ def _joins(program):
 
 RULES = (
   Rule("server-join-never-ends", TRAP,
-       "`join` waits until somebody kills the process: a ps outlives its job, and hears no SIGINT",
+       "`join` waits until you kill the process: the ps never ends, and ignores SIGINT",
        "Let the ps end with its job, as the Server of tf1ps does.",
        "docs/run.md", True, _joins),
 )

@@ -107,12 +107,11 @@ def _is_fed(program, node, fed):
 
 RULES = (
   Rule("summary-writer-on-each-worker", TRAP,
-       "Every worker writes its events into this one folder, where TensorBoard mixes them",
-       "Make the writer on the chief alone, or give each worker a folder of its own.",
+       "All workers write events into this folder, and TensorBoard mixes them",
+       "Make the writer only on the chief, or give each worker its own folder.",
        "docs/tensorboard.md", False, _writers),
   Rule("summary-needs-feeds", TRAP,
-       "The Supervisor runs the summaries in a thread that feeds no placeholder: its error ends "
-       "training",
-       "Give it summary_op=None, and write the summaries with sv.summary_computed.",
+       "The Supervisor's summary thread feeds no placeholder, and its error ends training",
+       "Pass summary_op=None, and write the summaries with sv.summary_computed.",
        "docs/drop_in.md#a-supervisor", True, _fed_summaries),
 )

@@ -111,34 +111,33 @@ def _two_of_them(program):
 
 RULES = (
   Rule("sync-tokens-are-shared", TRAP,
-       "A token belongs to no replica: one worker alone can make an update of all from its own "
-       "gradients",
+       "A token belongs to no replica: one worker's gradients can fill an update of all replicas",
        "Use SyncReplicasOptimizer of tf1ps: each update has one gradient of each replica.",
        "docs/synchronous.md#how-it-works", True, _tokens),
   Rule("sync-drops-gradients", TRAP,
-       "With spare replicas the gradients that come too late are dropped, and nobody learns of it",
+       "With spare replicas, late gradients are dropped in silence",
        "Use SyncReplicasOptimizer of tf1ps, which counts them.",
        "docs/synchronous.md#spare-workers", True, _late_gradients),
   Rule("sync-uneven-data", TRAP,
-       "When the data of one replica end, the others wait for its gradient for ever",
+       "When the data of one replica end, the others wait forever for its gradient",
        "Use SyncReplicasOptimizer of tf1ps, with on_uneven.",
        "docs/synchronous.md#when-data-or-a-worker-end-early", True, _uneven_data),
   Rule("sync-ends-with-chief", TRAP,
-       "A chief that ends closes the queue of tokens on TensorFlow 2: the others end with 0, in "
-       "the middle of their steps",
-       "Use SyncReplicasOptimizer of tf1ps, which has no thread of the chief's.",
+       "On TensorFlow 2 a chief that ends closes the token queue: the "
+       "others end early, with exit code 0",
+       "Use SyncReplicasOptimizer of tf1ps, which needs no thread on the chief.",
        "docs/synchronous.md#how-it-works", True, _ends_with_chief),
   Rule("sync-local-step-not-set", TRAP,
-       "Nothing here runs local_step_init_op: the first gradient of a worker that comes later "
-       "counts as stale, and is dropped",
-       "Give it to the Supervisor as local_init_op of the workers that are not the chief.",
+       "Nothing here runs local_step_init_op: the first gradient of a late worker "
+       "counts as stale and is dropped",
+       "Pass it to the Supervisor as local_init_op on the workers other than the chief.",
        "docs/synchronous.md#by-hand", True, _local_steps),
   Rule("sync-without-chief-thread", TRAP,
-       "Nothing here starts the chief's queue runner: no update is made, and all wait for ever",
-       "Give the session make_session_run_hook(is_chief), or start get_chief_queue_runner().",
+       "Nothing here starts the chief's queue runner: no update happens, and all wait forever",
+       "Pass make_session_run_hook(is_chief) to the session, or start get_chief_queue_runner().",
        "docs/synchronous.md#by-hand", True, _nobody_applies),
   Rule("sync-optimizers-collide", TRAP,
-       "All SyncReplicasOptimizers of a container share one queue of tokens: this is the second",
-       "Build each in a container of its own, or use that of tf1ps.",
+       "This is a second SyncReplicasOptimizer in the container: both share one token queue",
+       "Build each in its own container, or use SyncReplicasOptimizer of tf1ps.",
        "docs/synchronous.md#how-it-works", True, _two_of_them),
 )
