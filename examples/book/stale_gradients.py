@@ -1,22 +1,24 @@
 """Remedies against stale gradients: the loss that each ends with, and the time that it takes.
 
 Example B41. Section: parallel.
-Mechanism: the age of a gradient, the updates made between its reading the variables and its own
-update, and what is done about it. Four workers update for themselves; a step computes for 30 ms
-(a pause stands in for it), the last worker's for 150. One worker bears the learning rate, 0.08 with
-momentum 0.9. All rows use the same number of examples. Minibatches go to whoever is ready; one
-whose gradient is dropped is not made up for.
-What to look for: the age, and what it does to the loss. The lower rate, damping and a bounded lead
-help here. Dropping does not: it leaves out the slow worker's gradients, the oldest ones, but the
-others', two updates old, are too old for this rate already. Nor does a larger batch: it makes a
-quarter of the updates, and is no fresher. Warm-up puts the harm off; when all have joined the ages
-are as before. The bounded lead has everybody wait for the slowest, which costs the time that four
-workers had gained.
+Mechanism: the age of a gradient, and what lessens its harm. The age is the number of updates that
+others make between this worker's reading of the variables and its own update.
+Four workers update for themselves. A step pauses for 30 ms in place of a computation, and the last
+worker's step for 150 ms. One worker alone bears the learning rate, 0.08 with momentum 0.9. All rows
+use the same number of examples. The next minibatch goes to the worker that is ready first. Nobody
+makes up for a dropped gradient.
+What to look for: the age, and the loss that comes of it. The lower rate, damping and a bounded lead
+help here. Dropping does not: it leaves out the oldest gradients, those of the slow worker, but at
+this rate the others' gradients, two updates old, are too old already. A larger batch does not help
+either: it makes a quarter of the updates, and these are no fresher. Warm-up begins with one worker,
+and one more joins after each quarter of the minibatches. It puts the harm off: once all have
+joined, the ages are as before. With a bounded lead all workers wait for the slowest one, which
+costs the time that four workers had gained.
 The graph is in stale_updates.py.
 Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
-The barrier between two trials is tf1ps' too (docs/barriers.md).
+The barrier between two trials is from tf1ps, too (docs/barriers.md).
 
-A short run, which says nothing of the remedies:
+A short run, which is too short to compare the remedies:
 
     1$ python examples/book/stale_gradients.py --job_name=ps --task_index=0 \
         --seeds=1 --minibatches=80 \
@@ -30,7 +32,7 @@ A short run, which says nothing of the remedies:
     dropped if older than 2       loss ... s  age ... % dropped
     rate divided by the age       loss ... s  age ... % dropped
     batches of 128                loss ... s  age ... % dropped
-    a worker joins each third     loss ... s  age ... % dropped
+    a worker joins each quarter   loss ... s  age ... % dropped
     a lead of 1 at most           loss ... s  age ... % dropped
     3$ python examples/book/stale_gradients.py --job_name=worker --task_index=1 \
         --seeds=1 --minibatches=80 \
@@ -42,9 +44,10 @@ A short run, which says nothing of the remedies:
         --seeds=1 --minibatches=80 \
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
 
-Without --minibatches and --seeds, the evaluation loss after 300 minibatches: median (smallest to
-largest) of three seeds, median seconds, mean age. Measured on 2 cores, TensorFlow 2.21; where the
-machine has other things to do as well, ages are others, and so is the harm that they do:
+Without --minibatches and --seeds the run has 300 minibatches. Below are the evaluation loss as the
+median (smallest to largest) of three seeds, the median seconds and the mean age. Measured on 2
+cores, TensorFlow 2.21. The row of the quarters was measured later, while the machine did other
+work. Such work changes the ages, and so the harm that they do:
 
     one worker: nothing is stale  loss   0.132 (0.121 to 0.155)  11.6 s  age 0.0   0 % dropped
     four workers, no remedy       loss  34.755 (28.958 to 55.726)   3.5 s  age 2.8   0 % dropped
@@ -52,7 +55,7 @@ machine has other things to do as well, ages are others, and so is the harm that
     dropped if older than 2       loss  37.963 (29.509 to 43.391)   3.7 s  age 2.6   7 % dropped
     rate divided by the age       loss   0.178 (0.156 to 0.212)   3.5 s  age 2.9   0 % dropped
     batches of 128                loss   2.471 (1.288 to 3.595)   1.0 s  age 2.7   0 % dropped
-    a worker joins each third     loss   1.357 (1.234 to 3.586)   6.6 s  age 1.0   0 % dropped
+    a worker joins each quarter   loss   0.564 (0.280 to 2.889)   7.0 s  age 1.2   0 % dropped
     a lead of 1 at most           loss   0.171 (0.139 to 0.197)  12.1 s  age 1.4   0 % dropped
 """
 
@@ -72,7 +75,7 @@ BATCH, RATE = 32, 0.08
 
 
 class Remedy(NamedTuple):
-  """A row of the table: what is done otherwise."""
+  """A row of the table: a remedy."""
   name: str
   workers: int = 4
   rate: float = RATE
@@ -87,7 +90,7 @@ REMEDIES = [
   Remedy("a quarter of the rate", rate=RATE / 4),
   Remedy("dropped if older than %d" % stale_updates.MAX_STALENESS, update="drop"),
   Remedy("rate divided by the age", update="damp"), Remedy("batches of 128", batch=4 * BATCH),
-  Remedy("a worker joins each third", warm_up=1 / 3), Remedy("a lead of 1 at most", max_lead=1)]
+  Remedy("a worker joins each quarter", warm_up=1 / 4), Remedy("a lead of 1 at most", max_lead=1)]
 
 
 def train(session, model, index, remedy, seed, pause, data, last):

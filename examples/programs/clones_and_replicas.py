@@ -1,14 +1,14 @@
-"""Clones and replicas by one configuration: where everything goes for 2 clones, 2 workers, 2 ps.
+"""Clones in replicas by one configuration: where everything goes, and a job that trains so.
 
 Example E7.
-Mechanism: a replica is a worker, a clone a device of it. Four devices follow from three numbers:
-variables on the ps in turn; inputs and optimizer on the worker's CPU; each clone on a GPU. Slim's
-deployment library, which the notes ask about, left TensorFlow with tf.contrib; its four questions
-are answered here by a device setter, a string each, and tf1ps' clones (docs/in_graph.md), which
-also reduces the gradients of the clones to one that travels to the ps.
-What to look for: the graph is built and its devices are read off; it is not run, so no GPU is
-needed. Each worker builds the same, but for its index.
-Toolkit: tf1ps.replication.clones and tf1ps.replica_device_setter.
+Mechanism: a replica is a worker, and a clone is a device of it. Four devices follow from three
+numbers: variables on the ps in turn; inputs and optimizer on the worker's CPU; each clone on a GPU.
+Slim's deployment library, which did this, left TensorFlow with tf.contrib. Here a device setter, a
+string for each device and tf1ps' clones do it (docs/in_graph.md). The gradients of a worker's
+clones become one gradient, which travels to the ps.
+What to look for: the first command builds the graphs of all workers and prints their devices. It
+runs nothing, so it needs no GPU. Each worker builds the same graph, but for its index.
+Toolkit: tf1ps.replication.build_clones and tf1ps.replica_device_setter.
 
     $ python examples/programs/clones_and_replicas.py --num_clones=2 --num_workers=2 --num_ps=2
     worker 0:
@@ -27,80 +27,168 @@ Toolkit: tf1ps.replication.clones and tf1ps.replica_device_setter.
       clone 0 /job:worker/task:1/device:GPU:0
       clone 1 /job:worker/task:1/device:GPU:1
       optimizer /job:worker/task:1/device:CPU:0
+
+The same graph trains, on two logical CPU devices of each worker. The clones of a worker always
+compute one gradient together. With the SyncReplicasOptimizer of this job the workers do so, too,
+which makes the result exact: the chief then trains on the batches of both workers in one process,
+without clones, and compares. Without that optimizer, each worker updates for itself.
+
+    1$ python examples/programs/clones_and_replicas.py --job_name=ps --task_index=0 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    2$ python examples/programs/clones_and_replicas.py --job_name=ps --task_index=1 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    3$ python examples/programs/clones_and_replicas.py --job_name=worker --task_index=0 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    worker 0: 20 steps, clones on CPU:0 and CPU:1
+    equal to one process with the whole batch, to 1e-6: True
+    4$ python examples/programs/clones_and_replicas.py --job_name=worker --task_index=1 \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    worker 1: 20 steps, clones on CPU:0 and CPU:1
 """
 
 import argparse
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.replication import build_clones, local_devices, split_batch
+from tf1ps.replication import build_clones, local_devices, split_batch, with_cpu_devices
+
+STEPS, RATE = 20, 0.1
 
 
 class Deployment(NamedTuple):
-  """Who computes what, from three numbers and the index of this worker."""
+  """The place of everything, from three numbers and the index of this worker."""
 
   num_clones: int  # devices of each worker
   num_workers: int
   num_ps: int
   worker_index: int
-
-  def cluster(self):
-    """A cluster of that size; addresses do not matter for placement."""
-    return {"ps": ["ps%d.example.com:2222" % i for i in range(self.num_ps)],
-            "worker": ["worker%d.example.com:2222" % i for i in range(self.num_workers)]}
+  device_type: str = "GPU"  # of the clones
 
   def variables_device(self):
     """The device function of all that the model builds: variables to the ps in turn."""
     return tf1ps.replica_device_setter(
-      cluster=self.cluster(), ps_device="/job:ps/device:CPU:0", worker_device=self.cpu())
+      self.num_ps, ps_device="/job:ps/device:CPU:0", worker_device=self.cpu())
 
   def cpu(self):
-    """Of the inputs, and of what is left of the optimizer on the worker."""
+    """The device of the inputs, and of the worker's part of the optimizer."""
     return "/job:worker/task:%d/device:CPU:0" % self.worker_index
 
   def clone_devices(self):
-    """Of the clones."""
+    """The devices of the clones."""
     return ["/job:worker/task:%d%s" % (self.worker_index, device)
-            for device in local_devices(self.num_clones, "GPU")]
+            for device in local_devices(self.num_clones, self.device_type)]
 
 
-def build(deployment):
-  """Builds what a worker builds; returns {what: its device}, in the order of the docstring."""
+class Built(NamedTuple):
+  """A worker's graph."""
+
+  inputs: tf.Tensor
+  clones: tuple  # of `build_clones`: gradients, loss, towers
+  train_op: tf.Operation
+  weights: list  # the variables that are trained
+
+
+def batch(worker_index):
+  """The batch of one worker, [32, 4]; it is the same in each step."""
+  return tf.random.stateless_uniform([32, 4], [0, worker_index], name="inputs")
+
+
+def loss_of(x):
+  """The model: its mean loss over a batch."""
+  w = tf.get_variable("w", [4, 1], initializer=tf.ones_initializer())
+  b = tf.get_variable("b", [1], initializer=tf.ones_initializer())
+  return tf.reduce_mean(tf.square(tf.matmul(x, w) + b), name="loss")
+
+
+def build(deployment, optimizer):
+  """Builds a worker's graph under the setter of a deployment; returns a `Built`."""
   with tf.device(deployment.variables_device()):
     global_step = tf.train.get_or_create_global_step()
-    x = tf.random.stateless_uniform([32, 4], [0, deployment.worker_index], name="inputs")
+    x = batch(deployment.worker_index)
     parts = split_batch(x, deployment.num_clones)
+    clones = build_clones(lambda index: loss_of(parts[index]), deployment.clone_devices(),
+                          optimizer)
+    train_op = optimizer.apply_gradients(clones.grads_and_vars, global_step)
+  return Built(x, clones, train_op, tf.trainable_variables())
 
-    def tower(index):
-      w = tf.get_variable("w", [4, 1])
-      b = tf.get_variable("b", [1])
-      return tf.reduce_mean(tf.square(tf.matmul(parts[index], w) + b), name="loss")
 
-    optimizer = tf.train.GradientDescentOptimizer(0.1)
-    built = build_clones(tower, deployment.clone_devices(), optimizer)
-    optimizer.apply_gradients(built.grads_and_vars, global_step)
-  found = {"variable " + variable.op.name: variable.device for variable in tf.global_variables()}
-  found["inputs"] = x.device
-  found.update(("clone %d" % tower.index, tower.loss.device) for tower in built.towers)
-  found["optimizer"] = built.grads_and_vars[0][0].device  # where the mean is taken
-  return found
+def print_devices(deployment):
+  """Prints the devices of a worker's graph."""
+  print("worker %d:" % deployment.worker_index)
+  with tf.Graph().as_default():
+    built = build(deployment, tf.train.GradientDescentOptimizer(RATE))
+    for variable in tf.global_variables():
+      print("  variable %s %s" % (variable.op.name, variable.device))
+  print("  inputs", built.inputs.device)
+  for tower in built.clones.towers:
+    print("  clone %d %s" % (tower.index, tower.loss.device))
+  print("  optimizer", built.clones.grads_and_vars[0][0].device)  # where the mean is taken
+
+
+def train(deployment, target):
+  """Trains as one replica; returns the weights that all replicas have made together."""
+  is_chief = deployment.worker_index == 0
+  with tf.Graph().as_default():
+    optimizer = tf1ps.SyncReplicasOptimizer(
+      tf.train.GradientDescentOptimizer(RATE), deployment.num_workers)
+    built = build(deployment, optimizer)
+    hook = optimizer.make_session_run_hook(is_chief)
+    with tf1ps.MonitoredTrainingSession(target, is_chief, hooks=[hook]) as session:
+      for _ in range(STEPS):
+        session.run(built.train_op)
+      return session.run(built.weights)
+
+
+def train_in_one_process(num_workers):
+  """Trains on the batches of all workers together; returns the weights."""
+  with tf.Graph().as_default():
+    loss = loss_of(tf.concat([batch(index) for index in range(num_workers)], axis=0))
+    train_op = tf.train.GradientDescentOptimizer(RATE).minimize(loss)
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      for _ in range(STEPS):
+        session.run(train_op)
+      return session.run(tf.trainable_variables())
+
+
+def run_task(flags):
+  """Serves as a ps, or trains as a worker."""
+  hosts = flags.hosts.split(",")
+  cluster = {"ps": hosts[:flags.num_ps], "worker": hosts[flags.num_ps:]}
+  server = tf1ps.Server(cluster, flags.job_name, flags.task_index,
+                        config=with_cpu_devices(flags.num_clones))
+  if flags.job_name == "ps":
+    server.join()
+    return
+  deployment = Deployment(
+    flags.num_clones, len(cluster["worker"]), flags.num_ps, flags.task_index, "CPU")
+  weights = train(deployment, server.target)
+  print("worker %d: %d steps, clones on %s" % (flags.task_index, STEPS, " and ".join(
+    device.rpartition("device:")[2] for device in deployment.clone_devices())))
+  if flags.task_index == 0:
+    alone = train_in_one_process(len(cluster["worker"]))
+    print("equal to one process with the whole batch, to 1e-6: %s" % all(
+      np.allclose(*pair, rtol=0, atol=1e-6) for pair in zip(weights, alone)))
 
 
 def main():
-  """Prints the devices of each worker's graph."""
+  """Prints the devices of each worker's graph, or runs a task of the job."""
   parser = argparse.ArgumentParser()
   for name in ("num_clones", "num_workers", "num_ps"):
     parser.add_argument("--" + name, type=int, default=2)
+  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: print the devices")
+  parser.add_argument("--task_index", type=int, default=0)
+  parser.add_argument("--hosts", default="", help="of the ps, then of the workers")
   flags = parser.parse_args()
   tf.disable_v2_behavior()
+  if flags.job_name:
+    run_task(flags)
+    return
   for index in range(flags.num_workers):
-    print("worker %d:" % index)
-    with tf.Graph().as_default():
-      found = build(Deployment(flags.num_clones, flags.num_workers, flags.num_ps, index))
-    for what, device in found.items():
-      print("  %s %s" % (what, device))
+    print_devices(Deployment(flags.num_clones, flags.num_workers, flags.num_ps, index))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,24 @@
-"""Hooks, clipped gradients, moving averages: three small things that trainers are made of.
+"""A step by hand with clipped gradients, moving averages, hooks: three parts of many trainers.
 
 Example E11.
-Mechanism: clipping by a global norm, moving averages, the order of hook calls.
-1. clip_by_global_norm takes all gradients as one vector. [3, 0] and [0, 4] have the norm 5 together
-   (it is returned, too); clipped to 1 each is divided by 5. A norm below the limit changes nothing.
+Mechanism: a step by hand with clipped gradients, moving averages, the order of hook calls.
+1. An optimizer's `minimize` is two calls. compute_gradients returns pairs of a gradient and its
+   variable, and apply_gradients takes such pairs. Between them you may change the gradients.
+   clip_by_global_norm takes all gradients as one vector: [3, 0] and [0, 4] together have the norm
+   5, which it returns, too. Clipped to 1, each is divided by 5. A norm below the limit changes
+   nothing. A step of rate 1 then moves a and b by the clipped gradients.
 2. A moving average of 0.5 over w = 1, 2, 3. It begins with the variable's initial value, here 0:
    0.5 * 0 + 0.5 * 1 = 0.5, then 1.25, then 2.125.
-3. The order in which a session calls its hooks: chief-only hooks come before the others, and `end`
-   is called in the same order as all else, not backwards. Hooks may ask for more in before_run; the
-   answers are in after_run's run_values.
-Toolkit: bare TensorFlow. (tf1ps.MonitoredTrainingSession calls hooks alike; clip_norm= of its
-builders clips the *mean* gradient of all replicas, docs/in_graph.md and docs/synchronous.md.)
+3. The order in which a session calls its hooks: chief-only hooks come before the others. `end` is
+   called in that order, too, not backwards. Hooks may ask for more in before_run, and after_run's
+   run_values hold the answers.
+
+Toolkit: bare TensorFlow. tf1ps.MonitoredTrainingSession calls hooks alike. clip_norm= of tf1ps'
+builders clips the *mean* gradient of all replicas (docs/in_graph.md and docs/synchronous.md).
 
     $ python examples/programs/hooks_clipping_averages.py
     clipped: [[0.6, 0.0], [0.0, 0.8]] norm 5.0
+    after the step: a [2.4, 0.0] b [0.0, 3.2]
     averages of w: [0.5, 1.25, 2.125] of ['w']
     chief.begin
     other.begin
@@ -63,13 +68,26 @@ class Recorder(tf.train.SessionRunHook):
     print(self._name + ".end")
 
 
-def clip():
-  """Clips two gradients together."""
-  clipped, norm = tf.clip_by_global_norm([tf.constant([3.0, 0.0]), tf.constant([0.0, 4.0])], 1.0)
+def numbers(values):
+  """The values of an array as rounded numbers of Python, which print alike everywhere."""
+  return [round(float(value), 6) for value in values]
+
+
+def compute_clip_apply():
+  """Makes one step by hand: the gradients of (|a|^2 + |b|^2) / 2 are a and b themselves."""
+  a = tf.get_variable("a", initializer=[3.0, 0.0])
+  b = tf.get_variable("b", initializer=[0.0, 4.0])
+  loss = tf.nn.l2_loss(a) + tf.nn.l2_loss(b)
+  optimizer = tf.train.GradientDescentOptimizer(1.0)
+  gradients, variables = zip(*optimizer.compute_gradients(loss))
+  clipped, norm = tf.clip_by_global_norm(gradients, 1.0)
+  step = optimizer.apply_gradients(zip(clipped, variables))
   with tf.Session() as session:
-    values, total = session.run([clipped, norm])
-  print("clipped:", [[round(float(x), 6) for x in value] for value in values],
-        "norm", float(total))
+    session.run(tf.global_variables_initializer())
+    of_a, of_b, total = session.run(clipped + [norm])  # before the step: a run does not order them
+    print("clipped:", [numbers(of_a), numbers(of_b)], "norm", float(total))
+    session.run(step)
+    print("after the step: a", numbers(session.run(a)), "b", numbers(session.run(b)))
 
 
 def average():
@@ -103,7 +121,7 @@ def call_hooks():
 def main():
   """Shows the three, each in a graph of its own."""
   tf.disable_v2_behavior()
-  for show in (clip, average, call_hooks):
+  for show in (compute_clip_apply, average, call_hooks):
     with tf.Graph().as_default():
       show()
 

@@ -104,13 +104,17 @@ WORDS = {
   "programs/towers_on_one_machine.py":
     "一台机器各设备上的塔：平均梯度，共享变量，以及三种失败。",
   "programs/clones_and_replicas.py":
-    "由一份配置得到克隆和副本：2 个克隆、2 个 worker、2 个 ps 时，一切放在哪里。",
+    "由一份配置得到副本和其中的克隆：一切放在哪里，以及照此训练的一个作业。",
   "programs/local_or_distributed.py":
     "同一个脚本，本地或分布式：由环境变量决定。",
   "programs/dataset_map.py":
     "由 TensorFlow 操作组成的函数，作用于数据集的每个元素。",
   "programs/hooks_clipping_averages.py":
-    "钩子、梯度裁剪、滑动平均：训练程序的三个小部件。",
+    "手工完成一步并裁剪梯度、滑动平均、钩子：许多训练程序都有的三个部分。",
+  "programs/by_tf_config.py":
+    "由 TF_CONFIG 得知自己位置的训练程序：一个 ps、一个 chief 和一个 worker。",
+  "programs/balanced_by_bytes.py":
+    "按字节数把变量分到各个 ps：GreedyLoadBalancingStrategy 与通常的轮流放置对照。",
   "programs/barrier_of_queues.py":
     "由 n 个共享队列组成的屏障：所有人到齐之前谁也不往下走。",
   "notes/one_job_two_tasks.py":

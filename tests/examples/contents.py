@@ -31,6 +31,11 @@ SECTIONS = {
   "E": ("Programs", "完整程序"),
   "N": ("Small things", "小例子"),
 }
+# Pages beside the examples, which stand first in their section: in English, in Chinese.
+PAGES = {
+  "X": ("| X1–X7 | [Answers to the chapter's seven questions.](exercises/answers.md) | | |\n",
+        "| X1–X7 | [本章七道思考题的答案（英文）。](exercises/answers.md) | | |\n"),
+}
 HEAD = "| | shows | prints | docs |\n|---|---|---|---|\n"
 CHINESE_HEAD = "| 编号 | 内容 | 输出 | 文档 |\n|---|---|---|---|\n"
 LINES, WIDTH = 4, 72  # of the printed result: that many lines, that many characters of a line
@@ -105,6 +110,9 @@ def _sections(language, head, line_of):
   parts = {}
   for example in sorted(docstrings.find(), key=_place):
     parts.setdefault(section_of(example), []).append(_row(line_of(example)))
+  for name, page in PAGES.items():
+    if name in parts:
+      parts[name].insert(0, page[language])
   return "".join("\n### %s\n\n%s%s" % (SECTIONS[name][language], head, "".join(parts[name]))
                  for name in SECTIONS if name in parts) + "\n"
 
