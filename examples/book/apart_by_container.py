@@ -2,22 +2,23 @@
 
 Example B15. Section: variables.
 Mechanism: containers. A server finds state by container and name.
-An x in the default container and one in the container my-problem-1 are two variables of one name;
-a reset of my-problem-1 clears the second one and leaves the first. Three traps:
-1. The book enters the container round `session.run`, where it does nothing: it belongs to the
+One x is in the default container, another x is in the container my-problem-1. These are two
+variables of one name. A reset of my-problem-1 clears the second one and leaves the first. There are
+three traps:
+1. The book puts the container around `session.run`, where it does nothing. Put it around the
    construction.
-2. Its name, my_problem_1, is not legal for queues, nor for variables as TensorFlow 1 makes them
-   (resource variables would take it): no `_`. The error comes with the first run.
-3. `tf.Session.reset` also ends the sessions of the server that is asked, whatever they are about.
-   And on TensorFlow 2.x it kills a ps on which somebody is blocked on a queue of the container
-   (reset_under_a_dequeue.py).
-tf1ps takes them away: a container that has no effect and an illegal name are refused, and its reset
-ends no session (docs/containers.md).
+2. The book's name, my_problem_1, has a `_`, which is not legal for queues and ref variables.
+   (Resource variables accept it.) The error appears at the first run.
+3. `tf.Session.reset` also ends all sessions of the server that gets the call. And on TensorFlow 2.x
+   it kills a ps on which a client waits at a queue of the container (reset_under_a_dequeue.py).
+
+tf1ps removes the traps: it refuses a container that has no effect and an illegal name, and its
+reset ends no session (docs/containers.md).
 Toolkit: both forms.
 
     $ python examples/book/apart_by_container.py --hosts=127.0.0.1:2221,127.0.0.1:2222
-    tf.container round session.run: counts in the x of all, 2.0
-    tf1ps' round session.run: ContainerError
+    tf.container around session.run: counts in the shared x, 2.0
+    tf1ps' around session.run: ContainerError
     tf.container('my_problem_1'): InvalidArgumentError
     tf1ps' 'my_problem_1': ValueError, ... 'my-problem-1' would do
     two containers: x 1.0, x in the container 5.0
@@ -38,7 +39,7 @@ NAME = "my-problem-1"
 
 
 def values(session, *variables):
-  """What two variables hold, or the error of reading them."""
+  """Returns the values of two variables as text, or the errors of reading them."""
   said = []
   for variable in variables:
     try:
@@ -49,7 +50,7 @@ def values(session, *variables):
 
 
 def round_session_run(target, container):
-  """The book's form: nothing is built inside of the container."""
+  """The book's form: it builds nothing inside the container."""
   with tf.Graph().as_default(), tf.Session(target) as session:
     with tf.device(PS):
       x = tf.Variable(1.0, name="x")
@@ -70,7 +71,7 @@ def illegal_name(target):
 
 
 def refused(function, *arguments):
-  """Calls what has to fail; returns the error."""
+  """Makes a call that must fail; returns its error."""
   try:
     function(*arguments)
   except (tf.errors.OpError, ValueError, ContainerError) as error:
@@ -97,9 +98,9 @@ def main():
   servers = [tf.train.Server(cluster, job, 0) for job in ("ps", "worker")]
   target = servers[1].target
 
-  print("tf.container round session.run: counts in the x of all,",
+  print("tf.container around session.run: counts in the shared x,",
         round_session_run(target, tf.container))
-  print("tf1ps' round session.run:",
+  print("tf1ps' around session.run:",
         type(refused(round_session_run, target, container_scope)).__name__)
   print("tf.container('my_problem_1'):", type(refused(illegal_name, target)).__name__)
   print("tf1ps' 'my_problem_1': ValueError,", refused(check_container_name, "my_problem_1"))

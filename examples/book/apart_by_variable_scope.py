@@ -1,17 +1,17 @@
 """Two problems on one cluster, kept apart by a variable scope.
 
 Example B14. Section: variables.
-Mechanism: a variable on a server is found by its name, and a scope makes another name.
-Two clients count in a variable x on the same ps. A scope round `session.run` does nothing: a name
-is fixed when the variable is built. Both clients then count in one x. With the scope round the
-construction each one has its own.
-The names in checkpoints differ as well, and one container holds both: a reset clears both
-(apart_by_container.py keeps them apart without other names).
+Mechanism: a server finds a variable by its name, and a scope makes another name.
+Two clients count in a variable x on the same ps. A scope around `session.run` does nothing, because
+a variable gets its name when you build it. So both clients count in one x. With the scope around
+the construction each client has its own x.
+The names in checkpoints differ, too. One container holds both variables, so a reset clears both.
+(apart_by_container.py keeps them apart without other names.)
 Toolkit: bare TensorFlow.
 
     $ python examples/book/apart_by_variable_scope.py --hosts=127.0.0.1:2221,127.0.0.1:2222
-    scope round session.run: x counts 1.0, x counts 2.0
-    scope round the construction: my_problem_1/x counts 1.0, my_problem_2/x counts 1.0
+    scope around session.run: x counts 1.0, x counts 2.0
+    scope around the construction: my_problem_1/x counts 1.0, my_problem_2/x counts 1.0
     once more, without initializers: my_problem_1/x counts 2.0, my_problem_2/x counts 2.0
 """
 
@@ -22,7 +22,7 @@ import tensorflow.compat.v1 as tf
 
 
 def count(target, scope, around, init):
-  """A client: counts once in x, with the scope round the construction or round the run."""
+  """A client: counts once in x, with the scope around the construction or round the run."""
   with tf.Graph().as_default(), contextlib.ExitStack() as stack:
     if around == "construction":
       stack.enter_context(tf.variable_scope(scope))
@@ -48,8 +48,8 @@ def main():
   servers = [tf.train.Server(cluster, job, 0) for job in ("ps", "worker")]
   target = servers[1].target
   first, second = "my_problem_1", "my_problem_2"
-  for title, around, inits in [("scope round session.run", "run", (True, False)),
-                               ("scope round the construction", "construction", (True, True)),
+  for title, around, inits in [("scope around session.run", "run", (True, False)),
+                               ("scope around the construction", "construction", (True, True)),
                                ("once more, without initializers", "construction", (False, False))]:
     print("%s: %s, %s" % (title, count(target, first, around, inits[0]),
                           count(target, second, around, inits[1])))

@@ -1,14 +1,14 @@
-"""Closing a queue: what still works, what waits, and what becomes of the elements.
+"""Closing a queue: the calls that still work, the calls that wait, and the remaining elements.
 
 Example B19. Section: queues.
 Mechanism: the end of a stream; `close`, with and without `cancel_pending_enqueues`.
-A closed queue takes nothing more and gives out what is left. Wrong in the book: that a
-`dequeue_many` for which too few are left loses them. On a *closed* queue it fails and gives back
-what it had taken, also where it was waiting when the queue was closed. (What loses elements is a
-dequeue_many that is cancelled, for instance by a timeout: queue_timeouts.py.)
-`close()` itself waits for enqueues that are pending; with cancel_pending_enqueues it ends them.
-tf1ps tells the two ends apart: QueueEnded, or QueueCancelled where the producers gave up.
-Toolkit: both forms. docs/queues.md has the table of what every call finds after every event.
+A closed queue accepts no more elements and returns the remaining ones. The book is wrong in one
+point: a `dequeue_many` does not lose the elements when too few are left. On a *closed* queue it
+fails and gives back the elements that it has taken, even if it was already waiting at the close.
+(A dequeue_many that is cancelled, for example by a timeout, does lose them: queue_timeouts.py.)
+`close()` itself waits for pending enqueues. With cancel_pending_enqueues it ends them.
+tf1ps distinguishes the two ends: QueueEnded, or QueueCancelled if the producers gave up.
+Toolkit: both forms. docs/queues.md has the result of each call after each event.
 
     $ python examples/book/closing_a_queue.py
     closed with 1 2 3
@@ -20,10 +20,10 @@ Toolkit: both forms. docs/queues.md has the table of what every call finds after
     closed under a dequeue_many(3) that has taken 1 2
       dequeue_many(3): OutOfRangeError, and 2 left
     closed under an enqueue_many of 2 3 4, capacity 2
-      close waits; all that comes out: [1, 2, 3, 4]
+      close waits; the elements that come out: [1, 2, 3, 4]
     the same, with cancel_pending_enqueues
       enqueue_many: CancelledError
-      all that comes out: [1, 2]
+      the elements that come out: [1, 2]
     tf1ps
       get(2) of 1: QueueEnded, and 1 left
       put: QueueEnded
@@ -40,7 +40,7 @@ from tf1ps.state import QueueError
 
 
 def attempt(function, *arguments, **keywords):
-  """Calls; returns what it returns as a list or number, or the name of the error."""
+  """Makes a call; returns its result as a list or number, or the name of its error."""
   try:
     result = function(*arguments, **keywords)
     return result.tolist() if hasattr(result, "tolist") else result
@@ -76,7 +76,7 @@ def until_size(session, queue, wanted, limit=30.0):
 
 
 def draining(session):
-  """What is left can be taken, and nothing is lost."""
+  """The remaining elements come out, and none is lost."""
   print("closed with 1 2 3")
   queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
   session.run(queue.enqueue_many([[1, 2, 3]]))
@@ -90,7 +90,7 @@ def draining(session):
 
 
 def under_a_dequeue(session):
-  """A dequeue_many that waits hides what it has taken, and gives it back."""
+  """A waiting dequeue_many hides the elements that it has taken, and gives them back."""
   print("closed under a dequeue_many(3) that has taken 1 2")
   queue = tf.queue.FIFOQueue(10, [tf.int32], [[]])
   session.run(queue.enqueue_many([[1, 2]]))
@@ -116,7 +116,7 @@ def under_an_enqueue(session, cancel):
     elements.append(attempt(session.run, dequeue))
   closing.outcome()
   pending.outcome()
-  print("  %sall that comes out:" % ("" if cancel else "close waits; "), elements[:-1])
+  print("  %sthe elements that come out:" % ("" if cancel else "close waits; "), elements[:-1])
 
 
 def with_tf1ps(session):

@@ -1,17 +1,20 @@
 """Two ps and three workers: a session on one of them, and operations pinned to others.
 
 Examples B09, B10, B11. Section: clusters.
-Mechanism: cluster, job, task; the master that a client is connected to; pins by job, task, device.
-1. Five servers are started, here in one process to need one shell; on five machines it is the same.
-2. A client may be connected to any of them, which is then its master: the graph is sent there, and
-   from there its parts to whom they are pinned. Not pinned: on TensorFlow 2.x all of it runs on the
-   master, on 1.x on the first task of the cluster in the order of names (/job:ps/task:0).
-3. A pin may say less than a device: a job, a task of it, or a device of a task. What it leaves open
-   is filled in like that: /job:worker is the master on 2.x if that is a worker, and worker 0 on
-   1.x. (Here the master is worker 0.) Where operations ran is read from the trace of the run: what
-   the graph says is only what was asked for.
-The last line is no result but a warning: a name that the cluster does not have is an error even
-where `allow_soft_placement` is set, since that moves operations between devices of one task only.
+Mechanism: cluster, job, task; the master of a client; pins by job, task and device.
+1. The example starts five servers. One process holds them all, so that you need one shell; on five
+   machines the result is the same.
+2. A client may connect to any server, which is then its master. The master gets the graph and sends
+   each part to the task that the part is pinned to. On TensorFlow 2.x the master itself runs the
+   operations without a pin. On 1.x the first task of the cluster in the order of names runs them,
+   here /job:ps/task:0.
+3. A pin may be less than a device: a job, a task of it, or a device of a task. TensorFlow completes
+   it. On 2.x /job:worker is the master, if the master is a worker; on 1.x it is worker 0. (Here
+   the master is worker 0.) The example reads the place of an operation from the trace of the run,
+   since the graph holds only the request.
+
+The last line is a warning. A name that the cluster does not have is an error, even with
+`allow_soft_placement`, which moves operations only between the devices of one task.
 Toolkit: bare TensorFlow.
 
     $ python examples/book/cluster_of_five.py --ps_hosts=127.0.0.1:2221,127.0.0.1:2222 \

@@ -3,13 +3,13 @@
 Example B08. Section: devices.
 Mechanism: control dependencies.
 
-x needs neither a nor b. Without more, TensorFlow may run it first, or would not run the others at
-all, since only x is asked for. Made inside of `tf.control_dependencies([a, b])`, x waits until both
-have ended: so three ops that each take much memory need not have it at the same time.
+x needs neither a nor b. So TensorFlow may run x first. And if you ask only for x, TensorFlow does
+not run a and b at all. An x that is built inside `tf.control_dependencies([a, b])` waits until both
+have ended. In this way three ops that need much memory do not need it at the same time.
 
-Look at the last two lines, for the common mistake: the block counts for ops that are *made* in it.
-An op that was made before cannot be made to wait by wrapping it in there: the wrapping waits, and
-the op itself runs when it likes.
+Look at the last two lines, which show a common mistake. The block affects only ops that are *built*
+in it. If you wrap an older op in the block, the wrapper waits, and the old op still runs at any
+time.
 
 Toolkit: bare TensorFlow.
 
@@ -17,8 +17,8 @@ Toolkit: bare TensorFlow.
     x = 3.0
     ran: a, b, x
     x waits for: a, b
-    what wraps an op made before waits for: a, b
-    that op waits for: nothing
+    the wrapper of an older op waits for: a, b
+    the older op waits for: nothing
 """
 import tensorflow.compat.v1 as tf
 
@@ -30,7 +30,7 @@ def main():
   ran = []
 
   def noted(value, name):
-    """Returns an op that hands on the value, and writes down that it ran."""
+    """Returns an op that passes the value on, and records that it ran."""
     def note(array):
       ran.append(name)
       return array
@@ -47,7 +47,7 @@ def main():
   with tf.Session() as session:
     print("x =", float(session.run(x)))
   print("ran:", ", ".join(ran))
-  for name, tensor in (("x", x), ("what wraps an op made before", wrapped), ("that op", before)):
+  for name, tensor in (("x", x), ("the wrapper of an older op", wrapped), ("the older op", before)):
     print("%s waits for: %s" % (
       name, ", ".join(op.name for op in tensor.op.control_inputs) or "nothing"))
 

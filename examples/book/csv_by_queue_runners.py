@@ -3,13 +3,14 @@
 Examples B25, B26. Section: data.
 Mechanism: a QueueRunner has a thread for each of its operations; a Coordinator ends them all.
 1. One reader, five threads: the runner has the same operation five times.
-2. Five readers, five threads: a function builds a reader and returns the operation; files are read
-   at the same time. Rows come in another order, so they are sorted here.
-When a thread sees the end of the file names it stops; the last one closes the queue, and the loop
-gets its OutOfRangeError after all examples. `coord.join` raises what went wrong in a thread.
-That is where it is found too late: if a line cannot be decoded, the loop just ends early, examples
-that were read may be dropped, and only `join` says why. With tf1ps' start_queue_runners the loop
-gets every example before the bad line, and then the error, with the line's place.
+2. Five readers, five threads: a function builds a reader and returns its operation. The readers
+   read files at the same time. So the order of the rows changes, and the example sorts them.
+
+A thread stops at the end of the file names. The last thread closes the queue, and the loop gets its
+OutOfRangeError after all examples. `coord.join` raises the error of a thread.
+This is late: after a line that cannot be decoded the loop just ends, it may miss examples that were
+read, and only `join` raises the reason. With tf1ps' start_queue_runners the loop gets every example
+before the bad line, and then the error with the file and the line.
 Toolkit: both forms. docs/pipelines.md, "Queue runners"
 
     $ python examples/book/csv_by_queue_runners.py
@@ -42,7 +43,7 @@ def put_example(names, examples):
 
 
 def build(files, readers, threads):
-  """Builds names, readers and runner; returns a batch, and what fills the queue of names."""
+  """Builds the pipeline; returns a batch, and two operations: fill and close the names."""
   names = tf.queue.FIFOQueue(10, [tf.string], [[]])
   examples = tf.queue.RandomShuffleQueue(10, 2, [tf.float32, tf.int32], [[2], []])
   puts = [put_example(names, examples) for _ in range(readers)]
@@ -51,7 +52,7 @@ def build(files, readers, threads):
 
 
 def read(files, readers, threads, toolkit=tf.train):
-  """Reads files; returns (rows, the error or None, who raised it)."""
+  """Reads files; returns (rows, the error or None, the place that raised it)."""
   with tf.Graph().as_default(), tf.Session() as session:
     batch, put_names, close_names = build(files, readers, threads)
     session.run(put_names)

@@ -1,18 +1,19 @@
-"""A CSV file by two queues and a reader, all run by hand: what queue runners do in threads.
+"""A CSV file by two queues and a reader, run by hand: the work that queue runners do in threads.
 
 Example B24. Section: data.
-Mechanism: a queue of file names, a TextLineReader, a shuffle queue; the end by closing both.
-1. The name of the file goes into the first queue, which is closed: nothing more will come.
-2. Each run of `put_example` lets the reader take a line (it takes a name from the queue whenever a
-   file is over), decodes it, and puts the example into the shuffle queue. The end of the names is
-   an OutOfRangeError; it closes the second queue.
-3. `dequeue_up_to(2)` then takes two and one, and gets an OutOfRangeError as well. Of a queue that
-   is not closed it would wait for two, like dequeue_many.
-Two traps of this form: all runs must be of one session, as neither the reader nor queues without a
-shared name outlive it; and all examples must fit into the queue (capacity 10), since nobody takes
-them out while it is filled. The next example, csv_by_queue_runners.py, has neither.
-Toolkit: bare TensorFlow. In tf1ps pipeline.readers.text_lines is all of this in one call, decodes
-batches, and is many times as fast (docs/pipelines.md).
+Mechanism: a queue of file names, a TextLineReader, a shuffle queue; closing both queues is the end.
+1. The file's name goes into the first queue. Then the queue is closed, since no more names come.
+2. Each run of `put_example` reads a line, decodes it, and puts the example into the shuffle queue.
+   At the end of a file the reader takes the next name. At the end of the names it raises an
+   OutOfRangeError, and the program closes the second queue.
+3. `dequeue_up_to(2)` then returns two examples, then one, and then raises an OutOfRangeError. As
+   long as the queue is open it waits for two, as dequeue_many does.
+
+This form has two traps. All runs must be of one session, because a reader and a queue without a
+shared name end with it. And the queue must have room for all examples (its capacity is 10), because
+nothing takes them out while it is being filled. csv_by_queue_runners.py avoids both.
+Toolkit: bare TensorFlow. text_lines of tf1ps.pipeline does all this in one call, decodes batches,
+and is many times as fast (docs/pipelines.md).
 
     $ python examples/book/csv_by_queues.py
     put in: 3 examples
@@ -32,7 +33,7 @@ LINES = ["x1,x2,target", "1.,2.,0", "4,5.5,1", "7,,0"]
 
 
 def build():
-  """Builds the pipeline; returns what is run of it."""
+  """Builds the pipeline; returns the tensors and operations that the program runs."""
   names = tf.queue.FIFOQueue(10, [tf.string], [[]])
   name = tf.placeholder(tf.string, [])
   key, line = tf.TextLineReader(skip_header_lines=1).read(names)

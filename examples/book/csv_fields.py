@@ -1,11 +1,11 @@
-"""decode_csv: a default for each field gives its type, and what stands for a missing value.
+"""decode_csv: the default of each field sets its type, and the value of a missing field.
 
 Example B23. Section: data.
 Mechanism: record_defaults.
-5., 6 and 7 say: a float, and two ints, and what each is where the line has nothing. An empty
-default makes a field required. A vector of lines is decoded at once, to a vector a column: that is
-many times faster than line by line (python -m benchmarks input_csv).
-Constants work as defaults as lists do.
+The defaults 5., 6 and 7 mean a float and two ints, and they are the values of empty fields. An
+empty default makes a field required. decode_csv takes a vector of lines in one call and returns a
+vector per column. That is many times faster than line by line (python -m benchmarks input_csv).
+Defaults may be constants or lists.
 Toolkit: bare TensorFlow.
 
     $ python examples/book/csv_fields.py
@@ -25,16 +25,16 @@ DEFAULTS = [[5.0], [6], [7]]
 
 
 def as_python(values):
-  """Python's numbers for numpy's, which print differently in numpy 1 and 2."""
+  """Turns numpy's numbers, which print differently in numpy 1 and 2, into Python's."""
   return [value.tolist() for value in values]
 
 
 def refused(session, line, defaults):
-  """Decodes what cannot be decoded; returns the error and its sentence."""
+  """Decodes a bad line; returns the error and its sentence."""
   try:
     session.run(tf.io.decode_csv(line, defaults))
   except tf.errors.InvalidArgumentError as error:
-    # What stands around this sentence differs between TensorFlow's versions.
+    # The text around this sentence depends on TensorFlow's version.
     sentence = re.search(r"(Field|Expect) .*", error.message).group()
     return "%s: %s" % (type(error).__name__, re.sub(r"\s*\[\[.*", "", sentence))
 

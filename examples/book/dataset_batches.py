@@ -1,19 +1,18 @@
-"""A dataset that is repeated and cut into batches, and the iterator that hands them out.
+"""A dataset that is repeated and cut into batches, and the iterator that returns them.
 
 Example B28. Section: data.
 Mechanism: repeat and batch.
 
-0 to 9, three times, are thirty numbers: in batches of seven that makes *five* batches, the last one
-with the two that are left. `batch` follows `repeat`, so
-that a batch may hold the end of one round and the beginning of the next. The other way round,
-each round ends with a short batch of its own. `drop_remainder=True` drops short ones, so that the
-shape of a batch is known.
+The numbers 0 to 9, three times, are thirty numbers. In batches of seven they make *five* batches,
+and the last one has two numbers. `batch` follows `repeat`, so a batch may hold the end of one round
+and the beginning of the next. In the other order, each round ends with a short batch of its own.
+`drop_remainder=True` drops short batches, so that the shape of a batch is known.
 
-The end comes as an OutOfRangeError. (`dataset.make_one_shot_iterator()` of old is
-`tf.data.make_one_shot_iterator(dataset)` today; it works on 1.15, too.)
+At the end the iterator raises an OutOfRangeError. (The old `dataset.make_one_shot_iterator()` is
+now `tf.data.make_one_shot_iterator(dataset)`, which also works on 1.15.)
 
-Toolkit: bare TensorFlow. In a program, `shard.dataset(dataset)` repeats it and divides it among the
-workers, and the program batches (docs/shares.md).
+Toolkit: bare TensorFlow. In a program, `shard.dataset(dataset)` repeats the dataset and divides it
+among the workers, and the program makes the batches (docs/shares.md).
 
     $ python examples/book/dataset_batches.py
     repeat, then batch:

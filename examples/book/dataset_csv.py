@@ -3,16 +3,16 @@
 Example B31. Section: data.
 Mechanism: TextLineDataset, skip, map.
 
-1. `TextLineDataset` gives the file's lines, `skip(1)` leaves out the header.
-2. `map` has each line decoded. The defaults tell each column's type, and its value where a line has
+1. `TextLineDataset` returns the file's lines, and `skip(1)` leaves out the header.
+2. `map` decodes each line. The defaults set each column's type, and its value where a line has
    none: the second record has no minutes, and gets 30.
-3. The lines come in the order of the file; a `shuffle` would mix them.
+3. The lines keep the order of the file. A `shuffle` would mix them.
 
-Then once more with `batch` before `map`: `decode_csv` takes many lines in one call, and is several
-times as fast: 83,000 records of 28 numbers a second, where a line a call gave 12,000.
+The second part has `batch` before `map`. Then `decode_csv` takes many lines in one call and is
+several times as fast: 83,000 records of 28 numbers per second, against 12,000 line by line.
 
-Toolkit: bare TensorFlow. The readers of tf1ps decode a batch a call, tell which file and line a bad
-record came from, and can go on without it (docs/pipelines.md).
+Toolkit: bare TensorFlow. The readers of tf1ps decode a batch per call, name the file and the line
+of a bad record, and can go on without it (docs/pipelines.md).
 
     $ python examples/book/dataset_csv.py
     a line at a time:

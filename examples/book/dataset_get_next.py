@@ -1,14 +1,14 @@
-"""An iterator goes on once a run for each `get_next()` op, however often its output is used.
+"""An iterator advances once per run for each `get_next()` op, however often you use its output.
 
 Example B29. Section: data.
 Mechanism: Iterator.get_next.
 
-`get_next()` makes an op. Within one `session.run` an op runs once: fetched twice, or used in ten
-places of the model, it is the same batch. The next run gets the next one.
+`get_next()` makes an op. In one `session.run` an op runs once. So if you fetch it twice, or use it
+in ten places of the model, you get the same batch. The next run gets the next batch.
 
-Called twice, `get_next()` makes two ops, and each takes a batch, in an order that nobody has fixed.
-So a model that calls it once for its features and once for its labels trains on pairs that do not
-belong together. It is called once, and what it returns is used wherever it is needed.
+Two calls of `get_next()` make two ops. Each takes a batch, in no fixed order. A model with one call
+for its features and another for its labels trains on pairs that do not belong together. So call it
+once, and use its result in each place.
 
 Toolkit: bare TensorFlow.
 

@@ -3,15 +3,15 @@
 Example B30. Section: data.
 Mechanism: Dataset.interleave.
 
-Each of the five batches of dataset_batches.py is made a dataset of its numbers. `cycle_length=3`
-opens the first three of them; `block_length=2` takes two numbers of each in turn:
+Each of the five batches of dataset_batches.py becomes a dataset of its numbers. `cycle_length=3`
+opens the first three datasets. `block_length=2` takes two numbers of each in turn:
 
 1. 0 1 of the first, 7 8 of the second, 4 5 of the third; 2 3, 9 0, 6 7; 4 5, 1 2, 8 9; 6, 3, 0.
-2. Each that ends makes room for the next one: the fourth batch comes in the first one's place, the
-   fifth in the second one's.
+2. When a dataset ends, the next one takes its place: the fourth follows the first, and the fifth
+   follows the second.
 
-Its use is with files: each file a dataset, a few open at a time, so that records of different files
-are mixed before a shuffle mixes them further.
+You use this with files: each file is a dataset, and a few of them are open at a time. So records of
+different files are mixed before a shuffle mixes them further.
 
 Toolkit: bare TensorFlow. In a program, `shard.files` gives each worker its own files
 (docs/shares.md).

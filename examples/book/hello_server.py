@@ -3,13 +3,13 @@
 Example B01. Section: devices.
 Mechanism: local server.
 
-`create_local_server` starts a server, a cluster of one task on a free port, in the background of
-this process. `server.target` is its address, `grpc://...`; a session that is given it sends its
-graph there and fetches what comes out, instead of computing in a runtime of its own. Everything
-else in distributed TensorFlow is this with more tasks.
+`create_local_server` starts a server, which is a cluster of one task on a free port. The server
+runs in the background of this process. `server.target` is its address, `grpc://...`. A session with
+this address sends its graph there and fetches the results; it computes nothing itself. All of
+distributed TensorFlow is this, with more tasks.
 
-A server cannot be stopped: it lasts as long as the process. It listens on every interface of the
-machine, and asks nobody who he is (docs/cluster.md tells what can be done about it).
+You cannot stop a server: it lasts as long as its process. It listens on every interface of the
+machine, and serves everybody who connects (docs/cluster.md says how to limit that).
 
 Toolkit: bare TensorFlow.
 

@@ -1,13 +1,14 @@
 """In-graph replication, asynchronous: one graph, and for each replica an optimizer and a thread.
 
 Example B38. Section: parallel.
-Mechanism: one client whose threads run a training step each, whenever they can.
-Both replicas pull the same w towards 2, with rate 0.5, in 100 steps each. Nobody waits for anybody,
-so in which order the updates come is open; that there are 200, and that w arrives, is not.
-Toolkit: tf1ps. By hand two things go wrong in silence: two updates of one variable at the same
-moment may lose one another (hence use_locking=True), and so may `global_step` of apply_gradients,
-which build_asynchronous raises under its lock. A thread that fails would be a message on stderr
-that nobody reads: ReplicaThreads stops all and raises the first error (docs/in_graph.md).
+Mechanism: one client whose threads run training steps independently.
+Both replicas pull the same w towards 2, with rate 0.5, in 100 steps each. No thread waits for
+another, so the order of the updates is open. Their number, 200, and the final w are not.
+Toolkit: tf1ps. By hand, two things go wrong without an error. Two updates of one variable at the
+same moment may overwrite each other (hence use_locking=True), and so may two increments of the
+`global_step` of apply_gradients, which build_in_graph_asynchronous makes under its lock. And a
+thread that fails only writes to stderr. ReplicaThreads stops all threads and raises the first error
+(docs/in_graph.md).
 
     $ python examples/book/in_graph_asynchronous.py \
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223

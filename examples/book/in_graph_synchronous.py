@@ -2,14 +2,15 @@
 
 Example B37. Section: parallel.
 Mechanism: towers pinned to tasks, the mean of their gradients, one optimizer.
-Each tower wants another w: its loss is (w - target)² / 2, with targets 1 and 3, and the rate is
-0.5. The mean of the gradients is w - 2, so every step halves the way to 2.
-"In-graph" is used in two ways. The book means this: copies of the model, one on each worker, in one
-graph. Others mean different *parts* of a model on different machines, which is model parallelism
-(model_parallel.py). What both share is the one client: the other workers are servers that do what
-they are sent. Where the towers ran is read from the trace of a step.
-Toolkit: both forms. By hand in bare TensorFlow, and by tf1ps' in_graph.build_synchronous, which
-also takes the mean beside each variable, sparse or dense (docs/in_graph.md).
+Each tower has another target for w: its loss is (w - target)² / 2, with targets 1 and 3, and the
+rate is 0.5. The mean of the gradients is w - 2, so every step moves w half of the way to 2.
+"In-graph" has two meanings. The book means copies of the model, one on each worker, in one graph.
+Others mean different *parts* of a model on different machines, which is model parallelism
+(model_parallel.py). Both have one client, and the other workers are servers that run their parts.
+The example reads the places of the towers from the trace of a step.
+Toolkit: both forms. One is by hand in bare TensorFlow. The other is tf1ps'
+build_in_graph_synchronous, which also takes the mean beside each variable, sparse or dense
+(docs/in_graph.md).
 
     $ python examples/book/in_graph_synchronous.py \
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
@@ -66,7 +67,7 @@ def where_towers_ran(session, train_op):
     task = device.device.replace("/replica:0", "").split("/device:")[0]
     for node in device.node_stats:
       scope = node.node_name.split("/")[0]
-      # What reads a variable, or passes it on, stands where the variable is.
+      # Operations that read a variable are on the task of the variable.
       if scope in tasks and task.startswith("/job:worker"):
         tasks[scope].add(task)
   return tasks

@@ -1,19 +1,22 @@
 """Remedies against a saturated network: the bytes that each saves, and the accuracy that it costs.
 
 Example B42. Section: parallel.
-Mechanism: a step sends the parameters down to each host, and a gradient up from each; their size
-counts, and how often they travel. Four replicas train a network 64-100-100-10 on the digits,
-synchronously, so that a seed gives every row the same batches. Each row changes one thing, the last
-of them several.
+Mechanism: a step sends the parameters to each host, and a gradient back from each. Their size and
+their number make the traffic. Four replicas train a network 64-100-100-10 on the digits,
+synchronously, so that a seed gives every row the same batches. Each row changes one thing, and the
+last row changes several.
 What to look for:
-- Two ps send as many bytes as one, but through two connections: the busier one has the less.
-- Replicas on one host share what it has pulled, and their gradients become one before they leave.
-- Neither changes the mathematics; 16 bits, on the wire or as parameters, halve the bytes. On the
-  wire alone the update stays in float32 (with float16 parameters a small update may be lost).
-- 8 bits, a scale for each tensor, are for the trained model. It is tested with what they give back.
+- Two ps send as many bytes as one, but through two connections, so the busier one carries less.
+- Replicas on one host share the parameters that the host has fetched, and send one gradient.
+- Neither of these changes the mathematics. 16 bits, on the wire or as parameters, halve the bytes.
+  On the wire alone the update stays in float32. (With float16 parameters a small update may be
+  lost.)
+- 8 bits, with a scale for each tensor, are for the trained model. The test uses the values that
+  come back from them.
+
 The bytes are read off the graph. One of the 360 test images is 0.28 points of accuracy.
 The graphs are in replicas_on_hosts.py.
-Toolkit: tf1ps counts the bytes (docs/traffic.md), casts for the way (docs/transfer.md), and makes
+Toolkit: tf1ps counts the bytes (docs/traffic.md), casts for the wire (docs/transfer.md), and makes
 the clones of a host (docs/in_graph.md).
 
     $ python examples/book/less_bandwidth.py --steps=30 --seeds=1 \

@@ -2,17 +2,18 @@
 
 Examples B16, B17. Section: queues.
 Mechanism: a queue with a shared name on a ps, used through two masters.
-This process holds the servers, and starts two others: the loader, connected to worker 0, puts three
-examples into queues, and the trainer, connected to worker 1, takes them out. `dequeue_many(2)`
-waits until two are there, so it does not matter who is first.
-A queue is found by three things: the task that it lives on, its container, and its shared name.
-- The book does not pin it. Then it lives on TensorFlow 2.x on the task that the session is
-  connected to, and under a device setter, on both, on the worker: each client has its own, and the
-  trainer's stays empty ("under the device setter" below). Pin it to a ps.
-- The same shared name in two containers is two queues.
-tf1ps' FIFOQueue has the same arguments, beside `device` and `container`, and its `get` has a time
-limit that costs no example. In a process with a tf1ps.Server one with a shared name is put on a ps
-without a word, also under a device setter; these clients have none, and say the device.
+This process holds the servers and starts two clients. The loader is connected to worker 0 and puts
+three examples into queues. The trainer is connected to worker 1 and takes them out.
+`dequeue_many(2)` waits until there are two, so the clients may come in any order.
+Three things identify a queue: its task, its container and its shared name.
+- The book does not pin the queue. On TensorFlow 2.x the queue is then on the task that the session
+  is connected to. Under a device setter it is on the worker, on both versions. So each client has a
+  queue of its own, and the trainer's stays empty ("under the device setter" below). Pin it to a ps.
+- The same shared name in two containers names two queues.
+
+tf1ps' FIFOQueue has the same arguments, and also `device` and `container`. The time limit of its
+`get` costs no example. In a process with a tf1ps.Server, a queue with a shared name is on a ps
+without a pin, also under a device setter. These clients have no server, so they name the device.
 Toolkit: both forms. docs/queues.md
 
     $ python examples/book/loader_and_trainer.py \
@@ -52,7 +53,7 @@ def make_queues(cluster, worker):
 
 
 def load(session, pinned, in_a, in_b, strayed, ours):
-  """Puts the examples in; into the queue on which the trainer waits at last."""
+  """Puts the examples into all queues, and last into the one at which the trainer waits."""
   ours.put(session, EXAMPLES, many=True, timeout=60)
   session.run([queue.enqueue_many([EXAMPLES]) for queue in (in_a, strayed)])
   example = tf.placeholder(tf.float32, [2])
@@ -62,7 +63,7 @@ def load(session, pinned, in_a, in_b, strayed, ours):
 
 
 def train(session, pinned, in_a, in_b, strayed, ours):
-  """Takes two examples, and one."""
+  """Takes two examples, then one."""
   print("pinned to the ps:", session.run(pinned.dequeue_many(2)).tolist())
   print("pinned to the ps:", session.run(pinned.dequeue()).tolist())
   print("under the device setter: %d examples" % session.run(strayed.size()))

@@ -1,17 +1,17 @@
-"""An integer variable that is to be on a GPU cannot be: three cures, and one that is forgotten.
+"""A GPU cannot hold an integer variable: three cures, and one that is easy to forget.
 
 Example B06. Section: devices.
 Mechanism: kernels and soft placement.
 
-An op runs on a device only where there is a kernel for that type of op, device and data. A (ref)
-variable of 32-bit integers has none on GPUs. The cures: have it on the CPU, make it a float, or let
-TensorFlow move what cannot be where it is wished.
+A device runs an op only if there is a kernel for the op's type, the device and the type of the
+data. GPUs have no kernel for a ref variable of 32-bit integers. There are three cures: pin the
+variable to the CPU, make it a float, or let TensorFlow choose another device (soft placement).
 
-A session that was made before, without `config`, keeps the error: soft placement belongs to the
-session that was made with it. And it is about devices alone: a job or a task that does not exist
-remains an error.
+Soft placement belongs to the session whose `config` asks for it. The book makes the config and
+forgets to give it to the session, and then the error remains. Soft placement changes only the
+device: a job or a task that does not exist remains an error.
 
-Where there is no GPU, the same error says that there is none; so the float fails there, too.
+Without a GPU, the float fails with the same error, because there is no such device.
 
 Toolkit: bare TensorFlow. Programs of tf1ps always run with soft placement (docs/cluster.md).
 
@@ -19,7 +19,7 @@ Toolkit: bare TensorFlow. Programs of tf1ps always run with soft placement (docs
     integer on /gpu:0: InvalidArgumentError
     integer on /cpu:0: 3
     float on /gpu:0: ...
-    integer on /gpu:0, config not handed over: InvalidArgumentError
+    integer on /gpu:0, config not given to the session: InvalidArgumentError
     integer on /gpu:0, soft placement: 3
 """
 import tensorflow.compat.v1 as tf
@@ -28,7 +28,7 @@ tf.disable_v2_behavior()
 
 
 def value_of(initial, device, config=None):
-  """Returns what a variable on that device is in a session, or the name of the error."""
+  """Returns the value of a variable on that device, or the name of the error."""
   with tf.Graph().as_default():
     with tf.device(device):
       variable = tf.Variable(initial, use_resource=False)
@@ -48,7 +48,7 @@ def main():
 
   config = tf.ConfigProto()
   config.allow_soft_placement = True
-  print("integer on /gpu:0, config not handed over:", value_of(3, "/gpu:0"))
+  print("integer on /gpu:0, config not given to the session:", value_of(3, "/gpu:0"))
   print("integer on /gpu:0, soft placement:", value_of(3, "/gpu:0", config))
 
 

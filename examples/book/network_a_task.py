@@ -1,27 +1,28 @@
-"""A network a task: the same trained network on n tasks, for more predictions a second.
+"""A network per task: the same trained network on n tasks, for more predictions per second.
 
 Example B33. Section: parallel.
-Mechanism: nothing is shared; each task has the whole network, in a process with one thread for
-computing, and the client gives each request, 100 images, to whichever of them is free.
-There are two uses for a network a device. One is to train networks that differ, at the same time:
-examples/exercises/hyper_parameter_search.py. The other one is here, many predictions a second: the
-network is trained on task 0, and its values are copied to the others.
-- The client builds one graph, for one network and without a device. It has a session for each task,
-  connected to that task and, by a device filter, to nobody else. So the variables of one name are
-  as many variables as there are tasks; a request passes through no other task, and none that stands
-  still holds up the others' answers.
-- Here a request is answered by one network; an ensemble asks all of them (ensemble_in_graph.py).
-  In ensemble_queues.py the requests lie in a queue, and several processes may serve a network.
-What to look for: each task answers as the first one does, and n tasks answer nearly n times as
-often, as long as each finds a core of its own. Measured on 2 cores, which the client shares
-(TensorFlow 2.21, medians of 11 rounds): 1.52 times as many with 2 tasks, 1.54 times with 4.
+Mechanism: the tasks share nothing. Each task has the whole network, in a process with one thread
+for computing. The client gives each request, 100 images, to a task that is free.
+A network per device has two uses. One is to train different networks at the same time:
+examples/exercises/hyper_parameter_search.py. The other one is here, many predictions per second:
+task 0 trains the network, and the other tasks get copies of its values.
+- The client builds one graph, for one network and without a device. It has a session for each task.
+  A device filter connects the session to this task alone. So each task has a variable of its own
+  under the same name, no request passes through another task, and a task that stands still delays
+  no answer of the others.
+- Here one network answers a request, and in an ensemble all of them do (ensemble_in_graph.py). In
+  ensemble_queues.py the requests are in a queue, and several processes may serve a network.
+
+What to look for: each task gives the same answers as the first one. n tasks answer nearly n times
+as often if each has a core of its own. Measured on 2 cores, which the client shares (TensorFlow
+2.21, medians of 11 rounds): 1.52 times as many with 2 tasks, 1.54 times with 4.
 Toolkit: bare TensorFlow; for many networks with one answer, docs/ensembles.md.
 
     $ python examples/book/network_a_task.py --hosts=127.0.0.1:2221,127.0.0.1:2222
     trained on task 0: ... of 360 digits right
     all 2 tasks give the same answers: True
-    1 task: ... predictions a second
-    2 tasks: ... predictions a second, ... times as many
+    1 task: ... predictions per second
+    2 tasks: ... predictions per second, ... times as many
 """
 
 import argparse
@@ -39,8 +40,8 @@ BATCH, UNITS = 100, 2048
 
 
 def serve(hosts, index, connection, held):
-  """Is a task until the client, at the other end of the connection, has closed it or is gone."""
-  for end in held:  # copies of the client's ends, which would stay open with this process
+  """Serves as a task until the client closes its end of the connection, or ends."""
+  for end in held:  # copies of the client's ends, which this process would keep open
     end.close()
   config = tf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
   _server = tf.train.Server({"worker": hosts}, "worker", index, config=config)
@@ -85,8 +86,8 @@ def copy_values(source, sessions):
     session.run([v.initializer for v in variables], values)
 
 
-def predictions_a_second(sessions, predict, batch, requests):
-  """Has the tasks answer so many requests; two are under way to each, so that none has to wait."""
+def predictions_per_second(sessions, predict, batch, requests):
+  """Sends so many requests; each task has two at a time, so that it never waits."""
   waiting = queue.Queue()
   for _ in range(requests):
     waiting.put(batch)
@@ -103,7 +104,7 @@ def predictions_a_second(sessions, predict, batch, requests):
 
 
 def main():
-  """Is the client: starts the tasks, trains, copies, measures."""
+  """The client: starts the tasks, trains, copies, measures."""
   parser = argparse.ArgumentParser()
   parser.add_argument("--hosts", required=True, help="an address for each task")
   parser.add_argument("--requests", type=int, default=30, help="of a measurement")
@@ -113,7 +114,7 @@ def main():
   hosts = flags.hosts.split(",")
   train, test = handwritten_digits.read()
   with contextlib.ExitStack() as stack:
-    start_tasks(hosts, stack)  # before this process has started anything of TensorFlow
+    start_tasks(hosts, stack)  # before this process starts threads of TensorFlow
     images, labels, digits, train_op = build_network()
     sessions = [stack.enter_context(tf.Session("grpc://" + host, config=tf.ConfigProto(
       device_filters=["/job:worker/task:%d" % index]))) for index, host in enumerate(hosts)]
@@ -135,11 +136,12 @@ def main():
     rates = {1: [], len(hosts): []}
     for _ in range(flags.rounds):  # in turns, so that both meet the machine in the same state
       for count, found in rates.items():
-        found.append(predictions_a_second(
+        found.append(predictions_per_second(
           sessions[:count], predict, test[0][:BATCH], flags.requests))
   one, many = [np.median(found) for found in (rates[1], rates[len(hosts)])]
-  print("1 task: %.0f predictions a second" % one)
-  print("%d tasks: %.0f predictions a second, %.2f times as many" % (len(hosts), many, many / one))
+  print("1 task: %.0f predictions per second" % one)
+  print("%d tasks: %.0f predictions per second, %.2f times as many" % (
+    len(hosts), many, many / one))
 
 
 if __name__ == "__main__":

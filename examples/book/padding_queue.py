@@ -1,13 +1,13 @@
 """A PaddingFIFOQueue: elements of different sizes in one batch, filled up with zeros.
 
 Example B21. Section: queues.
-Mechanism: dimensions that are not known when the queue is made, padded when a batch is taken.
-A 3x2, a 1x1 and a 2x4 matrix become a batch of three 3x4 matrices: each dimension is as large as
-the largest of this batch. The padding depends on the batch, not on the queue: taken one by one they
-keep their sizes. A FIFOQueue holds such elements as well, but only without shapes, and then has no
-batches. A zero of the padding cannot be told from a zero of the data; where that matters, let the
-true shape be a second component.
-Toolkit: both forms. `get(n)` of tf1ps.PaddingFIFOQueue pads likewise (docs/queues.md).
+Mechanism: dimensions of unknown size, which the queue pads when you take a batch.
+A 3x2, a 1x1 and a 2x4 matrix become a batch of three 3x4 matrices: each dimension is that of the
+largest matrix in this batch. The padding depends on the batch, not on the queue, so elements that
+you take one by one keep their sizes. A FIFOQueue without shapes holds such elements, too, but it
+gives no batches. A zero of the padding looks like a zero of the data. If this matters, make the
+true shape a second component.
+Toolkit: both forms. `get(n)` of tf1ps.PaddingFIFOQueue pads in the same way (docs/queues.md).
 
     $ python examples/book/padding_queue.py
     together:

@@ -3,16 +3,16 @@
 Example B04. Section: devices.
 Mechanism: a device function.
 
-`tf.device` takes a function, too: it is called with each op that is made, and returns where the op
-is to be. The book's asks for `op.type == "Variable"`. No op has that type any more: a
-variable is a `VariableV2`, or a `VarHandleOp` where resource variables are in use. The function
-then says "/gpu:0" of everything, and raises nothing: variables land on the GPU.
+`tf.device` also takes a function. TensorFlow calls it with each new op, and it returns the op's
+device. The function in the book asks for `op.type == "Variable"`. No op has that type any more: a
+variable is a `VariableV2`, or a `VarHandleOp` if it is a resource variable. So the book's function
+returns "/gpu:0" for every op, and variables land on the GPU without an error.
 
-Look at column a. (b is a constant, c their sum; the value is got with soft placement, so that it
-also comes where there is no GPU.)
+Look at column a. (b is a constant, and c is the sum. The session has soft placement, so that the
+example also runs without a GPU.)
 
 Toolkit: bare TensorFlow. `tf1ps.replica_device_setter` knows both kinds of variable
-(docs/drop_in.md); which one a script makes is decided by its `use_resource`.
+(docs/drop_in.md). The argument `use_resource` of a script decides the kind.
 
     $ python examples/book/placement_by_op_type.py
     of the book, ref variable:       a VariableV2  /gpu:0, b Const /gpu:0, c AddV2 /gpu:0: 7.0

@@ -3,11 +3,11 @@
 Example B05. Section: devices.
 Mechanism: log_device_placement.
 
-`log_device_placement` has each op's place printed when a session first runs a graph, and not again
-at the second run. The lines come on standard output of the process that holds the *master*: with
-`tf.Session()` that is this one; with `tf.Session("grpc://...")` it is the server's, so that whoever
-looks for them in the client's output finds nothing. Where the client must know, it can ask for the
-partitions instead (simple_placement.py).
+With `log_device_placement`, TensorFlow prints the device of each op when a session first runs a
+graph. It prints nothing at the second run. The lines appear on the standard output of the process
+with the *master*. For `tf.Session()` that is this process. For `tf.Session("grpc://...")` it is the
+server, and the client's output has no such line. A client can ask for the partitions of the graph
+instead (simple_placement.py).
 
 Toolkit: bare TensorFlow.
 

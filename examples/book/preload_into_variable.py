@@ -1,14 +1,14 @@
-"""Data that fit into memory, loaded once into a variable that is none of the model's.
+"""Data that fit into memory, loaded once into a variable that does not belong to the model.
 
 Example B22. Section: data.
 Mechanism: a variable that is not trainable and in no collection, set from a placeholder.
-A constant with the data would make them part of the graph, which is sent to every task and cannot
-be larger than 2 GB. A variable is filled by one run, with its initial value fed. trainable=False
-keeps optimizers from it, and collections=[] keeps it out of `global_variables_initializer` (which
-could not feed it) and out of checkpoints. So it has to be initialised by hand, and again in each
-new session that finds its task restarted.
-tf1ps' preloaded.variables makes such a variable, on the worker also under a device setter, and puts
-its loading among the table initializers, which monitored sessions run after a restart as well.
+A constant would make the data a part of the graph. The graph travels to every task and cannot be
+larger than 2 GB. A variable gets the data in one run, as its fed initial value. trainable=False
+hides it from optimizers. collections=[] hides it from `global_variables_initializer`, which could
+not feed it, and from checkpoints. So you initialise it by hand, and again after a restart of its
+task.
+tf1ps' preloaded_variables makes such a variable, and keeps it on the worker under a device setter.
+It adds the loading to the table initializers, which monitored sessions also run after a restart.
 Toolkit: both forms. docs/pipelines.md, "Preloaded data"
 
     $ python examples/book/preload_into_variable.py

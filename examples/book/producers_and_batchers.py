@@ -1,15 +1,15 @@
 """The four producers and the four batchers of the old input pipeline.
 
 Example B32. Section: data.
-Mechanism: a producer fills a queue of names, numbers or slices; a batcher's queue makes batches of
-what one pipeline gives, a `_join` one of what several give. Each has queue runners behind it: a
-thread that fills. Without `tf.train.start_queue_runners` (and, with num_epochs, without
-`tf.local_variables_initializer`, for the epochs are counted in a local variable) nothing would ever
-come. All eight are deprecated in favour of tf.data and still there in TensorFlow 2.21.
-What to look for: unshuffled, the order is exact; shuffled, or joined from several threads, only
-what is in the batches is, so these are printed sorted. `allow_smaller_final_batch` gives the rest.
-Toolkit: tf1ps.pipeline.producers has the same eight, under the same names, whose counters stay on
-the worker (docs/pipelines.md); stock's stand beside them here only to show that both agree.
+Mechanism: a producer fills a queue with names, numbers or slices. A batcher makes batches from one
+pipeline, and a `_join` batcher from several. Behind each stands a queue runner, which fills its
+queue in threads. So call `tf.train.start_queue_runners`, or no element ever arrives. With
+num_epochs also run `tf.local_variables_initializer`, since a local variable counts the epochs. All
+eight are deprecated in favour of tf.data, and still there in TensorFlow 2.21.
+What to look for: unshuffled, the order is exact. Shuffled, or joined from several threads, only the
+content of the batches is, so the example sorts it. `allow_smaller_final_batch` returns the rest.
+Toolkit: tf1ps.pipeline has the same eight, under the same names, whose counters stay on the worker
+(docs/pipelines.md). TensorFlow's own run beside them only to show that both agree.
 
     $ python examples/book/producers_and_batchers.py
     string_input_producer: ['a.csv', 'b.csv', 'a.csv', 'b.csv']
@@ -101,7 +101,7 @@ def results(build, producers):
 
 
 def main():
-  """Prints what comes out of each, and checks that stock's and ours agree."""
+  """Prints the elements of each, and checks that TensorFlow's and tf1ps' agree."""
   tf.disable_v2_behavior()
   exact = {"string_input_producer": strings, "input_producer": inputs,
            "range_input_producer": numbers, "slice_input_producer": slices, "batch": batch}

@@ -2,10 +2,10 @@
 
 Example B18. Section: queues.
 Mechanism: components of different types and shapes in one queue.
-`dequeue` gives a list of tensors, one a component, and takes a whole element out of the queue, also
-when only one of them is run: the rest of that element is gone. So run the components together, in
-one call. `dequeue_many(n)` stacks each component, with a new first dimension of n.
-Toolkit: both forms. tf1ps.FIFOQueue takes the same arguments; its `get` always returns the whole
+`dequeue` returns a list of tensors, one per component. It takes a whole element out of the queue,
+even if you run only one of the tensors; the rest of that element is then lost. So run all
+components in one call. `dequeue_many(n)` stacks each component, with a new first dimension of n.
+Toolkit: both forms. tf1ps.FIFOQueue takes the same arguments. Its `get` always returns the whole
 element, here by names (docs/queues.md).
 
     $ python examples/book/queue_of_tuples.py
@@ -31,7 +31,7 @@ ELEMENTS = [
 
 
 def main():
-  """Puts four elements in, and takes them out."""
+  """Puts four elements into the queue, and takes them out."""
   tf.disable_v2_behavior()
   queue = tf.queue.FIFOQueue(10, TYPES, SHAPES)
   number, matrix = tf.placeholder(tf.int32), tf.placeholder(tf.float32)

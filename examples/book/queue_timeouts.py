@@ -1,15 +1,15 @@
-"""Time limits on a queue: how to set them, what they leave behind, and a form that loses nothing.
+"""Time limits on a queue: how to set them, their effect on the elements, and a form without loss.
 
 Example B27. Section: queues.
 Mechanism: `operation_timeout_in_ms` of a session, `RunOptions(timeout_in_ms)` of one run.
-1, 2 and 3 are put into a queue of capacity 10, and `output = dequeue + 1` is run until nothing is
-left. Once 5 is fed in the place of the dequeue: it is then not run, and takes nothing out.
-The limit counts for all operations of a run, not only for queues. After the error the session can
-still be used. A limit in RunOptions takes the place of the session's, for one run.
-What the book leaves out: a `dequeue_many(4)` that has found three elements when its time is over
-has taken them, and they are gone. (Even a single dequeue can lose the element that arrives at the
-very end of its time.) `get` of tf1ps' queues loses none: a limit leaves each element either in the
-queue or in the caller's hands.
+The queue has a capacity of 10 and holds 1, 2 and 3. The example runs `output = dequeue + 1` until
+the queue is empty. One run feeds 5 in place of the dequeue: then the dequeue does not run, and
+takes no element.
+The limit counts for all operations of a run, not only for queues. You can still use the session
+after the error. A limit in RunOptions replaces the session's limit for one run.
+The book omits one thing: a `dequeue_many(4)` that finds three elements takes them, and loses them
+when its time is over. (Even a single dequeue can lose an element that arrives at the end of its
+time.) `get` of tf1ps' queues loses none: each element is either in the queue or with the caller.
 Toolkit: both forms. docs/queues.md
 
     $ python examples/book/queue_timeouts.py
@@ -34,7 +34,7 @@ from tf1ps.state import QueueEmpty
 
 
 def timed_out(function, *arguments, **keywords):
-  """Calls what has to run into its limit; returns the error's name and the seconds."""
+  """Makes a call that must reach its limit; returns the error's name and the seconds."""
   begin = time.time()
   try:
     function(*arguments, **keywords)

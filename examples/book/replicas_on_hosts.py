@@ -1,7 +1,7 @@
 """The graphs of less_bandwidth.py: four replicas of a network, divided among hosts.
 
-The replicas of a host are clones: what is pulled comes once to the host, and one gradient leaves
-it. All replicas are in one graph, and make one synchronous update.
+The replicas of a host are clones: the host fetches the variables once and sends one gradient. All
+replicas are in one graph and make one synchronous update.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ REPLICAS, BATCH = 4, 32  # the batch of each
 
 
 class Job(NamedTuple):
-  """A row of the table: what is done otherwise."""
+  """A row of the table."""
   name: str
   hosts: int = REPLICAS  # the replicas are divided among them
   ps: int = 1
@@ -36,7 +36,7 @@ def network(images, seed, dtype):
 
 
 class Model:
-  """A graph with all replicas and the one update that is made of their gradients."""
+  """A graph with all replicas and the one update from their gradients."""
 
   def __init__(self, job):
     self.seed = tf.placeholder_with_default(0, [])
@@ -48,7 +48,7 @@ class Model:
           tf.variable_scope("", reuse=host > 0):
         images, digits = tf.placeholder(tf.float32, [None, 64]), tf.placeholder(tf.int32, [None])
         parts = split_batch((images, digits), REPLICAS // job.hosts)
-        # What is pulled comes once to a host, and one gradient leaves it: the mean of its clones'.
+        # A host fetches the variables once and sends one gradient, the mean of its clones'.
         built = build_clones(lambda i, parts=parts: tf.losses.sparse_softmax_cross_entropy(
           parts[i][1], network(parts[i][0], self.seed, job.parameters)),
           ["/device:CPU:0"] * len(parts), optimizer)

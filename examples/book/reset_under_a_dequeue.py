@@ -1,22 +1,23 @@
-"""A container is reset while somebody is blocked on a queue in it: on TensorFlow 2.x the ps dies.
+"""A container is reset while a client waits at a queue in it: on TensorFlow 2.x the ps dies.
 
 Example B15. Section: variables.
 Mechanism: `tf.Session.reset` and a pending `dequeue_many`.
-Two ps are started, each a process of its own. On each, a client has put one element into a queue
-and waits for two.
-1. `tf.Session.reset` of the container: TensorFlow 2.x destroys the queue under the operation that
-   waits there, and the process of the ps with it ("has died"); on 1.15 it "lives", and the client
-   gets a CancelledError. Whatever else was on that ps is lost as well.
-2. tf1ps' reset ends first what waits on queues of tf1ps, and what waits on those that are named to
-   it, and then clears the container. The ps lives, and each client is told.
-Do not close a session on a dead ps: on 2.x `close` hangs, and so would the interpreter's exit (this
-program leaves by os._exit).
+The example starts two ps, each a process of its own. On each ps a client has put one element into a
+queue and waits for two.
+1. `tf.Session.reset` of the container: TensorFlow 2.x destroys the queue under the waiting
+   operation, and the process of the ps with it ("has died"). All other state of that ps is lost,
+   too. On 1.15 the ps "lives", and the client gets a CancelledError.
+2. tf1ps' reset first ends the calls that wait at queues of tf1ps, and at other queues that you name
+   to it. Then it clears the container. The ps lives, and each client gets an error.
+
+Do not close a session on a dead ps: on 2.x `close` hangs, and the interpreter's exit hangs, too. So
+this program leaves by os._exit.
 Toolkit: both forms. docs/containers.md
 
     $ python examples/book/reset_under_a_dequeue.py --hosts=127.0.0.1:2221,127.0.0.1:2222
     tf.Session.reset: the ps ...
-    tf1ps' reset: who waits in get: QueueReset
-    tf1ps' reset: who waits in a stock queue's dequeue_many: OutOfRangeError
+    tf1ps' reset: a waiting get: QueueReset
+    tf1ps' reset: a stock queue's dequeue_many: OutOfRangeError
     tf1ps' reset: the ps lives
 """
 
@@ -40,7 +41,7 @@ CONTAINER = "jobs/one"
 
 
 class Waiting(threading.Thread):
-  """A client that waits; its error is kept."""
+  """A client that waits in a thread, and keeps the error of its call."""
 
   def __init__(self, call):
     super().__init__(daemon=True)
@@ -66,14 +67,14 @@ def blocked_client(target):
   session.run(enqueue)
   waiting = Waiting(functools.partial(session.run, two))
   end = time.time() + 30
-  while session.run(size):  # until it has taken the one, and waits for another
+  while session.run(size):  # until the dequeue has taken the element
     assert time.time() < end, "the dequeue_many never began"
     time.sleep(0.01)
   return waiting
 
 
 def waiting_client(target):
-  """A client of tf1ps' queue, waiting likewise."""
+  """A client that waits at a queue of tf1ps; returns its Waiting."""
   with tf.Graph().as_default() as graph:
     queue = tf1ps.FIFOQueue(10, [tf.int32], [[]], shared_name="ours",
                             device="/job:ps/task:0", container=CONTAINER)
@@ -83,7 +84,7 @@ def waiting_client(target):
 
 
 def state_of(process, seconds):
-  """Says whether a process is still there after so many seconds."""
+  """Waits so many seconds, and says whether the process lives."""
   try:
     process.wait(seconds)
     return "has died"
@@ -106,8 +107,8 @@ def our_reset(host, process):
   reset_containers(from_cluster_spec({"ps": [host]}, "ps", 0), [CONTAINER], queues=["stock"])
   for waiting in (ours, stock):
     waiting.join(30)
-  print("tf1ps' reset: who waits in get:", ours.error)
-  print("tf1ps' reset: who waits in a stock queue's dequeue_many:", stock.error)
+  print("tf1ps' reset: a waiting get:", ours.error)
+  print("tf1ps' reset: a stock queue's dequeue_many:", stock.error)
   print("tf1ps' reset: the ps", state_of(process, 1), flush=True)
 
 
@@ -128,11 +129,11 @@ def main():
   status = 1
   try:
     for process in processes:
-      process.stdout.readline()  # a client that comes too early would ask again only seconds later
+      process.stdout.readline()  # an early client tries again only after seconds
     stock_reset(hosts[0], processes[0])
     our_reset(hosts[1], processes[1])
     status = 0
-  except Exception:  # to be printed, since there is no way out but os._exit
+  except Exception:  # printed here, because os._exit prints nothing
     traceback.print_exc()
   for process in processes:
     process.kill()

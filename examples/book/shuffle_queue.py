@@ -1,12 +1,12 @@
 """A RandomShuffleQueue: batches at random, over a floor that keeps them random.
 
 Example B20. Section: queues.
-Mechanism: `min_after_dequeue`, the number of elements that have to stay behind.
-22 elements in a queue of capacity 50 with a floor of 10, and batches of 5: after two batches 12 are
-left, and the third one has to wait, as it would leave 7. Once the queue is closed the floor no
-longer counts: what is left comes out, to the last element.
-What the book leaves out: the third `dequeue_many` takes the two elements above the floor while it
-waits, and if it ends by a timeout they are gone. `get` of tf1ps' queue leaves them where they are.
+Mechanism: `min_after_dequeue`, the number of elements that must stay in the queue.
+The queue holds 22 elements, has a capacity of 50 and a floor of 10, and gives batches of 5. Two
+batches leave 12 elements. The third batch must wait, because it would leave 7. Once you close the
+queue, the floor does not count any more, and all remaining elements come out.
+The book omits one thing: while the third `dequeue_many` waits, it takes the two elements above the
+floor. If a timeout ends it, they are lost. `get` of tf1ps' queue leaves them in the queue.
 Toolkit: both forms. docs/queues.md
 
     $ python examples/book/shuffle_queue.py

@@ -1,22 +1,22 @@
-"""Two ops that are pinned to the CPU, and one that is not pinned: what is said, and where it ran.
+"""Two ops that are pinned to the CPU, and one that is not: the request, and the device that ran it.
 
 Example B03. Section: devices.
 Mechanism: tf.device.
 
-Look at the difference between an op's *wish* and its *place*. `op.device` is the wish that
-`tf.device` wrote down while the graph was made: `c`, made outside of the block, has none, and
-keeps having none. The place is found when a session first runs the graph, and can be read from the
-partitions that the session made.
+Look at the difference between the device that an op asks for and the device that runs it.
+`op.device` is the request, which `tf.device` writes down when you build the graph. `c` is built
+outside of the block, so its request is empty and stays empty. TensorFlow chooses the device when a
+session first runs the graph. You can read it from the session's partitions of the graph.
 
-Where does an op without a wish run? On GPU:0 where there is one and the op has a kernel for it, on
-the CPU where not.
+An op without a request runs on GPU:0 if there is one and the op has a kernel for it. Otherwise it
+runs on the CPU.
 
 Toolkit: bare TensorFlow.
 
     $ python examples/book/simple_placement.py
-    a: wished '/device:CPU:0', ran on /job:localhost/replica:0/task:0/device:CPU:0
-    b: wished '/device:CPU:0', ran on /job:localhost/replica:0/task:0/device:CPU:0
-    c: wished '', ran on /job:localhost/replica:0/task:0/device:...:0
+    a: asks for '/device:CPU:0', ran on /job:localhost/replica:0/task:0/device:CPU:0
+    b: asks for '/device:CPU:0', ran on /job:localhost/replica:0/task:0/device:CPU:0
+    c: asks for '', ran on /job:localhost/replica:0/task:0/device:...:0
     c = 4.0
 """
 import tensorflow.compat.v1 as tf
@@ -25,7 +25,7 @@ tf.disable_v2_behavior()
 
 
 def main():
-  """Makes the three ops, runs them, and tells of each."""
+  """Makes the three ops, runs them, and prints both devices of each."""
   with tf.device("/cpu:0"):
     a = tf.Variable(1.0, name="a")
     b = tf.add(a, 2, name="b")
@@ -39,7 +39,7 @@ def main():
 
   places = {node.name: node.device for part in metadata.partition_graphs for node in part.node}
   for name, op in (("a", a), ("b", b), ("c", c)):
-    print("%s: wished %r, ran on %s" % (name, op.device, places[name]))
+    print("%s: asks for %r, ran on %s" % (name, op.device, places[name]))
   print("c =", float(value))
 
 

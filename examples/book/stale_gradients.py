@@ -8,12 +8,12 @@ worker's step for 150 ms. One worker alone bears the learning rate, 0.08 with mo
 use the same number of examples. The next minibatch goes to the worker that is ready first. Nobody
 makes up for a dropped gradient.
 What to look for: the age, and the loss that comes of it. The lower rate, damping and a bounded lead
-help here. Dropping does not: it leaves out the oldest gradients, those of the slow worker, but at
-this rate the others' gradients, two updates old, are too old already. A larger batch does not help
-either: it makes a quarter of the updates, and these are no fresher. Warm-up begins with one worker,
-and one more joins after each quarter of the minibatches. It puts the harm off: once all have
-joined, the ages are as before. With a bounded lead all workers wait for the slowest one, which
-costs the time that four workers had gained.
+help here. Dropping is not enough: it leaves out the oldest gradients, those of the slow worker, but
+at this rate the others' gradients, two updates old, do harm already. Nor is a larger batch: it
+makes a quarter of the updates, and these are no fresher. Warm-up begins with one worker, and one
+more joins after each quarter of the minibatches. It puts the harm off: once all have joined, the
+ages are as before. With a bounded lead all workers wait for the slowest one, which costs the time
+that four workers had gained.
 The graph is in stale_updates.py.
 Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
 The barrier between two trials is from tf1ps, too (docs/barriers.md).
@@ -46,17 +46,17 @@ A short run, which is too short to compare the remedies:
 
 Without --minibatches and --seeds the run has 300 minibatches. Below are the evaluation loss as the
 median (smallest to largest) of three seeds, the median seconds and the mean age. Measured on 2
-cores, TensorFlow 2.21. The row of the quarters was measured later, while the machine did other
-work. Such work changes the ages, and so the harm that they do:
+cores, TensorFlow 2.21, while the machine did other work, too. Such work changes the ages, and so
+the harm: on a quiet machine the row without a remedy had a loss of 34.8, and dropping one of 38.0.
 
-    one worker: nothing is stale  loss   0.132 (0.121 to 0.155)  11.6 s  age 0.0   0 % dropped
-    four workers, no remedy       loss  34.755 (28.958 to 55.726)   3.5 s  age 2.8   0 % dropped
-    a quarter of the rate         loss   0.206 (0.186 to 0.210)   3.5 s  age 2.8   0 % dropped
-    dropped if older than 2       loss  37.963 (29.509 to 43.391)   3.7 s  age 2.6   7 % dropped
-    rate divided by the age       loss   0.178 (0.156 to 0.212)   3.5 s  age 2.9   0 % dropped
-    batches of 128                loss   2.471 (1.288 to 3.595)   1.0 s  age 2.7   0 % dropped
-    a worker joins each quarter   loss   0.564 (0.280 to 2.889)   7.0 s  age 1.2   0 % dropped
-    a lead of 1 at most           loss   0.171 (0.139 to 0.197)  12.1 s  age 1.4   0 % dropped
+    one worker: nothing is stale  loss   0.132 (0.121 to 0.155)  13.1 s  age 0.0   0 % dropped
+    four workers, no remedy       loss  31.236 (25.643 to 33.449)   4.2 s  age 2.6   0 % dropped
+    a quarter of the rate         loss   0.200 (0.180 to 0.211)   4.0 s  age 2.6   0 % dropped
+    dropped if older than 2       loss   2.620 (0.391 to 3.494)   5.1 s  age 2.2   8 % dropped
+    rate divided by the age       loss   0.158 (0.151 to 0.270)   4.3 s  age 2.4   0 % dropped
+    batches of 128                loss   1.552 (0.955 to 1.817)   1.4 s  age 2.4   0 % dropped
+    a worker joins each quarter   loss   5.414 (2.548 to 7.160)   6.8 s  age 1.3   0 % dropped
+    a lead of 1 at most           loss   0.185 (0.136 to 0.221)  12.9 s  age 1.3   0 % dropped
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The graph of stale_gradients.py: a network, and an update of each kind.
 
 A step notes the global step before it reads the variables, and again before its update: the
-difference is the age of its gradient. Each kind of update is one operation; a worker runs the one
-that its remedy asks for.
+difference is the age of its gradient. Each kind of update is one operation, and a worker runs the
+one of its remedy.
 """
 
 import time

@@ -1,11 +1,12 @@
 """Between-graph replication, synchronous: one update from exactly one gradient of each worker.
 
 Example B40. Section: parallel.
-Mechanism: SyncReplicasOptimizer. The targets are those of in_graph_synchronous.py, one a worker, so
-that w takes the same values; both workers see every one of them.
-What TensorFlow's own optimizer does instead, and why, is shown by synchronous_stock.py.
-Toolkit: tf1ps.SyncReplicasOptimizer, with the arguments and the hook of TensorFlow's. There are no
-tokens in advance, no queue runner, and nobody has to stay for the others (docs/synchronous.md).
+Mechanism: SyncReplicasOptimizer. The targets are those of in_graph_synchronous.py, one per worker.
+So w takes the same values, and both workers see every one of them.
+synchronous_stock.py shows what TensorFlow's own optimizer does instead, and why.
+Toolkit: tf1ps.SyncReplicasOptimizer, with the arguments and the hook of TensorFlow's. It needs no
+tokens in advance and no queue runner, and no worker must stay for the others
+(docs/synchronous.md).
 
     1$ python examples/book/synchronous_replicas.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223

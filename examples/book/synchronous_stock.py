@@ -1,20 +1,20 @@
 """TensorFlow's own SyncReplicasOptimizer: accumulators, tokens, a spare replica, and its trap.
 
 Example B40. Section: parallel.
-Mechanism: a gradient goes into an accumulator a variable (the book says: into a queue a variable,
-which it was once). A thread of the chief's takes the mean when enough have come, makes the update
-and puts tokens into one queue; a step ends when its worker has got a token.
+Mechanism: each variable has an accumulator for its gradients. (In the book it is a queue, as it was
+once.) A thread of the chief takes the mean when enough gradients have come, makes the update, and
+puts tokens into one queue. A step ends when its worker has got a token.
 
-1. By default tokens lie in the queue from the start (num_tokens=-1: as many as there are gradients
-   to an update), and a token belongs to nobody. Worker 1 alone, while the chief has not made a step
-   yet, makes an update "of two replicas" from two gradients of its own: w goes to 1.5, where the
-   mean of both targets would have taken it to 1.0.
-2. num_tokens=0: the first step waits for both. (Later ones are still open to a worker that takes
-   two tokens in a row: here both start a step together, so that nobody can.)
-3. A spare replica: one gradient of two workers makes an update. The later one's is dropped, and
-   nothing says so: its step returns as any other, and w stays. With its next gradient it is back.
+1. By default the queue holds tokens from the start (num_tokens=-1: as many as there are gradients
+   in an update), and any worker may take any token. Here worker 1 trains alone before the chief's
+   first step. It makes an update "of two replicas" from two gradients of its own: w goes to 1.5.
+   The mean of both targets would move it to 1.0.
+2. num_tokens=0: the first step waits for both workers. (In later steps a worker may still take two
+   tokens in a row. Here both start each step together, which prevents it.)
+3. A spare replica: one gradient of two workers makes an update. TensorFlow drops the later gradient
+   without a message: its step returns as usual, and w does not change. The next one counts again.
 
-Toolkit: bare TensorFlow. tf1ps' form is synchronous_replicas.py.
+Toolkit: bare TensorFlow. synchronous_replicas.py has the form of tf1ps.
 
     $ python examples/book/synchronous_stock.py \
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223

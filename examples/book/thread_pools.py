@@ -1,20 +1,20 @@
-"""How many ops run at the same time, and who decides: the thread pools of a process.
+"""How many ops run at the same time: the thread pools of a process.
 
 Example B07. Section: devices.
 Mechanism: inter-op and intra-op threads.
 
 Ops that do not wait for each other run at the same time, each in a thread of the *inter-op* pool.
-What is parallel inside of one op's kernel uses threads of the *intra-op* pool.
+The parallel parts of one op's kernel run in threads of the *intra-op* pool.
 
-To measure the first without a stopwatch, two ops wait for each other, half a second at most: they
-meet only if both run at the same time. Look at the second line: it asks for two threads, and they
-do not meet. The first session of a process makes the inter-op pool for all that come after it,
-servers too; what later ones ask for is ignored without a word. `use_per_session_threads` gives a
-session a pool of its own.
+The first measurement needs no stopwatch. Two ops wait for each other, for half a second at most.
+They meet only if both run at the same time. Look at the second line: its session asks for two
+threads, and still the ops do not meet. The first session of a process makes the inter-op pool for
+all later sessions and servers. TensorFlow ignores the wishes of later ones without a message. With
+`use_per_session_threads` a session has a pool of its own.
 
-The intra-op pool is made once a process as well, and no session gets one of its own. So the second
-measurement, a product of matrices, takes a process for each size; how much a second thread helps
-depends on what else the machine does.
+A process also makes its intra-op pool only once, and no session has one of its own. So the second
+measurement, a product of matrices, needs a process for each size. The gain from a second thread
+depends on the other work of the machine.
 
 Toolkit: bare TensorFlow.
 
@@ -43,7 +43,7 @@ import tensorflow.compat.v1 as tf
 tf.disable_v2_behavior()
 
 
-def tell(config):
+def show(config):
   """Prints the fields of a configuration in one line."""
   print(", ".join(str(config).split("\n")[:-1]))
 
@@ -60,7 +60,7 @@ def meet(**options):
       return False
 
   config = tf.ConfigProto(**options)
-  tell(config)
+  show(config)
   with tf.Graph().as_default(), tf.Session(config=config) as session:
     ops = [tf.py_func(wait, [], tf.bool) for _ in range(2)]
     start = time.time()
@@ -71,7 +71,7 @@ def meet(**options):
 def multiply(threads):
   """Times a product of matrices with so many threads for one op."""
   config = tf.ConfigProto(intra_op_parallelism_threads=threads)
-  tell(config)
+  show(config)
   with tf.Session(config=config) as session:
     matrix = tf.Variable(tf.random_normal([1000, 1000]))
     product = tf.matmul(matrix, matrix)
@@ -85,7 +85,7 @@ def multiply(threads):
 
 
 def main():
-  """Measures the pool that was asked for; without a flag, the inter-op one."""
+  """Measures the intra-op pool if the flag is there, else the inter-op pool."""
   parser = argparse.ArgumentParser()
   parser.add_argument("--intra_op", type=int)
   threads = parser.parse_args().intra_op

@@ -1,19 +1,19 @@
 """Variables take turns on the ps, everything else stays on the worker; inner devices are merged.
 
 Example B12. Section: clusters.
-Mechanism: `replica_device_setter`, a device function, and how a scope of `tf.device` inside of it
-is merged with what it says.
-v1 to v5 go to the two ps in turns. s, p1 and p2 are no variables, so the setter says /job:worker.
-What does `with tf.device("/task:1")` do in there? It completes the setter's answer, as "/cpu:0"
-does. Field by field the inner scope comes first, and the setter fills what is left open. So an
-inner scope can also override it: "/job:ps/task:0" keeps t on ps 0, and the sixth variable goes
-under "/task:0" to ps 0, though it is the turn of ps 1. (That turn is used up: the seventh one is on
-ps 0 as well.)
-`/job:worker` without a task is the session's own worker on TensorFlow 2.x, and worker 0 on 1.x. Say
-which, `worker_device="/job:worker/task:%d"`, in a trainer.
-Toolkit: bare TensorFlow. tf1ps' setter takes turns in the same way, but keeps local variables
-(metrics, epoch counters) on the worker, where TensorFlow's shares them among all workers; that is
-the last part (docs/drop_in.md).
+Mechanism: `replica_device_setter` is a device function. TensorFlow merges its result with the
+scopes of `tf.device` inside it.
+v1 to v5 go to the two ps in turn. s, p1 and p2 are not variables, so the setter returns
+/job:worker. The scope `with tf.device("/task:1")` inside completes this device, and "/cpu:0" does
+the same. In each field the inner scope comes first, and the setter fills the open fields. So an
+inner scope can also override the setter: "/job:ps/task:0" keeps t on ps 0. The sixth variable goes
+under "/task:0" to ps 0, although it is the turn of ps 1. (That turn is used up, so the seventh
+variable is on ps 0, too.)
+`/job:worker` without a task is the session's own worker on TensorFlow 2.x, and worker 0 on 1.x. In
+a trainer, name the task: `worker_device="/job:worker/task:%d"`.
+Toolkit: bare TensorFlow. tf1ps' setter takes turns in the same way. But it keeps local variables
+(metrics, epoch counters) on the worker, where TensorFlow's setter shares them among all workers.
+The last line shows this (docs/drop_in.md).
 
     $ python examples/book/variables_over_ps.py --ps_hosts=127.0.0.1:2221,127.0.0.1:2222 \
         --worker_hosts=127.0.0.1:2223,127.0.0.1:2224

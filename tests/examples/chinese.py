@@ -16,7 +16,7 @@ WORDS = {
   "book/placement_log.py":
     "每个操作打印一行：它运行在哪个设备上。",
   "book/missing_kernel.py":
-    "整数变量不能放到 GPU 上：三种解决办法，以及笔记漏掉的一步。",
+    "整数变量不能放到 GPU 上：三种解决办法，以及容易忘记的一步。",
   "book/thread_pools.py":
     "同时能运行几个操作，由谁决定：进程的线程池。",
   "book/control_dependencies.py":
