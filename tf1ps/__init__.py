@@ -1,7 +1,7 @@
 """TensorFlow-1 parameter-server training on the TensorFlow of today.
 
-It holds what a program needs, and the drop-ins under TensorFlow's names: a legacy trainer changes
-its imports. `import tf1ps` imports nothing heavy: a name is imported when it is first used.
+It holds the names that a program needs, and the drop-ins under TensorFlow's names. A legacy trainer
+changes its imports to use them. `import tf1ps` imports a name when you first use it.
 """
 
 from __future__ import annotations

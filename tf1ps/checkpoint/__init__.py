@@ -1,6 +1,7 @@
-"""Finds, saves and restores checkpoints, and keeps the position of each worker's input in them.
+"""Finds, saves and restores checkpoints, and keeps each worker's position in its input.
 
-All uses of a checkpoint share one saver (`make_saver`) and one restore (`restore_checkpoint`).
+All rooms share one saver (`make_saver`) and one restore (`restore_checkpoint`), which checks names,
+types and shapes first.
 """
 
 from __future__ import annotations

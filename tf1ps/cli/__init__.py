@@ -1,6 +1,7 @@
-"""The programs tf1ps-local, -ps, -worker, -evaluator, -predict and -reset: flags and main.
+"""Runs jobs from Python, and holds the flags and `main` of each program such as tf1ps-worker.
 
-Python code calls them by the names that this room exports.
+`run_local` runs a whole job on this machine and returns its results. `main` turns a program file
+into a command.
 """
 
 from __future__ import annotations

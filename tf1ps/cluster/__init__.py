@@ -1,7 +1,7 @@
-"""Describes a cluster, starts its servers, and opens sessions that their caller can always leave.
+"""Describes a cluster, starts its servers, and opens sessions whose waits have limits.
 
-A `Cluster` is the checked description, made from flags, TF_CONFIG, or a ClusterSpec. `Server`
-starts one of its tasks. `BoundedSession` is a session whose waits have limits.
+A `Cluster` is the checked description from flags, `TF_CONFIG` or a ClusterSpec. `Server` starts one
+of its tasks. A caller can always leave a `BoundedSession`, also while a task is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Reads TensorFlow 1 programs without running them, and finds what fails on today's TensorFlow."""
+"""Finds problems in TensorFlow 1 programs without running them.
+
+`read_program` parses files, `find_all` lists the lines that fail or behave differently on today's
+TensorFlow and the traps of distributed training, and `fix` changes imports and old names.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Input for a worker: its share of the data, and batches by tf.data, queues or Python.
+"""Brings input to a worker: its share of the data, in batches by tf.data, queues or Python.
 
-A program gets a `Shard`, asks it for files or records, and makes batches with tf.data, with the
-datasets, readers or producers of this room, with `feed` from a Python generator, or with preloaded
-arrays. Records that cannot be decoded are reported with file and line, or skipped. Sessions use
-this room to start iterators and queue runners and to explain their errors.
+A program asks its `Shard` for files or records. It makes batches with tf.data, with the datasets,
+readers or producers of this room, with `feed` from a Python generator, or from preloaded arrays.
+Records that cannot be decoded are reported with file and line, or skipped. Sessions use this room
+to start iterators and queue runners and to explain their errors.
 """
 
 from __future__ import annotations

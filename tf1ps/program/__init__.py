@@ -1,7 +1,7 @@
-"""The contract with a user's program, and the use of its checkpoints in one process.
+"""Loads a user's program, checks it, and uses its checkpoints in one process.
 
-A program is a Python module with `input_fn` and `model_fn`. This room loads it, checks the results
-of its functions, evaluates its checkpoints, writes their predictions and exports them.
+A program is a Python module with `input_fn` and `model_fn`. This room checks the results of these
+functions, evaluates checkpoints, writes predictions and exports models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Makes replicas, or parts, of a model work together: whose gradients make an update, and when."""
+"""Combines the gradients of several replicas, or divides one model over devices.
+
+It has synchronous updates (`SyncReplicasOptimizer`), towers in one graph, clones on the devices of
+a worker, all-reduce without a ps, bounds on staleness, parallel layers, and ensembles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Runs a legacy program's files unchanged: other imports, Python 2, and its own lines in errors."""
+"""Runs the files of a legacy program without changes to them.
+
+It replaces their imports of TensorFlow, mends Python 2 in memory, and keeps their own line numbers
+in errors.
+"""
 
 from __future__ import annotations
 

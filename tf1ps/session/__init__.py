@@ -1,4 +1,8 @@
-"""Opens training sessions on a cluster: creation, recovery, membership of a run, and the end."""
+"""Opens training sessions on a cluster, and takes them from start to end.
+
+A session here starts within a limit, recovers after a lost task, belongs to a run, and saves and
+releases the ps at the end. `MonitoredTrainingSession` and `Supervisor` are the drop-ins.
+"""
 
 from __future__ import annotations
 

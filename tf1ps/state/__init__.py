@@ -1,4 +1,7 @@
-"""Holds what outlives a session: containers, queues, barriers, accumulators, the run's records."""
+"""Keeps state on servers between sessions: containers, queues, barriers and accumulators.
+
+It also holds a run's own records: its id, its status, and the heartbeats of its tasks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Trains a program as one worker of a job: builds the step, runs the loop, reports, leaves."""
+"""Trains a program as one worker of a job.
+
+It checks the options, builds the step for the chosen replication, runs the loop with its hooks,
+reports, and leaves the run.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Decides what travels between workers and ps: packed, narrow, overlapped, or only the rows in use.
+"""Reduces what travels between workers and ps, and measures it.
 
-A step fetches variables (fetch.py) and pushes gradients (buckets.py), small ones concatenated in
-flat buffers and float32 ones in a wire type. Embedding lookups send bags or rows. A run can hold
-several steps or batches. `report_traffic` and `sent_messages` count the bytes and messages of a
-step.
+It packs small variables and gradients into one message, narrows float32 values to a wire type,
+prefetches, and sends embeddings as rows or sums of bags. A run can hold several steps or batches.
+`report_traffic` and `sent_messages` count the bytes and messages of a step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one import of a legacy program: `import tf1ps.v1 as tf`.
 
-It is `tensorflow.compat.v1` in graph mode, with tf1ps' drop-ins in their places, and with the names
-that TensorFlow has taken since. Importing it imports TensorFlow and switches it to graph mode,
-so it comes before all else that uses TensorFlow. docs/v1.md lists the differences.
+It is `tensorflow.compat.v1` in graph mode, with the drop-ins of tf1ps in their places and with the
+names that newer TensorFlows have removed. The import switches TensorFlow to graph mode, so do it
+before any other use of TensorFlow. docs/v1.md lists the differences.
 """
 
 from __future__ import annotations
