@@ -10,21 +10,25 @@ network has a queue of its own, answers are matched by the number of the request
 not vanish in a timeout.
 Toolkit: tf1ps.replication.QueueEnsemble (docs/ensembles.md).
 
-    1$ python examples/ensemble_queues.py --role=ps --ps=127.0.0.1:2241
-    2$ python examples/ensemble_queues.py --role=net --index=0 --ps=127.0.0.1:2241 --together=4
-    net 0 serves
-    net 0 has answered 2 requests
-    3$ python examples/ensemble_queues.py --role=net --index=1 --ps=127.0.0.1:2241 --together=4
-    net 1 serves
-    net 1 has answered 2 requests
-    4$ python examples/ensemble_queues.py --role=aggregator --ps=127.0.0.1:2241 --together=4 \
-        --timeout=5
+    $ python examples/ensemble_queues.py
     the aggregator waits for requests
     net 2 timed out
     [2.0, 6.0] mean 4.0
     [4.0, 12.0] mean 8.0
-    5$ python examples/ensemble_queues.py --role=feeder --ps=127.0.0.1:2241 --together=4 \
+    net 0 serves
+    net 0 has answered 2 requests
+    net 1 serves
+    net 1 has answered 2 requests
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/ensemble_queues.py --ps=127.0.0.1:2241 --together=4 --role=aggregator \
+        --timeout=5
+    2$ python examples/ensemble_queues.py --ps=127.0.0.1:2241 --together=4 --role=net --index=0
+    3$ python examples/ensemble_queues.py --ps=127.0.0.1:2241 --together=4 --role=net --index=1
+    4$ python examples/ensemble_queues.py --ps=127.0.0.1:2241 --together=4 --role=feeder \
         --inputs=1,2 --last
+    5$ python examples/ensemble_queues.py --ps=127.0.0.1:2241 --together=4 --role=ps
 
 With --together=4 feeder, aggregator and networks 0 and 1 wait for each other before the first
 request, so that none of them is taken for dead because it was started late. Without it, and without
@@ -38,6 +42,7 @@ import argparse
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.replication import Aggregator, Feeder, Network, QueueEnsemble
 from tf1ps.state import Barrier, DoneQueues
 
@@ -78,10 +83,11 @@ def aggregate(one, session):
 def main():
   """Plays one role."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--role", choices=["ps", "net", "feeder", "aggregator"], required=True)
+  parser.add_argument("--role", choices=["ps", "net", "feeder", "aggregator"],
+                      help="none: all of them")
   parser.add_argument("--index", type=int, default=0, help="of a network")
   parser.add_argument("--networks", type=int, default=3, help="how many the ensemble has")
-  parser.add_argument("--ps", default="127.0.0.1:2241")
+  parser.add_argument("--ps", default="127.0.0.1:2241", help="its address")
   parser.add_argument("--inputs", default="1", help="of a feeder: numbers")
   parser.add_argument("--last", action="store_true", help="no more requests will come")
   parser.add_argument("--timeout", type=float, default=1.0, help="seconds that an answer waits")
@@ -89,6 +95,11 @@ def main():
                       help="processes that meet first: feeder, aggregator, networks from 0 on")
   parser.add_argument("--quorum", type=int, default=2, help="networks that must answer")
   flags = parser.parse_args()
+  if not flags.role:
+    common = ["--ps=" + find_free_addresses(1)[0], "--together=4"]
+    return run_together(main, *[common + role for role in [
+      ["--role=aggregator", "--timeout=5"], ["--role=net", "--index=0"],
+      ["--role=net", "--index=1"], ["--role=feeder", "--inputs=1,2", "--last"], ["--role=ps"]]])
   tf.disable_v2_behavior()
   done = DoneQueues(1, ["the aggregator"], places=[PS], container="")
   if flags.role == "ps":

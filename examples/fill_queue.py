@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.pipeline import feed
 from tf1ps.state import QueueEnded
 
@@ -85,12 +86,19 @@ def train(server, cluster, index):
 def main():
   """Plays one role."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--role", choices=["ps", "trainer", "filler"], required=True)
+  parser.add_argument("--role", choices=["ps", "trainer", "filler"],
+                      help="none: all of them")
   parser.add_argument("--index", type=int, default=0, help="of a trainer")
   parser.add_argument("--examples", type=int, default=2000)
   parser.add_argument("--ps", default="127.0.0.1:2251")
   parser.add_argument("--trainers", default="127.0.0.1:2252,127.0.0.1:2253")
   flags = parser.parse_args()
+  if not flags.role:
+    ps, *trainers = find_free_addresses(3)
+    common = ["--ps=" + ps, "--trainers=" + ",".join(trainers)]
+    return run_together(main, *[common + role for role in [
+      ["--role=trainer", "--index=0"], ["--role=trainer", "--index=1"],
+      ["--role=filler", "--examples=%d" % flags.examples], ["--role=ps"]]])
   tf.disable_v2_behavior()
   cluster = {"ps": [flags.ps], "worker": flags.trainers.split(",")}
   if flags.role == "filler":

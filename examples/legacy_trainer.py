@@ -8,18 +8,22 @@ the same file runs on stock TensorFlow, where the ps never end (they must be kil
 comes late waits 30 seconds.
 Toolkit: tf1ps' drop-ins (docs/drop_in.md). In four shells, in any order; all exit by themselves:
 
-    1$ python examples/legacy_trainer.py --job_name=ps --task_index=0 \
-        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
-    2$ python examples/legacy_trainer.py --job_name=ps --task_index=1 \
-        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
-    3$ python examples/legacy_trainer.py --job_name=worker --task_index=0 \
-        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    $ python examples/legacy_trainer.py
     worker 0: step 1, global step ..., loss ...
     ...
-    4$ python examples/legacy_trainer.py --job_name=worker --task_index=1 \
-        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
     worker 1: step 1, global step ..., loss ...
     ...
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/legacy_trainer.py --job_name=worker --task_index=0 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    2$ python examples/legacy_trainer.py --job_name=worker --task_index=1 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    3$ python examples/legacy_trainer.py --job_name=ps --task_index=0 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
+    4$ python examples/legacy_trainer.py --job_name=ps --task_index=1 \
+        --ps_hosts=127.0.0.1:2222,127.0.0.1:2223 --worker_hosts=127.0.0.1:2224,127.0.0.1:2225
 """
 
 import argparse
@@ -35,7 +39,7 @@ def parse_flags():
   parser = argparse.ArgumentParser()
   parser.add_argument("--ps_hosts", default="127.0.0.1:2222,127.0.0.1:2223")
   parser.add_argument("--worker_hosts", default="127.0.0.1:2224,127.0.0.1:2225")
-  parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
+  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: all tasks")
   parser.add_argument("--task_index", type=int, default=0)
   parser.add_argument("--steps", type=int, default=1000)
   parser.add_argument("--checkpoint_dir", default=None)
@@ -55,9 +59,21 @@ def build_model():
   return train_op, loss, global_step
 
 
+def run_all():
+  """Runs all four tasks on this machine."""
+  from tf1ps.launch import find_free_addresses, run_together
+
+  hosts = find_free_addresses(4)
+  run_together(main, *[["--job_name=" + job, "--task_index=%d" % index] + [
+    "--ps_hosts=" + ",".join(hosts[:2]), "--worker_hosts=" + ",".join(hosts[2:])]
+    for job, index in [("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]])
+
+
 def main():
   """Serves as a ps, or trains as a worker."""
   flags = parse_flags()
+  if not flags.job_name:
+    return run_all()
   tf.disable_v2_behavior()
   cluster = tf.train.ClusterSpec({
     "ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")})

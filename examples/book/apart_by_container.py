@@ -16,7 +16,7 @@ tf1ps removes the traps: it refuses a container that has no effect and an illega
 reset ends no session (docs/containers.md).
 Toolkit: both forms.
 
-    $ python examples/book/apart_by_container.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    $ python examples/book/apart_by_container.py
     tf.container around session.run: counts in the shared x, 2.0
     tf1ps' around session.run: ContainerError
     tf.container('my_problem_1'): InvalidArgumentError
@@ -32,6 +32,7 @@ import argparse
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import from_cluster_spec
+from tf1ps.launch import find_free_addresses
 from tf1ps.state import ContainerError, check_container_name, container_scope, reset_containers
 
 PS = "/job:ps/task:0"
@@ -91,7 +92,8 @@ def make_two():
 def main():
   """Starts a ps and a worker, and goes through the list above."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and the worker")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
+                      help="of the ps and the worker")
   ps, worker = parser.parse_args().hosts.split(",")
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": [worker]}

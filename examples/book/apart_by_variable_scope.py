@@ -9,7 +9,7 @@ The names in checkpoints differ, too. One container holds both variables, so a r
 (apart_by_container.py keeps them apart without other names.)
 Toolkit: bare TensorFlow.
 
-    $ python examples/book/apart_by_variable_scope.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    $ python examples/book/apart_by_variable_scope.py
     scope around session.run: x counts 1.0, x counts 2.0
     scope around the construction: my_problem_1/x counts 1.0, my_problem_2/x counts 1.0
     once more, without initializers: my_problem_1/x counts 2.0, my_problem_2/x counts 2.0
@@ -19,6 +19,8 @@ import argparse
 import contextlib
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import find_free_addresses
 
 
 def count(target, scope, around, init):
@@ -41,7 +43,8 @@ def count(target, scope, around, init):
 def main():
   """Starts a ps and a worker, and counts in both ways."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and the worker")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
+                      help="of the ps and the worker")
   ps, worker = parser.parse_args().hosts.split(",")
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": [worker]}

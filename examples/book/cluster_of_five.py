@@ -17,8 +17,7 @@ The last line is a warning. A name that the cluster does not have is an error, e
 `allow_soft_placement`, which moves operations only between the devices of one task.
 Toolkit: bare TensorFlow.
 
-    $ python examples/book/cluster_of_five.py --ps_hosts=127.0.0.1:2221,127.0.0.1:2222 \
-        --worker_hosts=127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    $ python examples/book/cluster_of_five.py
     {'ps': 2, 'worker': 3}
     not pinned, worker 1 is the master: c = 9.0
     pinned, worker 0 is the master: c = 4.0
@@ -36,6 +35,8 @@ Toolkit: bare TensorFlow.
 import argparse
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import find_free_addresses
 
 
 def start_servers(cluster):
@@ -92,8 +93,8 @@ def beyond_the_cluster(target):
 def main():
   """Starts the cluster, and is a client of it."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--ps_hosts", required=True)
-  parser.add_argument("--worker_hosts", required=True)
+  parser.add_argument("--ps_hosts", default=",".join(find_free_addresses(2)))
+  parser.add_argument("--worker_hosts", default=",".join(find_free_addresses(3)))
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   cluster = tf.train.ClusterSpec({"ps": flags.ps_hosts.split(","),

@@ -10,8 +10,7 @@ same moment may overwrite each other (hence use_locking=True), and so may two in
 thread that fails only writes to stderr. ReplicaThreads stops all threads and raises the first error
 (docs/in_graph.md).
 
-    $ python examples/book/in_graph_asynchronous.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/book/in_graph_asynchronous.py
     /job:worker/task:0 made 100 steps
     /job:worker/task:1 made 100 steps
     global step 200, w 2.000
@@ -21,6 +20,7 @@ import argparse
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.launch import find_free_addresses
 from tf1ps.replication import ReplicaThreads, build_in_graph_asynchronous
 
 WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
@@ -36,7 +36,8 @@ def tower_loss(index):
 def main():
   """Starts the three servers here, to need one shell only, and trains with two threads."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
+                      help="of the ps and two workers")
   ps, *workers = parser.parse_args().hosts.split(",")
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": workers}

@@ -12,8 +12,7 @@ Toolkit: both forms. One is by hand in bare TensorFlow. The other is tf1ps'
 build_in_graph_synchronous, which also takes the mean beside each variable, sparse or dense
 (docs/in_graph.md).
 
-    $ python examples/book/in_graph_synchronous.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/book/in_graph_synchronous.py
     by hand: [1.0, 1.5, 1.75, 1.875]
     tower_0 ran on ['/job:worker/task:0']
     tower_1 ran on ['/job:worker/task:1']
@@ -24,6 +23,7 @@ import argparse
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.launch import find_free_addresses
 from tf1ps.replication import build_in_graph_synchronous
 
 TARGETS = [1.0, 3.0]
@@ -90,7 +90,8 @@ def train(target, build):
 def main():
   """Starts the three servers here, to need one shell only, and trains twice."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
+                      help="of the ps and two workers")
   ps, *workers = parser.parse_args().hosts.split(",")
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": workers}

@@ -19,9 +19,7 @@ The graphs are in replicas_on_hosts.py.
 Toolkit: tf1ps counts the bytes (docs/traffic.md), casts for the wire (docs/transfer.md), and makes
 the clones of a host (docs/in_graph.md).
 
-    $ python examples/book/less_bandwidth.py --steps=30 --seeds=1 \
-        --ps_hosts=127.0.0.1:2221,127.0.0.1:2222 \
-        --worker_hosts=127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225,127.0.0.1:2226
+    $ python examples/book/less_bandwidth.py
     4 hosts, 1 ps, float32             556800 bytes a step, 556800 at one ps  ...
     2 ps                               556800 bytes a step, 320000 at one ps  ...
     2 hosts of 2 replicas              278400 bytes a step, 278400 at one ps  ...
@@ -35,7 +33,7 @@ the clones of a host (docs/in_graph.md).
     trained, then 8 bits                17412 bytes  ...
     no median accuracy is further than 2 points from the first one: True
 
-Without --steps and --seeds: 600 steps, and the median (smallest to largest) of three seeds.
+With --steps=600 --seeds=3: 600 steps, and the median (smallest to largest) of three seeds.
 Bytes of a step, all and at the busier ps, and in the last rows of the trained model; measured on
 2 cores, TensorFlow 2.21:
 
@@ -60,6 +58,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from replicas_on_hosts import BATCH, Job, Model
 
+from tf1ps.launch import find_free_addresses
 from tf1ps.transfer import report_traffic
 
 JOBS = [
@@ -107,10 +106,10 @@ def say(results):
 def main():
   """Starts all servers here, to need one shell only, and trains each job."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--ps_hosts", required=True, help="two")
-  parser.add_argument("--worker_hosts", required=True, help="four")
-  parser.add_argument("--steps", type=int, default=600)
-  parser.add_argument("--seeds", type=int, default=3)
+  parser.add_argument("--ps_hosts", default=",".join(find_free_addresses(2)), help="two")
+  parser.add_argument("--worker_hosts", default=",".join(find_free_addresses(4)), help="four")
+  parser.add_argument("--steps", type=int, default=30)
+  parser.add_argument("--seeds", type=int, default=1)
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   tf.enable_resource_variables()

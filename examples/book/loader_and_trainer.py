@@ -16,8 +16,7 @@ tf1ps' FIFOQueue has the same arguments, and also `device` and `container`. The 
 without a pin, also under a device setter. These clients have no server, so they name the device.
 Toolkit: both forms. docs/queues.md
 
-    $ python examples/book/loader_and_trainer.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/book/loader_and_trainer.py
     pinned to the ps: [[1.0, 2.0], [3.0, 4.0]]
     pinned to the ps: [5.0, 6.0]
     under the device setter: 0 examples
@@ -33,6 +32,7 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses
 
 EXAMPLES = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 QUEUE = {"capacity": 10, "dtypes": [tf.float32], "shapes": [[2]]}
@@ -76,7 +76,8 @@ def train(session, pinned, in_a, in_b, strayed, ours):
 def main():
   """Starts the servers and the two clients; or is one of them."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
+                      help="of the ps and two workers")
   parser.add_argument("--client", type=int, help="0: the loader, 1: the trainer")
   flags = parser.parse_args()
   tf.disable_v2_behavior()
@@ -85,8 +86,8 @@ def main():
   if flags.client is None:
     _servers = [tf.train.Server(cluster, job, index)  # live as long as this process
                 for job, index in [("ps", 0), ("worker", 0), ("worker", 1)]]
-    clients = [subprocess.Popen([sys.executable] + sys.argv + ["--client=%d" % index])
-               for index in range(2)]
+    command = [sys.executable, sys.argv[0], "--hosts=" + flags.hosts]
+    clients = [subprocess.Popen(command + ["--client=%d" % index]) for index in range(2)]
     sys.exit(any([client.wait() for client in clients]))
   queues = make_queues(cluster, "/job:worker/task:%d" % flags.client)
   config = tf.ConfigProto(operation_timeout_in_ms=60000)

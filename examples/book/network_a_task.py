@@ -18,7 +18,7 @@ as often if each has a core of its own. Measured on 2 cores, which the client sh
 2.21, medians of 11 rounds): 1.52 times as many with 2 tasks, 1.54 times with 4.
 Toolkit: bare TensorFlow; for many networks with one answer, docs/ensembles.md.
 
-    $ python examples/book/network_a_task.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    $ python examples/book/network_a_task.py
     trained on task 0: ... of 360 digits right
     all 2 tasks give the same answers: True
     1 task: ... predictions per second
@@ -35,6 +35,8 @@ import time
 import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import find_free_addresses
 
 BATCH, UNITS = 100, 2048
 
@@ -106,7 +108,8 @@ def predictions_per_second(sessions, predict, batch, requests):
 def main():
   """The client: starts the tasks, trains, copies, measures."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="an address for each task")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
+                      help="an address for each task")
   parser.add_argument("--requests", type=int, default=30, help="of a measurement")
   parser.add_argument("--rounds", type=int, default=5)
   flags = parser.parse_args()

@@ -14,7 +14,7 @@ Do not close a session on a dead ps: on 2.x `close` hangs, and the interpreter's
 this program leaves by os._exit.
 Toolkit: both forms. docs/containers.md
 
-    $ python examples/book/reset_under_a_dequeue.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    $ python examples/book/reset_under_a_dequeue.py
     tf.Session.reset: the ps ...
     tf1ps' reset: a waiting get: QueueReset
     tf1ps' reset: a stock queue's dequeue_many: OutOfRangeError
@@ -35,6 +35,7 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tf1ps.cluster import from_cluster_spec
+from tf1ps.launch import find_free_addresses
 from tf1ps.state import QueueError, reset_containers
 
 CONTAINER = "jobs/one"
@@ -115,7 +116,8 @@ def our_reset(host, process):
 def main():
   """Starts two ps; or is one."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of two ps, each a cluster of its own")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
+                      help="of two ps, each a cluster of its own")
   parser.add_argument("--serve", action="store_true", help="be the first of them")
   flags = parser.parse_args()
   tf.disable_v2_behavior()

@@ -8,14 +8,18 @@ Toolkit: tf1ps.SyncReplicasOptimizer, with the arguments and the hook of TensorF
 tokens in advance and no queue runner, and no worker must stay for the others
 (docs/synchronous.md).
 
-    1$ python examples/book/synchronous_replicas.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
-    2$ python examples/book/synchronous_replicas.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
+    $ python examples/book/synchronous_replicas.py
     (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
-    3$ python examples/book/synchronous_replicas.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
     (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/book/synchronous_replicas.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    2$ python examples/book/synchronous_replicas.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    3$ python examples/book/synchronous_replicas.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
 """
 
 import sys
@@ -23,12 +27,17 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 
 TARGETS = [1.0, 3.0]
 
 
 def main():
   """Serves as the ps, or trains as a worker."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(3)
+    return run_together(main, ["worker", "0"] + hosts, ["worker", "1"] + hosts,
+                        ["ps", "0"] + hosts)
   job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
   tf.disable_v2_behavior()
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}

@@ -16,8 +16,7 @@ puts tokens into one queue. A step ends when its worker has got a token.
 
 Toolkit: bare TensorFlow. synchronous_replicas.py has the form of tf1ps.
 
-    $ python examples/book/synchronous_stock.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/book/synchronous_stock.py
     num_tokens=-1, worker 1 alone: (1,1.5)
     num_tokens=0, worker 0: (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
     num_tokens=0, worker 1: (1,1.0)(2,1.5)(3,1.75)(4,1.875)(5,1.9375)
@@ -30,6 +29,8 @@ import multiprocessing.pool
 import time
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import find_free_addresses
 
 TARGETS = [1.0, 3.0]
 
@@ -82,7 +83,8 @@ class Worker(object):
 def main():
   """Starts the servers here, to need one shell only, and shows the three cases."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
+                      help="of the ps and two workers")
   ps, *workers = parser.parse_args().hosts.split(",")
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": workers}

@@ -15,8 +15,7 @@ Toolkit: bare TensorFlow. tf1ps' setter takes turns in the same way. But it keep
 (metrics, epoch counters) on the worker, where TensorFlow's setter shares them among all workers.
 The last line shows this (docs/drop_in.md).
 
-    $ python examples/book/variables_over_ps.py --ps_hosts=127.0.0.1:2221,127.0.0.1:2222 \
-        --worker_hosts=127.0.0.1:2223,127.0.0.1:2224
+    $ python examples/book/variables_over_ps.py
     v1 /job:ps/task:0
     v2 /job:ps/task:1
     v3 /job:ps/task:0
@@ -37,6 +36,7 @@ import argparse
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses
 
 
 def build():
@@ -68,8 +68,8 @@ def local_variable(setter):
 def main():
   """Starts the servers, and runs the graph on the last worker."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--ps_hosts", required=True)
-  parser.add_argument("--worker_hosts", required=True)
+  parser.add_argument("--ps_hosts", default=",".join(find_free_addresses(2)))
+  parser.add_argument("--worker_hosts", default=",".join(find_free_addresses(2)))
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   cluster = tf.train.ClusterSpec({"ps": flags.ps_hosts.split(","),

@@ -13,11 +13,9 @@ with --seed=0 to 9 of the search it was right 8, 2, 11, 6, 19, 20, 8, 8, 9 and 1
 than the best of the three (663 of 720 against 655 in the first case; measured on 2 cores, 1.15).
 Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
 
-    1$ python examples/exercises/hyper_parameter_search.py --for_ensemble \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    $ python examples/exercises/ensemble_of_three.py
     ...
     the top three: network-..., network-..., network-...
-    2$ python examples/exercises/ensemble_of_three.py --server=grpc://127.0.0.1:2222
     variables to initialise: 0 of 12; in other containers: 12 of 12
     network-...: ... of 360 when it was trained, ... now: the same
     network-...: ... of 360 when it was trained, ... now: the same
@@ -26,16 +24,23 @@ Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
     network-...: ... of 720 in the test set
     network-...: ... of 720 in the test set
     the ensemble: ... of 720, ... more than the best of the three
+
+That starts the search as well. By hand, run hyper_parameter_search.py with --for_ensemble and four
+--hosts in one shell, and this program with --server=grpc://HOST:PORT, one of them, in another.
 """
 
 import argparse
 import functools
 import json
+import os
+import subprocess
+import sys
 
 import one_network
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses
 from tf1ps.replication import in_graph_ensemble
 from tf1ps.state import DoneQueues
 
@@ -72,10 +77,25 @@ def ask(session, images, one, digits):
 
 
 def main():
-  """Waits for the search, and asks its three networks together."""
+  """Uses the networks of a search, or starts one first."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--server", required=True, help="any task: grpc://HOST:PORT")
+  parser.add_argument("--server", help="any task: grpc://HOST:PORT; none: start the search")
   server = parser.parse_args().server
+  if server:
+    return use(server)
+  hosts = find_free_addresses(4)
+  folder = os.path.dirname(os.path.abspath(__file__))
+  search = subprocess.Popen([sys.executable, os.path.join(folder, "hyper_parameter_search.py"),
+                             "--for_ensemble", "--hosts=" + ",".join(hosts)])
+  try:
+    use("grpc://" + hosts[0])
+    return search.wait(60.0)
+  finally:
+    search.kill()
+
+
+def use(server):
+  """Waits for the search, and asks its three networks together."""
   tf.disable_v2_behavior()
   queue = tf1ps.FIFOQueue(1, [tf.string], [[]], shared_name="top three", device=FIRST)
   done = DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
@@ -104,4 +124,4 @@ def main():
 
 
 if __name__ == "__main__":
-  main()
+  sys.exit(main())

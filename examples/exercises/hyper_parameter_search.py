@@ -14,8 +14,7 @@ another one than the others, so that with another --seed the order is another on
 measured on 2 cores: 313, 326, 309, 327, 327, 325, 325 and 333; so 7, 3 and 4 were chosen.
 Toolkit: tf1ps.launch starts the processes (task_processes.py); containers (docs/containers.md).
 
-    $ python examples/exercises/hyper_parameter_search.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
+    $ python examples/exercises/hyper_parameter_search.py
     network    task  hidden  rate  right of 360
     network-0     0      16   0.1  ...
     network-1     1      16   0.2  ...
@@ -36,6 +35,7 @@ import task_processes
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses
 from tf1ps.state import DoneQueues
 
 SETS = [(hidden, rate) for hidden in (16, 32, 48, 64) for rate in (0.1, 0.2)]
@@ -74,7 +74,7 @@ def hand_over(target, chosen):
 def main():
   """Starts the servers, has all networks trained, and picks the top three."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the tasks")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(4)), help="of the tasks")
   parser.add_argument("--seed", type=int, default=0)
   parser.add_argument("--for_ensemble", action="store_true",
                       help="keep the servers until ensemble_of_three.py has used the networks")

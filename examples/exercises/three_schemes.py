@@ -22,20 +22,26 @@ and the network. Medians of --repeats=5, on 2 cores, TensorFlow 2.21:
 The graphs are in scheme_graphs.py.
 Toolkit: tf1ps.SyncReplicasOptimizer, model_parallel, Barrier, DoneQueues (docs/synchronous.md).
 
-    1$ python examples/exercises/three_schemes.py ps 0 127.0.0.1:2221 127.0.0.1:2222 127.0.0.1:2223
-    2$ python examples/exercises/three_schemes.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
+    $ python examples/exercises/three_schemes.py
     scheme        seconds  global steps  digits used  accuracy
     asynchronous  ...  0.9...
     synchronous   ...  0.9...
     vertical      ...  0.9...
-    3$ python examples/exercises/three_schemes.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/exercises/three_schemes.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    2$ python examples/exercises/three_schemes.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    3$ python examples/exercises/three_schemes.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223
 """
 
 import argparse
 import os
 import statistics
+import sys
 import time
 
 import numpy as np
@@ -43,6 +49,7 @@ import tensorflow.compat.v1 as tf
 from scheme_graphs import PS, WORKERS, Model
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.state import Barrier, DoneQueues, container_scope
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
@@ -111,6 +118,10 @@ def run(scheme, repeat, server, index, cluster, together):
 
 def main():
   """Serves as the ps, or goes through the schemes as a worker."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(3)
+    return run_together(main, ["worker", "0"] + hosts, ["worker", "1"] + hosts,
+                        ["ps", "0"] + hosts)
   parser = argparse.ArgumentParser()
   parser.add_argument("job", choices=["ps", "worker"])
   parser.add_argument("index", type=int)

@@ -12,14 +12,16 @@ TensorFlow 2 adds a prefetch of its own to a dataset that ends without one, so t
 takes 30 ms there as well, until the option `inject_prefetch` is turned off.
 Toolkit: bare TensorFlow. (Programs get their data from `input_fn`, docs/pipelines.md.)
 
-    $ python examples/notes/feeding_and_records.py /tmp/examples.tfrecord
+    $ python examples/notes/feeding_and_records.py
     fed: [[0.0, 0.5, 1.0], [1.5, 2.0, 2.5], [3.0]]
     read: [[0.0, 0.5, 1.0], [1.5, 2.0, 2.5], [3.0]]
     without overlap ... ms a step, with it ... ms
     overlap saves more than a quarter: True
 """
 
+import os
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -89,9 +91,8 @@ def seconds_a_step(overlap):
   return np.median(times)
 
 
-def main():
+def compare(path):
   """Compares both inputs, then both ways to load."""
-  path = sys.argv[1]
   tf.disable_v2_behavior()
   write_records(path)
   print("fed:", fed_batches())
@@ -99,6 +100,14 @@ def main():
   alone, together = seconds_a_step(overlap=False), seconds_a_step(overlap=True)
   print("without overlap %.0f ms a step, with it %.0f ms" % (1e3 * alone, 1e3 * together))
   print("overlap saves more than a quarter:", bool(together < 0.75 * alone))
+
+
+def main():
+  """Uses the file that is given, or a temporary one."""
+  if len(sys.argv) == 1:  # in a folder that is removed afterwards
+    with tempfile.TemporaryDirectory() as folder:
+      return compare(os.path.join(folder, "examples.tfrecord"))
+  return compare(sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ or initialises, and saves: "saver.save need not be called". The notes name three
 A Scaffold says what shall be different, such as the Saver: here it keeps one checkpoint only.
 Toolkit: bare TensorFlow; tf1ps.MonitoredTrainingSession has the same limits (docs/drop_in.md).
 
-    $ python examples/notes/monitored_session_limits.py /tmp/limits
+    $ python examples/notes/monitored_session_limits.py
     default session: None
     saver.save: TypeError
     start_queue_runners: []
@@ -25,6 +25,7 @@ Toolkit: bare TensorFlow; tf1ps.MonitoredTrainingSession has the same limits (do
 
 import os
 import sys
+import tempfile
 
 import tensorflow.compat.v1 as tf
 
@@ -65,9 +66,8 @@ def limits(folder):
   print("queue runners run:", found)
 
 
-def main():
+def show(folder):
   """Shows the limits, then restores with tf1ps' session."""
-  folder = sys.argv[1]
   tf.disable_v2_behavior()
   with tf.Graph().as_default():
     limits(folder)
@@ -79,6 +79,14 @@ def main():
       print("tf1ps: restored at step %d, default session %s, saver.save: %s" % (
         session.run(tf.train.get_global_step()), tf.get_default_session(),
         type_of_error(saver.save, session, folder)))
+
+
+def main():
+  """Uses the folder that is given, or a temporary one."""
+  if len(sys.argv) == 1:  # in a folder that is removed afterwards
+    with tempfile.TemporaryDirectory() as folder:
+      return show(folder)
+  return show(sys.argv[1])
 
 
 if __name__ == "__main__":

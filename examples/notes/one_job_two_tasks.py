@@ -7,23 +7,31 @@ here: it computes one part of a sum on itself and one on task 1.
 Task 1 only serves. In the notes it would never end; here it waits for task 0's report.
 Toolkit: bare TensorFlow, but for the end (tf1ps.state.done_queues, docs/barriers.md).
 
-    1$ python examples/notes/one_job_two_tasks.py 0 127.0.0.1:2221 127.0.0.1:2222
+    $ python examples/notes/one_job_two_tasks.py
     6.0 on /job:local/task:0
     15.0 on /job:local/task:1
     together 21.0
-    2$ python examples/notes/one_job_two_tasks.py 1 127.0.0.1:2221 127.0.0.1:2222
     1 of 1 clients done
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/notes/one_job_two_tasks.py 0 127.0.0.1:2221 127.0.0.1:2222
+    2$ python examples/notes/one_job_two_tasks.py 1 127.0.0.1:2221 127.0.0.1:2222
 """
 
 import sys
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.state import DoneQueues
 
 
 def main():
   """Serves, or computes on both tasks."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(2)
+    return run_together(main, ["0"] + hosts, ["1"] + hosts)
   index, hosts = int(sys.argv[1]), sys.argv[2:]
   tf.disable_v2_behavior()
   cluster = tf.train.ClusterSpec({"local": hosts})

@@ -11,8 +11,7 @@ Mechanism: sharing by name on a ps, reuse by scope in a graph.
    of one's own needs no call, and is what one uses today.
 Toolkit: bare TensorFlow. (tf1ps' towers reuse within themselves: docs/in_graph.md.)
 
-    $ python examples/notes/reuse_of_variables.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/notes/reuse_of_variables.py
     1. worker 0 has made a step: w -0.5, w/Momentum 1.0, own 7.0
     1. worker 1 finds: w -0.5, w/Momentum 1.0, own uninitialised
     2. ['w', 'w/Momentum', 'w/Momentum_1']
@@ -24,6 +23,8 @@ Toolkit: bare TensorFlow. (tf1ps' towers reuse within themselves: docs/in_graph.
 import argparse
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import find_free_addresses
 
 
 def build_replica(index, cluster):
@@ -103,7 +104,8 @@ def names_after(build):
 def main():
   """Starts the servers here, to need one shell only, and shows the three."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and two workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
+                      help="of the ps and two workers")
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   between_graphs(flags.hosts.split(","))

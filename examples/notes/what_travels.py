@@ -9,7 +9,7 @@ weights; back, the worker sends a gradient for each. The update itself runs on t
 travels twice. What has been fed comes to the worker by a Recv of its own, with no Send.
 Toolkit: bare TensorFlow. (tf1ps counts the bytes of a step: docs/traffic.md.)
 
-    $ python examples/notes/what_travels.py --hosts=127.0.0.1:2221,127.0.0.1:2222
+    $ python examples/notes/what_travels.py
     forward:
       w1/read: Send on /job:ps/task:0, Recv on /job:worker/task:0
       w2/read: Send on /job:ps/task:0, Recv on /job:worker/task:0
@@ -23,6 +23,8 @@ import argparse
 import re
 
 import tensorflow.compat.v1 as tf
+
+from tf1ps.launch import find_free_addresses
 
 
 def partitions_of_a_step(target, train_op, feed):
@@ -55,7 +57,8 @@ def pairs(graphs):
 def main():
   """Starts both servers here, to need one shell only, and prints what a step sends."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and the worker")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(2)),
+                      help="of the ps and the worker")
   ps, worker = parser.parse_args().hosts.split(",")
   tf.disable_v2_behavior()
   cluster = {"ps": [ps], "worker": [worker]}

@@ -19,8 +19,7 @@ The tasks are in measured_tasks.py.
 Toolkit: bare TensorFlow. docs/scaling.md tells what a step costs the ps; where a small model needs
 a ps all the same, docs/steps.md has several steps in one run.
 
-    $ python examples/notes/when_not_to_parallelise.py \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    $ python examples/notes/when_not_to_parallelise.py
                                   steps/s  examples/s  speed-up  a worker
     batch   100, one process  ...      1.00      100%
     batch   100, 1 with a ps  ...%
@@ -56,6 +55,8 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 from measured_tasks import BATCHES, ONE_THREAD, answer, build_steps, start_tasks, steps_a_second
 
+from tf1ps.launch import find_free_addresses
+
 WORKERS = [1, 2, 4]
 # Network, GPUs, speed-up, as the notes quote them.
 REPORTED = [("translation", 8, 6), ("Inception", 50, 32), ("RankBrain", 500, 300)]
@@ -69,7 +70,8 @@ def share(speedup, count):
 def main():
   """Measures in turns, so that all meet the machine in the same state, and prints a table."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--hosts", required=True, help="of the ps and four workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(5)),
+                      help="of the ps and four workers")
   parser.add_argument("--rounds", type=int, default=5)
   parser.add_argument("--seconds", type=float, default=0.3, help="of a measurement")
   flags = parser.parse_args()

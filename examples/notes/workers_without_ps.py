@@ -9,12 +9,16 @@ process that has both targets.
 Toolkit: tf1ps.replication.all_reduce (docs/all_reduce.md). Bare collectives wait for ever for a
 worker that died, or that has built another model; here it is named.
 
-    1$ python examples/notes/workers_without_ps.py 0 127.0.0.1:2221 127.0.0.1:2222
+    $ python examples/notes/workers_without_ps.py
     worker 0: [0.0, 1.0, 1.5, 1.75, 1.875]
     as in one process: True
-    2$ python examples/notes/workers_without_ps.py 1 127.0.0.1:2221 127.0.0.1:2222
     worker 1: [0.0, 1.0, 1.5, 1.75, 1.875]
     as in one process: True
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/notes/workers_without_ps.py 0 127.0.0.1:2221 127.0.0.1:2222
+    2$ python examples/notes/workers_without_ps.py 1 127.0.0.1:2221 127.0.0.1:2222
 """
 
 import sys
@@ -23,6 +27,7 @@ import time
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import BoundedSession, Task
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.replication import build_mirrored, group_config, watch_peers
 
 TARGETS = [1.0, 3.0]
@@ -51,6 +56,9 @@ def in_one_process():
 
 def main():
   """Trains together with the other worker."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(2)
+    return run_together(main, ["0"] + hosts, ["1"] + hosts)
   index, hosts = int(sys.argv[1]), sys.argv[2:]
   tf.disable_v2_behavior()
   own = "/job:worker/task:%d" % index

@@ -9,22 +9,26 @@ What to look for: first all three come, and all learn one order of arrival, by t
 it again, say whom they miss.
 Toolkit: tf1ps.state.barrier (docs/barriers.md).
 
-    1$ python examples/programs/barrier_of_queues.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223 127.0.0.1:2224
-    2$ python examples/programs/barrier_of_queues.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223 127.0.0.1:2224
+    $ python examples/programs/barrier_of_queues.py
     all 3 passed, in the order [...]
     all have seen the same order: True
     barrier epoch: 2 of 3 arrived within 4 s; missing: /job:worker/task:2
-    3$ python examples/programs/barrier_of_queues.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223 127.0.0.1:2224
     all 3 passed, in the order [...]
     all have seen the same order: True
     barrier epoch: 2 of 3 arrived within 4 s; missing: /job:worker/task:2
-    4$ python examples/programs/barrier_of_queues.py worker 2 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223 127.0.0.1:2224
     all 3 passed, in the order [...]
     all have seen the same order: True
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/programs/barrier_of_queues.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    2$ python examples/programs/barrier_of_queues.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    3$ python examples/programs/barrier_of_queues.py worker 2 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
+    4$ python examples/programs/barrier_of_queues.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223 127.0.0.1:2224
 """
 
 import sys
@@ -32,11 +36,16 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.state import Barrier, BarrierTimeout, DoneQueues
 
 
 def main():
   """Serves until all are done, or meets the others."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(4)
+    return run_together(main, *[["worker", str(index)] + hosts for index in range(3)],
+                        ["ps", "0"] + hosts)
   job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
   tf.disable_v2_behavior()
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}

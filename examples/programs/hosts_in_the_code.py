@@ -9,22 +9,29 @@ Each worker writes summaries of its own steps into a folder of its own. A chief'
 MonitoredTrainingSession writes, show the chief's batches only. The events are read back in the end.
 Toolkit: tf1ps.Server and MonitoredTrainingSession, which end the ps; summaries are TensorFlow's.
 
-    1$ python examples/programs/hosts_in_the_code.py ps 0 /tmp/events \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
-    2$ python examples/programs/hosts_in_the_code.py worker 0 /tmp/events \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/programs/hosts_in_the_code.py
     worker 0: 20 losses in 1 events file, as seen while training: True
-    3$ python examples/programs/hosts_in_the_code.py worker 1 /tmp/events \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
     worker 1: 20 losses in 1 events file, as seen while training: True
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/programs/hosts_in_the_code.py worker 0 /tmp/events \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    2$ python examples/programs/hosts_in_the_code.py worker 1 /tmp/events \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    3$ python examples/programs/hosts_in_the_code.py ps 0 /tmp/events \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
 """
 
 import argparse
 import os
+import sys
+import tempfile
 
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 
 HOSTS = "127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223"  # the ps, then the workers
 
@@ -38,6 +45,11 @@ def losses_in(folder):
 
 def main():
   """Serves as the ps, or trains and writes summaries."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = "--hosts=" + ",".join(find_free_addresses(3))
+    with tempfile.TemporaryDirectory() as folder:
+      return run_together(main, *[[job, index, folder, hosts] for job, index in [
+        ("worker", "0"), ("worker", "1"), ("ps", "0")]])
   parser = argparse.ArgumentParser()
   parser.add_argument("job", choices=["ps", "worker"])
   parser.add_argument("index", type=int)

@@ -9,16 +9,11 @@ the global step; without it, the global step counts both workers' updates.
 Toolkit: tf1ps' drop-ins. The program of old never ended its ps, and its synchronous form needed
 init tokens, a chief's queue runner, and luck at the end (docs/drop_in.md, docs/synchronous.md).
 
-    1$ python examples/programs/mnist_replica.py --job_name=ps --task_index=0 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
-    2$ python examples/programs/mnist_replica.py --job_name=worker --task_index=0 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
+    $ python examples/programs/mnist_replica.py
     worker 0 initialises
     worker 0: step 1, global step ...
     ...
     worker 0: validation cross entropy 0...
-    3$ python examples/programs/mnist_replica.py --job_name=worker --task_index=1 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223
     worker 1 waits for worker 0
     worker 1: step 1, global step ...
     ...
@@ -26,32 +21,38 @@ init tokens, a chief's queue runner, and luck at the end (docs/drop_in.md, docs/
 
 Synchronous, in half as many steps, each of which uses two batches:
 
-    1$ python examples/programs/mnist_replica.py --job_name=ps --task_index=0 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --sync_replicas --train_steps=150
-    2$ python examples/programs/mnist_replica.py --job_name=worker --task_index=0 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --sync_replicas --train_steps=150
+    $ python examples/programs/mnist_replica.py --sync_replicas --train_steps=150
     worker 0 initialises
     worker 0: step 1, global step 1
     worker 0: step 51, global step 51
     worker 0: step 101, global step 101
     worker 0: validation cross entropy 0...
-    3$ python examples/programs/mnist_replica.py --job_name=worker --task_index=1 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --sync_replicas --train_steps=150
     worker 1 waits for worker 0
     worker 1: step 1, global step 1
     worker 1: step 51, global step 51
     worker 1: step 101, global step 101
     worker 1: validation cross entropy 0...
+
+Without --job_name all tasks start on this machine. By hand, each in a shell of its own:
+
+    1$ python examples/programs/mnist_replica.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --job_name=worker --task_index=0
+    2$ python examples/programs/mnist_replica.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --job_name=worker --task_index=1
+    3$ python examples/programs/mnist_replica.py \
+        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223 --job_name=ps --task_index=0
 """
 
 import argparse
 import gzip
 import os
+import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
 
@@ -87,13 +88,20 @@ def build_model(pixels):
 def main():
   """Serves as a ps, or trains as a worker."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
-  parser.add_argument("--task_index", type=int, required=True)
-  parser.add_argument("--hosts", required=True, help="one ps, then the workers")
+  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: all tasks")
+  parser.add_argument("--task_index", type=int, default=0)
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(3)),
+                      help="one ps, then the workers")
   parser.add_argument("--sync_replicas", action="store_true")
   parser.add_argument("--train_steps", type=int, default=300, help="global steps")
   parser.add_argument("--data_dir", default=None, help="with MNIST's files, *.gz")
   flags = parser.parse_args()
+  if not flags.job_name:
+    hosts = flags.hosts.split(",")
+    tasks = [("worker", index) for index in range(len(hosts) - 1)] + [("ps", 0)]
+    return run_together(main, *[sys.argv[1:] + [
+      "--hosts=" + flags.hosts, "--job_name=" + job, "--task_index=%d" % index]
+      for job, index in tasks])
   tf.disable_v2_behavior()
   hosts, index = flags.hosts.split(","), flags.task_index
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}

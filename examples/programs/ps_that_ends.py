@@ -9,15 +9,18 @@ token, because the last worker's session is still open (TensorFlow's close hangs
 Toolkit: tf1ps.state.done_queues does these (docs/barriers.md). With tf1ps.MonitoredTrainingSession
 nothing of this has to be written: `tf1ps.Server.join` returns when the chief has ended.
 
-    1$ python examples/programs/ps_that_ends.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
-    ps 0: 2 of 2 workers done
-    2$ python examples/programs/ps_that_ends.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
+    $ python examples/programs/ps_that_ends.py
     worker 0 has made 10 steps, and reports
-    3$ python examples/programs/ps_that_ends.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
     worker 1 has made 20 steps, and reports
+    ps 0: 2 of 2 workers done
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/programs/ps_that_ends.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    2$ python examples/programs/ps_that_ends.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
+    3$ python examples/programs/ps_that_ends.py ps 0 127.0.0.1:2221 127.0.0.1:2222 127.0.0.1:2223
 """
 
 import sys
@@ -25,11 +28,16 @@ import sys
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.state import DoneQueues
 
 
 def main():
   """Serves until two workers are done, or works."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(3)
+    return run_together(main, ["worker", "0"] + hosts, ["worker", "1"] + hosts,
+                        ["ps", "0"] + hosts)
   job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
   tf.disable_v2_behavior()
   server = tf1ps.Server({"ps": hosts[:1], "worker": hosts[1:]}, job, index)

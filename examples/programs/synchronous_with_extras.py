@@ -9,30 +9,36 @@ Clipping each worker's gradient (`compute_gradients`, clip, `apply_gradients`, a
 it) is something else than clipping the mean; stock's optimizer can only do the former.
 Toolkit: tf1ps.SyncReplicasOptimizer, with its clip_norm (docs/synchronous.md).
 
-    1$ python examples/programs/synchronous_with_extras.py ps 0 /tmp/extras 127.0.0.1:2221 \
-        127.0.0.1:2222 127.0.0.1:2223
-    2$ python examples/programs/synchronous_with_extras.py worker 0 /tmp/extras 127.0.0.1:2221 \
-        127.0.0.1:2222 127.0.0.1:2223
+    $ python examples/programs/synchronous_with_extras.py
     worker 0: the rate is 0.1000 at step 0
     worker 0: the rate is 0.0500 at step 100
     worker 0: the rate is 0.0250 at step 200
     accuracy ... with the last weights, ... with averaged ones
     averaged weights are as good, within 0.03: True
     the chief has written summaries of the steps [1, 101, 201]
-    3$ python examples/programs/synchronous_with_extras.py worker 1 /tmp/extras 127.0.0.1:2221 \
-        127.0.0.1:2222 127.0.0.1:2223
     worker 1: the rate is 0.1000 at step 0
     worker 1: the rate is 0.0500 at step 100
     worker 1: the rate is 0.0250 at step 200
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
+    1$ python examples/programs/synchronous_with_extras.py worker 0 /tmp/extras 127.0.0.1:2221 \
+        127.0.0.1:2222 127.0.0.1:2223
+    2$ python examples/programs/synchronous_with_extras.py worker 1 /tmp/extras 127.0.0.1:2221 \
+        127.0.0.1:2222 127.0.0.1:2223
+    3$ python examples/programs/synchronous_with_extras.py ps 0 /tmp/extras 127.0.0.1:2221 \
+        127.0.0.1:2222 127.0.0.1:2223
 """
 
 import os
 import sys
+import tempfile
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 
 CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
 
@@ -68,6 +74,11 @@ def steps_in(folder):
 
 def main():
   """Serves as the ps, or trains as a worker."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(3)
+    with tempfile.TemporaryDirectory() as folder:
+      return run_together(main, *[[job, index, folder] + hosts for job, index in [
+        ("worker", "0"), ("worker", "1"), ("ps", "0")]])
   job, index, folder, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4:]
   tf.disable_v2_behavior()
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}

@@ -9,7 +9,8 @@ A docstring shows, indented, a command and the lines that it prints on standard 
 `...` in a line stands for anything within it; a line that is only `...`, for any number of lines.
 A command may go on in the next line behind a backslash. Commands run one after the other. Those
 with numbered shells, `1$ `, `2$ `, that follow each other without text in between start together;
-a further one of the same number comes when the last one in that shell has ended.
+a further one of the same number comes when the last one in that shell has ended. A numbered shell
+without lines may print anything: the lines stand where the example starts all shells by itself.
 
 `Example B13. Section: variables.` is the example's name and its section in the table. `Only on:
 2.x, because ...` (or 1.15) says that the example holds for one TensorFlow alone.
@@ -85,6 +86,8 @@ def find_steps(docstring: str) -> List[List[Shell]]:
   for step in steps:
     for shell in step.values():
       drop_blank_end(shell.expected)
+      if shell.number and not shell.expected:
+        shell.expected.append("...")
   return [list(step.values()) for step in steps]
 
 

@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import os
 import pathlib
+import re
 import runpy
 import shlex
 import sys
@@ -39,9 +40,21 @@ def run_file(words, errors) -> None:
 
 
 def check(example, forks, folder, find_free_ports) -> str:
-  """Runs an example's commands; returns what is wrong, or ""."""
+  """Runs an example's commands; returns what is wrong, or "".
+
+  An example that starts all of its tasks by itself says on standard error which commands do the
+  same by hand. Such commands are compared with those of the docstring, and not run once more.
+  """
   problems = []
   for step in checking.replace(example.steps, str(folder), find_free_ports):
+    announced = _announced(folder)
+    if announced and step[0].number:
+      by_hand = _alike("%s$ %s" % (shell.number, " ".join(shlex.split(shell.commands[0])))
+                       for shell in step)
+      if by_hand not in announced:
+        problems.append("by hand: - in the docstring, + started\n" + docstrings.difference(
+          by_hand, announced[0]))
+      continue
     tasks = []
     run = functools.partial(_run, forks=forks, folder=folder, tasks=tasks)
     with concurrent.futures.ThreadPoolExecutor(len(step)) as shells:
@@ -51,6 +64,26 @@ def check(example, forks, folder, find_free_ports) -> str:
         for task in tasks:
           task.kill()
   return "\n".join(filter(None, problems))
+
+
+def _announced(folder):
+  """Returns the lists of commands that the examples run so far have started by themselves."""
+  found = []
+  for path in sorted(pathlib.Path(str(folder)).glob("errors *")):
+    for line in path.read_text(errors="replace").splitlines():
+      if line.startswith("1$ python "):
+        found.append([])
+      if found and re.match(r"\d+\$ python ", line):
+        found[-1].append(line)
+  return [_alike(lines) for lines in found]
+
+
+def _alike(commands):
+  """Returns commands with the same ports and folders as others that differ in nothing else."""
+  ports = {}
+  text = re.sub(r"(?<=127\.0\.0\.1:)\d+", lambda found: str(ports.setdefault(
+    found.group(), len(ports))), "\n".join(commands))
+  return re.sub(r"(?<= )/\S+", "FOLDER", text).splitlines()
 
 
 def _run(shell, forks, folder, tasks) -> str:

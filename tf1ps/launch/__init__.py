@@ -10,5 +10,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "gpus": ["divide_gpus", "visible_gpus"],
   "local": ["Outcome", "run_tasks"],
   "ports": ["find_free_ports"],
+  "scripts": ["find_free_addresses", "run_together"],
   "task_main": ["die_with_parent", "prepare_streams"],
 })
