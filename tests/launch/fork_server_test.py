@@ -39,6 +39,13 @@ def test_preloads_once_and_quietly(tmp_path, capfd, monkeypatch):
   assert capfd.readouterr() == ("imported\n", "noise")
 
 
+def test_the_garbage_collector_passes_over_what_was_imported():
+  with fork_server.ForkServer() as server:
+    task = server.start_task(LocalTask("ps 0", sample_tasks.collector))
+    assert sample_tasks.wait_exit(server, task) == 0
+    assert sample_tasks.read_output(task) == b"True True\n"
+
+
 def test_an_import_that_fails_shows_why(tmp_path, capfd, monkeypatch):
   (tmp_path / "broken_module.py").write_text("print('before')\nimport no_such_module_at_all\n")
   monkeypatch.syspath_prepend(str(tmp_path))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pathlib
 import signal
@@ -54,6 +55,10 @@ def _descriptors():
 
 def answer(value=None):
   return value
+
+
+def collector():
+  print(gc.isenabled(), gc.get_freeze_count() > 1000)
 
 
 def leave_by(kind):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+import threading
 import time
 from typing import List, Optional
 
@@ -106,14 +107,17 @@ def _join(server, options):
   reported from here.
   """
   run, signals = Membership(server.record, options.checkpoint_dir), []
+  reported, lock = [], threading.Lock()
 
   def leave(number, frame):
     signals.append(number)
     raise_exit(number, frame)
 
   def report(number):
-    run.report(MEMBER_FAILED, "ended by signal %d" % number,
-               limit=TIMING.report_limit_after_signal)
+    with lock:  # the watch's thread or this one; the other waits until the first has reported
+      if not reported:
+        reported.append(run.report(MEMBER_FAILED, "ended by signal %d" % number,
+                                   limit=TIMING.report_limit_after_signal))
 
   with SignalWatch(report, TIMING.force_exit_limit, handler=leave):
     if run.is_chief:
