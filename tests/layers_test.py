@@ -22,8 +22,9 @@ PYTHON_37 = {"feature_version": (3, 7)} if sys.version_info >= (3, 8) else {}
 
 
 @functools.lru_cache(maxsize=None)
-def parse(path):
-  return ast.parse(path.read_text(encoding="utf-8"), str(path))
+def nodes(path):
+  """Every node of a file's tree; walked once, as several checks look at all of them."""
+  return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path), **PYTHON_37)))
 
 
 def sources(root, *folders):
@@ -34,7 +35,7 @@ def sources(root, *folders):
 def imports(root, path):
   """Yields (line, dotted name) of each thing that a file imports, anywhere in it."""
   package = path.relative_to(root).parent.parts
-  for node in ast.walk(parse(path)):
+  for node in nodes(path):
     if isinstance(node, ast.Import):
       for alias in node.names:
         yield node.lineno, alias.name
@@ -102,7 +103,7 @@ def private_tensorflow(root):
       if name.split(".")[0] == "tensorflow_core" or (
           name.split(".")[0] == "tensorflow" and {"python", "core"} & set(name.split("."))):
         found.append(report(root, path, line, "imports " + name))
-    for node in ast.walk(parse(path)):
+    for node in nodes(path):
       if (isinstance(node, ast.Attribute) and node.attr in ("python", "core")
           and getattr(node.value, "id", "") in ("tf", "tensorflow")):
         found.append(report(root, path, node.lineno, "uses tensorflow." + node.attr))
@@ -135,7 +136,7 @@ def sleeping_tests(root):
     if path.parent in (root / "tests" / "legacy" / "programs", root / "tests" / "doctor" / "traps"):
       continue
     lines = [line for line, name in imports(root, path) if name == "time.sleep"]
-    lines += [node.lineno for node in ast.walk(parse(path))
+    lines += [node.lineno for node in nodes(path)
               if isinstance(node, ast.Attribute) and node.attr == "sleep"
               and getattr(node.value, "id", "") == "time"]
     found += [report(root, path, line, "wait for a condition instead") for line in lines]
@@ -146,7 +147,7 @@ def newer_syntax(root):
   found = []
   for path in sources(root, "benchmarks", "bin", "examples", "tests", "tf1ps"):
     try:
-      ast.parse(path.read_text(encoding="utf-8"), str(path), **PYTHON_37)
+      nodes(path)
     except SyntaxError as error:
       found.append(report(root, path, error.lineno, "not Python 3.7"))
   return found
