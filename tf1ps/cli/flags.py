@@ -104,7 +104,7 @@ def as_page() -> str:
                 "|---|---|---|---|"]
     lines.append("| %s | %s | %s | %s |" % (
       _flag_cell(option), _default_cell(option), _help_cell(option), _programs_cell(option)))
-  lines += ["", "## What cannot go together", ""]
+  lines += ["", "## Flags that do not go together", ""]
   lines += ["- `--%s` %s." % (option.name, rule.text) for option in TABLE for rule in option.rules]
   return "\n".join(lines) + "\n"
 

@@ -254,7 +254,7 @@ TABLE: Tuple[Option, ...] = (
          _CLUSTER, _ON_CLUSTER, int),
 
   Option("container", "The container of the job's state on the ps. All tasks need the same. "
-         "By default jobs on one ps differ by their --job_workers.", "The job", _OF_JOB),
+         "The default follows from --job_workers, so jobs that share a ps differ.", "The job", _OF_JOB),
   Option("job_workers", "The workers of this job, if several jobs share the ps, such as 2-3; all "
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
   Option("persistent", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",),
@@ -293,8 +293,8 @@ TABLE: Tuple[Option, ...] = (
          _TRAINING, int, above=0, rules=(_NEEDS_SYNC, _NEEDS_OWN_SYNC)),
   Option("on_uneven", "What happens when the data of one worker end and updates are synchronous. "
          "stop_all: training ends for all. pad: the worker takes part without a gradient. shrink: "
-         "the others go on without it. repeat: its data begin again until all have gone through "
-         "theirs.", "Training", _TRAINING, default=STOP_ALL, values=ON_UNEVEN, rules=(
+         "the others go on without it. repeat: its data begin again until all workers have come "
+         "to the end of theirs.", "Training", _TRAINING, default=STOP_ALL, values=ON_UNEVEN, rules=(
            _NEEDS_SYNC, _NEEDS_OWN_SYNC,
            Rule(lambda options: options.on_uneven == REPEAT and options.shard == SHARD_DYNAMIC,
                 "needs a worker's own data, and with --shard=dynamic no worker has any: give "
@@ -375,24 +375,24 @@ TABLE: Tuple[Option, ...] = (
   Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
 
-  Option("inter_op_parallelism_threads", "Threads between operations.", "Threads and GPUs", _OF_JOB,
-         int, above=0),
-  Option("intra_op_parallelism_threads", "Threads within an operation.", "Threads and GPUs",
-         _OF_JOB, int, above=0),
+  Option("inter_op_parallelism_threads", "The threads for operations that run at the same time.",
+         "Threads and GPUs", _OF_JOB, int, above=0),
+  Option("intra_op_parallelism_threads", "The threads that one operation may use.",
+         "Threads and GPUs", _OF_JOB, int, above=0),
   Option("gpu_memory", "The memory that a task takes of each GPU: all of it, as much as it needs "
          "(grow), or a part between 0 and 1. With none the task sees no GPU. tf1ps-local gives "
          "its GPUs to the workers alone.", "Threads and GPUs", _OF_JOB,
          default=GPU_ALL, defaults={"ps": GPU_NONE, "evaluator": GPU_NONE},
          placeholder="none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory)),
 
-  Option("output", "The file to write: .csv, .jsonl or .npz.", "What to write", ("predict",)),
-  Option("export_dir", "The directory to write a SavedModel into.", "What to write", ("predict",)),
+  Option("output", "The file to write: .csv, .jsonl or .npz.", "Output files", ("predict",)),
+  Option("export_dir", "The directory to write a SavedModel into.", "Output files", ("predict",)),
 
   Option("target", "A ps of tf1ps, grpc://host:port. It knows its cluster, so it takes the place "
-         "of the addresses.", "What to clear", ("reset",)),
+         "of the addresses.", "Containers to clear", ("reset",)),
   Option("queues", "Shared names of queues in these containers that other programs made. They are "
          "closed first, because a ps of TensorFlow 2 dies if a queue on which a task is blocked "
-         "is cleared.", "What to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
+         "is cleared.", "Containers to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
 
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
