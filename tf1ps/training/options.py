@@ -254,7 +254,8 @@ TABLE: Tuple[Option, ...] = (
          _CLUSTER, _ON_CLUSTER, int),
 
   Option("container", "The container of the job's state on the ps. All tasks need the same. "
-         "The default follows from --job_workers, so jobs that share a ps differ.", "The job", _OF_JOB),
+         "The default follows from --job_workers, so jobs that share a ps differ.",
+         "The job", _OF_JOB),
   Option("job_workers", "The workers of this job, if several jobs share the ps, such as 2-3; all "
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
   Option("persistent", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",),
