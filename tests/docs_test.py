@@ -268,8 +268,6 @@ COVERED = [
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_first_program_on_several_machines"),
   (r"unshare -rn", "test_security_in_a_private_network"),
-  (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_readme_on_several_machines"),
-  (r"unshare -rn", "test_readme_in_a_private_network"),
   (r"nvidia-smi$|\.venv/bin/python -c .import tensorflow as tf; print|CUDA_VISIBLE_DEVICES=0 make",
    "nothing: no GPU was at hand, and BUILD.md says so"),
   (r"HOSTS=|\.venv/bin/tf1ps-(ps|worker) ", "test_build_by_hand_in_three_shells"),
