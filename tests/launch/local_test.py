@@ -51,6 +51,19 @@ def kill_when_started(folder, names, killed, number=signal.SIGKILL):
   return pids
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("exit_code", [0, 7])
+def test_logs_of_a_good_job_may_go_and_those_of_another_one_stay(tmp_path, keeps, exit_code):
+  logs = tmp_path / "logs"
+  how = "exit 7" if exit_code else ""
+  code, lines = run(
+    [LocalTask("worker 0", sample_tasks.leave_by, (how,))], 0, 1, logs, keeps_logs=keeps)
+  assert code == min(exit_code, 1)
+  assert ("removed after a good end without --log_dir" in lines[0]) != keeps
+  assert logs.exists() == (keeps or code == 1)
+  assert code == 0 or str(logs / "worker-0.log") in lines[-1]
+
+
 def test_twenty_tasks(tmp_path):
   names = ["ps %d" % i for i in range(4)] + ["worker %d" % i for i in range(16)]
   code, lines = run([LocalTask(name, sample_tasks.write_to_both_streams, (i,))

@@ -68,11 +68,11 @@ def _run(argv, result_path) -> int:
     lambda addresses: _make_tasks(addresses, argv, shares, result_path), num_ps, FLAGS.num_workers,
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
-    quiet=FLAGS.verbosity not in ("debug", "info"))
+    quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir))
   if result_path is not None and outcome.exit_code:
     results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
   elif result_path is not None:
-    results.complete_result(result_path, log_dir)
+    results.complete_result(result_path, FLAGS.log_dir)
   return outcome.exit_code
 
 

@@ -25,7 +25,7 @@ class JobResult(NamedTuple):
   checkpoint: Optional[str]  # the last one's path, as saved; None without checkpoint_dir
   examples: Dict[str, int]  # trained on, by worker: {"worker 0": 500, "worker 1": 500}
   seconds: float  # the chief's training, without the start and the evaluation
-  log_dir: Optional[str] = None  # has one file with the output of each task; None: there is none
+  log_dir: Optional[str] = None  # as given; has one file with the output of each task
 
 
 class LocalJobError(Error, RuntimeError):

@@ -18,8 +18,10 @@ is: the launcher gives the chief some seconds to end and to say why.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing.connection
 import os
+import shutil
 import signal
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -64,7 +66,8 @@ class Outcome(NamedTuple):
 def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
               num_ps: int, num_workers: int, evaluator: bool, log_dir: Optional[str],
               preload: Sequence[str] = (), grace: float = 30.0, tries: int = 5,
-              log: Callable[[str], None] = print, quiet: bool = True) -> Outcome:
+              log: Callable[[str], None] = print, quiet: bool = True,
+              keeps_logs: bool = True) -> Outcome:
   """Runs the tasks of a job on this machine until all have ended.
 
   Call it from the main thread, where signals arrive.
@@ -81,6 +84,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     tries: how often the tasks are started when ports were taken meanwhile, 1 or more.
     log: shows one line.
     quiet: hold back the output of the imports, unless one of them fails.
+    keeps_logs: False: the log directory is removed after a job that ends with 0.
 
   Returns:
     The `Outcome`.
@@ -98,6 +102,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     os.makedirs(log_dir, exist_ok=True)
   started = time.monotonic()
   screen = Screen(log)
+  outcome = None
   try:
     with SignalQueue() as interrupts, ForkServer(preload, quiet) as server:
       outcome = _wait_ready(server, interrupts)
@@ -107,7 +112,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
         if outcome is not None:
           break
         local_tasks = _make(make_tasks, num_ps, num_workers, evaluator)
-        attempt = _Attempt(server, interrupts, screen, log_dir, grace)
+        attempt = _Attempt(server, interrupts, screen, log_dir, grace, keeps_logs)
         outcome = attempt.run(local_tasks)
         if outcome.port_taken and number < tries:
           screen.line(_PREFIX + "%s; starting all tasks again with new ports, try %d "
@@ -115,12 +120,25 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
           outcome = None
   finally:
     screen.close()
+    if log_dir is not None and not keeps_logs:
+      _remove_logs(log_dir, outcome)
   for line in outcome.report:
     screen.line(_PREFIX + line)
   text = {0: "ok, " + _count(num_ps, num_workers, evaluator),
           EXIT_FAILED: "failed: " + outcome.text}.get(outcome.exit_code, outcome.text)
+  if outcome.exit_code and log_dir is not None and os.path.isdir(log_dir):
+    text += "" if log_dir in text else "; logs in %s" % log_dir
   screen.line(_PREFIX + "%s, %.1f s" % (text, time.monotonic() - started))
   return outcome
+
+
+def _remove_logs(log_dir: str, outcome: Optional[Outcome]) -> None:
+  """Removes the log directory after a good job; after another one only if it is empty."""
+  if outcome is not None and not outcome.exit_code:
+    shutil.rmtree(log_dir, ignore_errors=True)
+    return
+  with contextlib.suppress(OSError):  # it has logs
+    os.rmdir(log_dir)
 
 
 def _wait_ready(server, interrupts):
@@ -168,8 +186,9 @@ class _Attempt:
   """One start of all tasks, to the end of all of them."""
 
   def __init__(self, server: ForkServer, interrupts: SignalQueue,
-               screen: Screen, log_dir: Optional[str], grace: float):
+               screen: Screen, log_dir: Optional[str], grace: float, keeps_logs: bool):
     """Prepares a start; the arguments are the same in all starts of a job."""
+    self._keeps_logs = keeps_logs
     self._server, self._interrupts, self._screen = server, interrupts, screen
     self._log_dir, self._grace = log_dir, grace
     self._processes: List[TaskProcess] = []
@@ -210,12 +229,18 @@ class _Attempt:
       self._screen.line(_PREFIX + "started %s%s" % (
           ", ".join("%s (process %d)" % (process.name, process.pid)
                     for process in self._processes),
-          "" if self._log_dir is None else "; logs in %s" % self._log_dir))
+          self._say_logs()))
       self._output = Output(self._processes, self._screen, self._log_dir)
     except BaseException:
       for process in self._processes:
         os.close(process.output)
       raise
+
+  def _say_logs(self):
+    if self._log_dir is None:
+      return ""
+    return "; logs in %s%s" % (
+      self._log_dir, "" if self._keeps_logs else ", removed after a good end without --log_dir")
 
   def _watch(self):
     """Waits until all tasks have ended, or until there is a reason to end them."""

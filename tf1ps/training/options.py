@@ -240,7 +240,8 @@ TABLE: Tuple[Option, ...] = (
   Option("evaluator", "Start an evaluator, too. It needs --checkpoint_dir.",
          "The local cluster", ("local",), bool, False),
   Option("log_dir", "The directory for the output of the tasks, one file each; by default a new "
-         "directory under the system's temporary directory.", "The local cluster", ("local",)),
+         "directory under the system's temporary directory, which is removed after a job that ends "
+         "with 0.", "The local cluster", ("local",)),
 
   Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
