@@ -22,7 +22,8 @@ project = "tf1ps"
 version = release = tf1ps.__version__
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/api/*.rst", "examples/*.md", "examples/data/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/api/*.rst", "examples/*.md", "examples/data/*.md",
+                    "examples/exercises/*.md"]
 html_theme = "alabaster"
 html_theme_options = {"page_width": "1100px", "fixed_sidebar": True}
 html_show_sphinx = False
