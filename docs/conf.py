@@ -37,7 +37,6 @@ nitpick_ignore_regex = [
 ]
 autodoc_member_order = "bysource"
 myst_heading_anchors = 6
-suppress_warnings = ["myst.header"]  # the tables of the examples have headings of one level
 
 _KINDS = (("Classes", "autoclass"), ("Functions", "autofunction"), ("Errors", "autoexception"),
           ("Constants", "py:data"))

@@ -2,15 +2,17 @@
 
 Example X9.
 Mechanism: networks built in the containers, on the tasks and under the names of their training.
-The search runs in one shell, and keeps its servers. This program, a client like those that trained,
-builds three of the networks once more, in one graph, with the mean of their probabilities. It runs
-no initializer and reads no checkpoint: what a container holds is found by its name.
-What to look for: on the validation set each network is right as often as it was after its training;
-in containers of other names all is uninitialised. The test set, which nobody has seen before, tells
-how good the three are, and how good their mean is. That it beats the best of them is owed to their
-having been trained with different digits: they err in different places. How much it gains is luck:
-with --seed=0 to 9 of the search it was right 8, 2, 11, 6, 19, 20, 8, 8, 9 and 15 times more often
-than the best of the three (663 of 720 against 655 in the first case; measured on 2 cores, 1.15).
+The search runs in one shell, and keeps its servers. This program is a client, like those that
+trained. It builds three of the networks once more, in one graph, with the mean of their
+probabilities. It runs no initializer and reads no checkpoint: it finds the values of a container by
+their names.
+What to look for: on the validation set each network is right as often as after its training. In
+containers of other names all variables are uninitialised. No network has seen the test set before.
+It shows how good the three are, and how good their mean is. The mean is better than the best of
+them, because they were trained with different digits and err in different places. The size of the
+gain is luck: with --seed=0 to 9 of the search the mean was right 8, 2, 11, 6, 19, 20, 8, 8, 9 and
+15 times more often than the best of the three (663 of 720 against 655 in the first case; measured
+on 2 cores, 1.15).
 Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
 
     $ python examples/exercises/ensemble_of_three.py

@@ -1,17 +1,16 @@
 """Eight networks with different hyper-parameters, trained in parallel on a cluster of four tasks.
 
 Example X8.
-Mechanism: one client program, one_network.py, that is run once for each set of hyper-parameters,
-with flags for the server, the device, the container and the set.
-The networks have the same variables, and each is in a container of its own: so they can share
-tasks, two here, and any one can be found again, or be reset, without the others. Four clients run
-at a time, one for each task. A validation set, which no network was trained with, picks the top
-three. How good they are must be asked of a third set (ensemble_of_three.py): the best of eight are
-lucky, too.
+Mechanism: one client program, one_network.py, that runs once for each set of hyper-parameters, with
+flags for the server, the device, the container and the set.
+The networks have variables of the same names, and each network has a container of its own. So two
+networks can share a task, and you can find or reset one without the others. Four clients run at a
+time, one for each task. A validation set, which no network was trained with, picks the top three.
+Ask a third set how good they are (ensemble_of_three.py): the best of eight are lucky, too.
 What to look for: all clients have ended when the search compares; the networks stay on the servers.
-The largest need not be the best: each network has seen a quarter of the training set only, and
-another one than the others, so that with another --seed the order is another one. With this seed,
-measured on 2 cores: 313, 326, 309, 327, 327, 325, 325 and 333; so 7, 3 and 4 were chosen.
+The largest need not be the best. Each network has seen a quarter of the training set only, and not
+the same quarter as the others, so another --seed gives another order. With this seed, measured on 2
+cores: 313, 326, 309, 327, 327, 325, 325 and 333; so 7, 3 and 4 were chosen.
 Toolkit: tf1ps.launch starts the processes (task_processes.py); containers (docs/containers.md).
 
     $ python examples/exercises/hyper_parameter_search.py

@@ -3,9 +3,9 @@
     python examples/exercises/one_network.py --server=grpc://127.0.0.1:2221 \
         --device=/job:worker/task:0 --container=network-0 --hidden=32 --rate=0.1
 
-hyper_parameter_search.py runs it, once for each set of hyper-parameters. It ends, and the network
-stays where it is: variables belong to the server. ensemble_of_three.py, which uses them there, has
-the data and the network from this file, too.
+hyper_parameter_search.py runs it once for each set of hyper-parameters. The program ends, and the
+network stays in its place, because variables belong to the server. ensemble_of_three.py uses the
+networks there, and takes the data and the network from this file.
 
 It prints one line of JSON: its flags, and how good the network is on the validation set.
 """

@@ -23,7 +23,7 @@ class Model:
   """The graph of one scheme, as one of the workers needs it."""
 
   def __init__(self, scheme, index, cluster):
-    """Builds it: replicas share variables on the ps, the split network has them where it is."""
+    """Builds it: replicas share variables on the ps, the split network has them on the workers."""
     is_split = scheme == "vertical"
     place = WORKERS[0] if is_split else tf1ps.replica_device_setter(
       cluster=cluster, worker_device=WORKERS[index])

@@ -1,19 +1,19 @@
 """One problem, trained asynchronously, synchronously, and split vertically: the time to a target.
 
 Example X10.
-Mechanism: two replicas with asynchronous updates, two with synchronous ones, one network whose
-hidden layer has half of its columns on each worker; the clock stops when the target is reached.
-A ps and two workers are started once, and train one scheme after the other, each time in another
-container. The problem is a network 64-128-10 on the digits that come with the project; the target,
-that 93 % of those it was not trained with are recognised. Worker 0 looks every ten steps, which is
-part of the time; a barrier starts the clock when both workers are ready. A replica's batch has 50
-digits, so that a synchronous update uses 100, and the split network, which is one, gets 100 too.
-What to look for: an asynchronous update uses half as many digits and is counted as one all the
-same. So it takes more global steps, and compares better by the time, or by the digits, than by
-them. The split sends every batch to both workers and gets half of the hidden layer back, in each
-step; it has no ps to ask. (One process less at work is what it gains here: see model_parallel.py
-for what a split costs beside the same network unsplit.) Which is fastest is decided by the machine
-and the network. Medians of --repeats=5, on 2 cores, TensorFlow 2.21:
+Mechanism: two replicas with asynchronous updates, two replicas with synchronous updates, and one
+network whose hidden layer has half of its columns on each worker. The clock stops at the target.
+A ps and two workers start once. They train one scheme after the other, each time in another
+container. The problem is a network 64-128-10 on the digits that come with the project. The target
+is 93 % of the digits that it was not trained with. Worker 0 measures this every ten steps, which is
+part of the time. A barrier starts the clock when both workers are ready. A replica's batch has 50
+digits, so a synchronous update uses 100. The split network is one network and gets 100, too.
+What to look for: an asynchronous update uses half as many digits, and counts as one step all the
+same. So it takes more global steps. Compare the times or the digits instead. In each step the split
+sends every batch to both workers and gets half of the hidden layer back. It needs no ps, so one
+process less is at work here. (model_parallel.py compares a split with the same network unsplit.)
+Machine and network decide which scheme is the fastest. Medians of --repeats=5, on 2 cores,
+TensorFlow 2.21:
 
     asynchronous     0.34           169         8450     0.950
     synchronous      0.76           100        10000     0.936

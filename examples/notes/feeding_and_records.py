@@ -1,15 +1,15 @@
 """Feeding and TFRecordDataset give the same batches; what loading while training gains.
 
 Example N4.
-Mechanism: the same examples once as arrays that the client feeds, once as records of a file that
-operations read: parsed, in batches. Fed batches pass through the client, and to a distant worker
-they travel with each step; a file is read by whoever runs the operation.
-Then loading is made to take 30 ms a batch, and a step as long. Without `prefetch` a step waits for
-its batch: 60 ms. With `prefetch(1)` the next batch is loaded in the meantime: 30 ms and a little.
-It gains at most the shorter one of the two times. (Both only sleep here, so that this holds on a
-busy machine, too; where loading and training want the same cores, there is less to gain.)
-TensorFlow 2 adds a prefetch of its own to a dataset that ends without one, so that the first form
-takes 30 ms there as well, until the option `inject_prefetch` is turned off.
+Mechanism: the same examples, once as arrays that the client feeds, and once as records of a file
+that operations read, parse and batch. Fed batches pass through the client, and travel to a distant
+worker with each step. A file is read by the task that runs the operation.
+Then loading takes 30 ms per batch, and a step as long. Without `prefetch` a step waits for its
+batch: 60 ms. With `prefetch(1)` the next batch is loaded during the step: 30 ms and a little. The
+gain is at most the shorter one of the two times. Both only sleep here, so that a busy machine shows
+it, too. If loading and training want the same cores, there is less to gain.
+TensorFlow 2 adds a prefetch of its own to a dataset that ends without one. So the first form takes
+30 ms there as well, until you turn the option `inject_prefetch` off.
 Toolkit: bare TensorFlow. (Programs get their data from `input_fn`, docs/pipelines.md.)
 
     $ python examples/notes/feeding_and_records.py

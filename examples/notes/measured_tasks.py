@@ -1,4 +1,4 @@
-"""The tasks of when_not_to_parallelise.py: a ps, and workers that train when they are told to."""
+"""The tasks of when_not_to_parallelise.py: a ps, and workers that train on command."""
 
 import contextlib
 import multiprocessing
@@ -35,7 +35,7 @@ def steps_a_second(session, train_op, seconds):
 
 
 def be_a_task(hosts, job, index, connection, held):
-  """Is the ps, or a worker that trains when it is told to; until the connection is closed."""
+  """Is the ps, or a worker that trains on command; until the connection is closed."""
   for end in held:  # copies of the other process' ends, which would stay open with this one
     end.close()
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}
@@ -60,7 +60,7 @@ def be_a_task(hosts, job, index, connection, held):
 
 
 def answer(connection, limit=60.0):
-  """What a task says next, within a limit in seconds; an EOFError if it has failed."""
+  """Returns the next message of a task within a limit in seconds; EOFError: it has failed."""
   if not connection.poll(limit):
     raise RuntimeError("a task has not answered within %g s" % limit)
   return connection.recv()

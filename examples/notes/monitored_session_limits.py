@@ -1,16 +1,16 @@
-"""Saver, Scaffold and MonitoredTrainingSession, and the three things it cannot be used for.
+"""Saver, Scaffold and MonitoredTrainingSession, and three calls that such a session does not serve.
 
 Example N5.
-Mechanism: MonitoredTrainingSession makes a Scaffold (with a Saver), starts queue runners, restores
-or initialises, and saves: "saver.save need not be called". The notes name three limits:
-1. It is no default session: `get_default_session()` is None within its block, so that `t.eval()`
-   fails. That still holds, also for tf1ps' own.
-2. It cannot be handed to saver.save: TypeError. What can be done: `run_step_fn`, whose function
-   gets the session inside (its argument must be called step_context). Not with the Saver of the
-   scaffold, though: that would count the file among those that it keeps, and delete its own.
-3. It cannot be handed to start_queue_runners. That no longer holds as the notes have it: nothing
-   is refused; the call returns [] and does nothing, as the session has started the runners.
-A Scaffold says what shall be different, such as the Saver: here it keeps one checkpoint only.
+Mechanism: MonitoredTrainingSession makes a Scaffold with a Saver, starts queue runners, restores or
+initialises the variables, and saves them. It differs from a plain session in three calls:
+1. It is no default session: `get_default_session()` returns None within its block, so `t.eval()`
+   fails.
+2. saver.save refuses it with a TypeError. Use `run_step_fn`: its function gets the session inside.
+   The function's argument must be called step_context. Use a Saver of your own there. The Saver of
+   the scaffold would count the file among its own checkpoints, and delete an older one.
+3. start_queue_runners accepts it, returns [] and does nothing, because the session has started the
+   runners.
+A Scaffold replaces parts of the default, such as the Saver: here it keeps one checkpoint only.
 Toolkit: bare TensorFlow; tf1ps.MonitoredTrainingSession has the same limits (docs/drop_in.md).
 
     $ python examples/notes/monitored_session_limits.py

@@ -2,10 +2,11 @@
 
 Example N1.
 Mechanism: `{"local": [a, b]}` has neither ps nor worker. A job is a name for a list of tasks, and
-nothing more; "ps" and "worker" are names that device setters happen to know. Task 0 is the client
-here: it computes one part of a sum on itself and one on task 1.
-Task 1 only serves. In the notes it would never end; here it waits for task 0's report.
-Toolkit: bare TensorFlow, but for the end (tf1ps.state.done_queues, docs/barriers.md).
+nothing more. "ps" and "worker" are names that device setters know. Task 0 is the client here: it
+computes one part of a sum on itself and one part on task 1.
+Task 1 only serves. The join() of TensorFlow's server never returns, so task 1 waits for task 0's
+report instead.
+Toolkit: bare TensorFlow, and tf1ps.state.done_queues for the end (docs/barriers.md).
 
     $ python examples/notes/one_job_two_tasks.py
     6.0 on /job:local/task:0

@@ -2,13 +2,14 @@
 
 Example N7.
 Mechanism: sharing by name on a ps, reuse by scope in a graph.
-1. Between graphs nothing is "reused": each replica makes its variables anew. Those of one name on
-   one ps *are* one variable, slots included; what is pinned to a worker is that worker's own.
+1. Nothing is "reused" between graphs: each replica makes its variables anew. Variables of one name
+   on one ps *are* one variable, slots included. A variable that is pinned to a worker is that
+   worker's own.
 2. Within one graph the second replica reuses w. Each optimizer has slots of its own: two momenta.
-3. `reuse_variables()` cannot be taken back and holds to the end of the scope that it is called in.
-   Called inside of a scope of one's own, it ends there. Called without, it marks the scope of the
-   whole graph, and the next new variable, of whatever part, is a ValueError. AUTO_REUSE on a scope
-   of one's own needs no call, and is what one uses today.
+3. `reuse_variables()` cannot be undone, and holds to the end of the current scope. Called inside a
+   scope of your own, it ends there. Called outside, it marks the scope of the whole graph, and the
+   next new variable of any part is a ValueError. Use AUTO_REUSE on a scope of your own: it needs no
+   call.
 Toolkit: bare TensorFlow. (tf1ps' towers reuse within themselves: docs/in_graph.md.)
 
     $ python examples/notes/reuse_of_variables.py

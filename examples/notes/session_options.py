@@ -1,13 +1,13 @@
-"""Session options: what a ConfigProto says, and several devices with add_n.
+"""Session options: the text of a ConfigProto, and the sum of several devices' products.
 
 Example N6.
-Mechanism: options are a protocol buffer, and one that is set to its default cannot be seen. The
-notes' function (Tensor2Tensor's) asks for OptimizerOptions.L1 without inlining of functions; both
-are the defaults, so that the text of it is empty: it changes nothing. (L0 turns the optimizations
-off, and can be seen: opt_level is -1.) A memory fraction of 0.95 stands there on a machine without
-GPUs, too, and does nothing. Threads are fixed by the *first* session or server of a process.
-Several devices: a product on each, the sum of them on the CPU. The notes' loop says
-'/device:GPU:d2', which is no device; logical CPUs take the place of GPUs here.
+Mechanism: options are a protocol buffer. The text of it leaves out each option that has its default
+value. OptimizerOptions.L1 without inlining of functions, which Tensor2Tensor asks for, is such a
+default: the text is empty, and the option changes nothing. L0 turns the optimizations off, and its
+text shows it: opt_level is -1. A memory fraction of 0.95 is kept on a machine without GPUs, too,
+and does nothing there. The *first* session or server of a process fixes its threads.
+Several devices: each computes a product, and the CPU computes the sum of them. Logical CPUs take
+the place of GPUs here. '/device:GPU:d2' is no name of a device: the index is a number.
 Toolkit: bare TensorFlow. (tf1ps sets options by flags: `tf1ps-worker --help`.)
 
     $ python examples/notes/session_options.py
@@ -32,7 +32,7 @@ import tensorflow.compat.v1 as tf
 
 
 def session_config(single_thread):
-  """The notes' configuration."""
+  """Returns options for one thread, or for a part of a GPU's memory."""
   options = tf.GraphOptions(optimizer_options=tf.OptimizerOptions(
     opt_level=tf.OptimizerOptions.L1, do_function_inlining=False))
   if single_thread:

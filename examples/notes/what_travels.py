@@ -1,12 +1,12 @@
-"""What TensorFlow inserts between tasks: the partitions of a graph, with their Send and Recv.
+"""Send and Recv between tasks: the partitions of a graph, and the values that cross them.
 
 Example N3.
-Mechanism: the master cuts the graph at the borders of devices and puts a Send on one side of each
-cut edge and a Recv on the other. `output_partition_graphs` of RunOptions shows the pieces of a run.
-Two weights are on the ps, two layers on the worker.
-What to look for: the pairs belong together by the name of their tensor. Forward, the ps sends the
-weights; back, the worker sends a gradient for each. The update itself runs on the ps: nothing
-travels twice. What has been fed comes to the worker by a Recv of its own, with no Send.
+Mechanism: the master cuts the graph at the borders of devices. It puts a Send on one side of each
+cut edge and a Recv on the other side. `output_partition_graphs` of RunOptions shows the partitions
+of a run. Here two weights are on the ps, and two layers on the worker.
+What to look for: a Send and its Recv have the same tensor name. Forward, the ps sends the weights.
+Back, the worker sends a gradient for each weight. The update itself runs on the ps, so nothing
+travels twice. A fed value reaches the worker by a Recv that has no Send.
 Toolkit: bare TensorFlow. (tf1ps counts the bytes of a step: docs/traffic.md.)
 
     $ python examples/notes/what_travels.py

@@ -1,23 +1,22 @@
 """A small model and a lot of data: one process is far ahead of 1, 2 and 4 workers with a ps.
 
 Example N8.
-Mechanism: between-graph replication of a softmax with 650 parameters, asynchronous; its examples
-are drawn when they are needed, so there is no end of them and reading costs all the same. Each
+Mechanism: between-graph replication of a softmax with 650 parameters, asynchronous. Examples are
+drawn when they are needed, so they never run out, and reading them costs the same everywhere. Each
 process computes in one thread, as if a core were a device.
-A worker computes for c ms a step, and for s ms more it fetches values and sends gradients. So n of
-them make at most n c / (c + s) of the steps that one process makes, and c / (c + s) is the last
-column. It is a few per cent with 100 examples a step: many cores or machines would only catch up
-with one process, if the ps could serve them, on gradients that are as old as the workers are many.
-What to look for: with 2000 examples a step, the parameters are as many and the computing is 20
-times as much, and each worker contributes more (but a step of 2000 examples is one update, not 20).
-How much is computed for each value that travels is what decides, not how much data there is.
-So with what Google has reported (2016, GPUs), 8 -> 6x, 50 -> 32x, 500 -> 300x: 75, 64 and 60 % a
-worker, s is a third to two thirds of c. There a weight is used at many places of an image or in
-each word of a sentence, or a step touches few of very many weights. The notes call all three
-sparse; the weights of Inception are not, they are used often.
+A worker computes for c ms per step, and fetches values and sends gradients for s ms more. So n
+workers make at most n c / (c + s) times the steps of one process. The last column is c / (c + s).
+With 100 examples per step it is a few per cent. Many cores or machines would only catch up with one
+process, if the ps could serve them. Their gradients would be older with each further worker.
+What to look for: with 2000 examples per step, there are as many parameters and 20 times as much to
+compute. So each worker contributes more. But a step of 2000 examples is one update, not 20. The
+computation for each value that travels decides, not the amount of data.
+Google has reported (2016, GPUs) speed-ups of 6 with 8 devices, 32 with 50 and 300 with 500. These
+are 75, 64 and 60 % per worker: s is a third to two thirds of c. Such networks use a weight at many
+places of an image or in each word of a sentence, or a step touches few of very many weights.
 The tasks are in measured_tasks.py.
-Toolkit: bare TensorFlow. docs/scaling.md tells what a step costs the ps; where a small model needs
-a ps all the same, docs/steps.md has several steps in one run.
+Toolkit: bare TensorFlow. docs/scaling.md says what a step costs the ps. If a small model needs a ps
+all the same, docs/steps.md has several steps in one run.
 
     $ python examples/notes/when_not_to_parallelise.py
                                   steps/s  examples/s  speed-up  a worker
@@ -34,8 +33,8 @@ a ps all the same, docs/steps.md has several steps in one run.
     reported: 500, RankBrain                           300.00       60%
     batch 100: one process is ahead of 4 workers: True
 
-Measured on 2 cores (TensorFlow 2.21, medians of --rounds=9), where the 4 workers and the ps share
-what there is:
+Measured on 2 cores (TensorFlow 2.21, medians of --rounds=9). The 4 workers and the ps share the
+cores:
 
                                   steps/s  examples/s  speed-up  a worker
     batch   100, one process         9114      911399      1.00      100%
@@ -58,7 +57,7 @@ from measured_tasks import BATCHES, ONE_THREAD, answer, build_steps, start_tasks
 from tf1ps.launch import find_free_addresses
 
 WORKERS = [1, 2, 4]
-# Network, GPUs, speed-up, as the notes quote them.
+# Network, GPUs, speed-up, as Google has reported them.
 REPORTED = [("translation", 8, 6), ("Inception", 50, 32), ("RankBrain", 500, 300)]
 
 

@@ -1,16 +1,16 @@
-"""Clones in replicas by one configuration: where everything goes, and a job that trains so.
+"""Clones in replicas from one configuration: the device of everything, and a job that uses it.
 
 Example E7.
-Mechanism: a replica is a worker, and a clone is a device of it. Four devices follow from three
-numbers: variables on the ps in turn; inputs and optimizer on the worker's CPU; each clone on a GPU.
-Slim's deployment library, which did this, left TensorFlow with tf.contrib. Here a device setter, a
+Mechanism: a replica is a worker, and a clone is a device of it. Three numbers give the four kinds
+of devices: variables go to the ps in turn, inputs and optimizer to the worker's CPU, and each clone
+to a GPU. TensorFlow's tf.contrib had Slim's deployment library for this. Here a device setter, a
 string for each device and tf1ps' clones do it (docs/in_graph.md). The gradients of a worker's
 clones become one gradient, which travels to the ps.
 What to look for: the first command builds the graphs of all workers and prints their devices. It
-runs nothing, so it needs no GPU. Each worker builds the same graph, but for its index.
+runs nothing, so it needs no GPU. The workers' graphs differ in the worker's index only.
 Toolkit: tf1ps.replication.build_clones and tf1ps.replica_device_setter.
 
-    $ python examples/programs/clones_and_replicas.py --num_clones=2 --num_workers=2 --num_ps=2
+    $ python examples/programs/clones_and_replicas.py
     worker 0:
       variable global_step /job:ps/task:0/device:CPU:0
       variable w /job:ps/task:1/device:CPU:0
@@ -29,9 +29,9 @@ Toolkit: tf1ps.replication.build_clones and tf1ps.replica_device_setter.
       optimizer /job:worker/task:1/device:CPU:0
 
 The same graph trains, on two logical CPU devices of each worker. The clones of a worker always
-compute one gradient together. With the SyncReplicasOptimizer of this job the workers do so, too,
-which makes the result exact: the chief then trains on the batches of both workers in one process,
-without clones, and compares. Without that optimizer, each worker updates for itself.
+compute one gradient together. The SyncReplicasOptimizer of this job also joins the gradients of the
+workers, which makes the result exact. The chief then trains on the batches of both workers in one
+process, without clones, and compares. Without that optimizer, each worker updates for itself.
 
     1$ python examples/programs/clones_and_replicas.py --job_name=ps --task_index=0 \
         --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224

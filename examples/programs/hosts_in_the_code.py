@@ -1,12 +1,13 @@
 """A trainer with its hosts in the code, and with summaries on each worker.
 
 Example E4.
-Mechanism: the smallest distributed program has no flags but job and index: where the tasks run
-stands in HOSTS. That is the objection, too: another machine, another file (004 asks how to make it
-portable: by flags, by TF_CONFIG, or by local_or_distributed.py's variables). Here --hosts= replaces
-the constant, since two jobs cannot share a port.
-Each worker writes summaries of its own steps into a folder of its own. A chief's summaries, which
-MonitoredTrainingSession writes, show the chief's batches only. The events are read back in the end.
+Mechanism: the smallest distributed program has no flags but job and index: the addresses of its
+tasks stand in HOSTS. So another machine needs another file. A portable program reads them from
+flags, from TF_CONFIG (by_tf_config.py) or from environment variables (local_or_distributed.py).
+Here --hosts= replaces the constant, since two jobs cannot share a port.
+Each worker writes summaries of its own steps into a folder of its own. MonitoredTrainingSession
+writes the chief's summaries, which show the chief's batches only. In the end each worker reads its
+events back.
 Toolkit: tf1ps.Server and MonitoredTrainingSession, which end the ps; summaries are TensorFlow's.
 
     $ python examples/programs/hosts_in_the_code.py

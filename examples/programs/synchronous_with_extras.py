@@ -1,12 +1,13 @@
-"""Synchronous training of a deeper network, with all that usually comes with it.
+"""Synchronous training of a deeper network, with a decaying rate, clipping and moving averages.
 
 Example E5.
-Mechanism: the learning rate decays with the global step (halved every 100 steps: 0.1, 0.05, 0.025),
-which counts one for each update of two gradients; the *mean* gradient is clipped to norm 5; moving
-averages of all variables are updated with them, on the ps, and are what one evaluates.
-What to look for: two workers, and still one rate at each step, since both are at the same step.
-Clipping each worker's gradient (`compute_gradients`, clip, `apply_gradients`, as notes 004 write
-it) is something else than clipping the mean; stock's optimizer can only do the former.
+Mechanism: the learning rate decays with the global step: it is halved every 100 steps, 0.1, 0.05,
+0.025. The global step counts one for each update of two gradients. The *mean* gradient is clipped
+to norm 5. Each update also updates moving averages of all variables, on the ps. Evaluation uses the
+averages.
+What to look for: both workers have the same rate at each step, since both are at the same step.
+Clipping each worker's gradient before it is sent (`compute_gradients`, clip, `apply_gradients`)
+gives other numbers than clipping the mean. TensorFlow's own optimizer can only clip each gradient.
 Toolkit: tf1ps.SyncReplicasOptimizer, with its clip_norm (docs/synchronous.md).
 
     $ python examples/programs/synchronous_with_extras.py

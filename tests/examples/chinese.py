@@ -10,7 +10,7 @@ WORDS = {
   "book/gpu_memory.py":
     "多个进程共用一块 GPU 显存的三种办法，以及一个完全看不到 GPU 的 ps。",
   "book/simple_placement.py":
-    "两个操作固定在 CPU 上，一个不固定：分别写了什么，又实际运行在哪里。",
+    "两个操作指定在 CPU 上，一个不指定：请求的设备与实际运行的设备。",
   "book/placement_by_op_type.py":
     "用设备函数把变量放到 CPU 上，其余放到 GPU 上。",
   "book/placement_log.py":
@@ -18,7 +18,7 @@ WORDS = {
   "book/missing_kernel.py":
     "整数变量不能放到 GPU 上：三种解决办法，以及容易忘记的一步。",
   "book/thread_pools.py":
-    "同时能运行几个操作，由谁决定：进程的线程池。",
+    "进程的线程池：决定同时能运行多少个操作。",
   "book/control_dependencies.py":
     "一个操作等待另外两个操作，虽然并不需要它们的结果。",
   "book/cluster_of_five.py":
@@ -32,13 +32,13 @@ WORDS = {
   "book/apart_by_container.py":
     "同一集群上的两个问题，用容器隔开；容器可以按名字重置。",
   "book/reset_under_a_dequeue.py":
-    "有人正阻塞在容器中的队列上时重置该容器：在 TensorFlow 2.x 上 ps 会崩溃。",
+    "客户端还阻塞在容器内的队列上时重置该容器：在 TensorFlow 2.x 上 ps 会崩溃。",
   "book/loader_and_trainer.py":
     "两个客户端，一个队列：一个装载数据，另一个同时训练。",
   "book/queue_of_tuples.py":
     "元素为元组的队列：一个数和一个矩阵。",
   "book/closing_a_queue.py":
-    "关闭队列：什么还能用，什么会等待，元素又去了哪里。",
+    "关闭队列：哪些调用仍可用，哪些会阻塞，剩余元素如何处理。",
   "book/shuffle_queue.py":
     "RandomShuffleQueue：随机组成批次，并留有保证随机性的余量。",
   "book/padding_queue.py":
@@ -48,13 +48,13 @@ WORDS = {
   "book/csv_fields.py":
     "decode_csv：每个字段的默认值决定其类型，并代替缺失的值。",
   "book/csv_by_queues.py":
-    "用两个队列和一个读取器读 CSV 文件，全部手工运行：队列运行器在线程里做的就是这些。",
+    "用两个队列和一个 reader 手动读取 CSV 文件：这正是 QueueRunner 在线程里做的事。",
   "book/csv_by_queue_runners.py":
     "同样的流水线，放到线程里：QueueRunner 填队列，主线程同时训练。",
   "book/queue_timeouts.py":
     "队列操作的时间限制：怎样设置，留下什么后果，以及一种不丢元素的做法。",
   "book/dataset_batches.py":
-    "数据集先重复再切成批次，由迭代器依次给出。",
+    "数据集先重复再分批，由迭代器逐批返回。",
   "book/dataset_get_next.py":
     "每次运行，每个 `get_next()` 操作只让迭代器前进一次，不论其输出被用多少次。",
   "book/dataset_interleave.py":
@@ -68,7 +68,7 @@ WORDS = {
   "book/ensemble_in_graph.py":
     "一个图中的集成：三个网络各占一个设备，取预测的平均值。",
   "ensemble_queues.py":
-    "由队列连接的多进程集成：三个网络中有一个不在时会怎样。",
+    "用队列连接的多进程集成：三个网络中有一个失效时会怎样。",
   "model_parallel.py":
     "切分值得吗？三个网络，各自先在一个设备上，再切分到两个设备上。",
   "book/in_graph_synchronous.py":
@@ -92,7 +92,7 @@ WORDS = {
   "book/less_bandwidth.py":
     "缓解带宽饱和的各种办法：各节省多少字节，准确率损失多少。",
   "legacy_trainer.py":
-    "照 TensorFlow 分布式部署指南写的训练程序，自带命令行标志和训练循环。",
+    "按 TensorFlow 分布式部署指南编写的训练程序，自带命令行参数和训练循环。",
   "programs/mnist_replica.py":
     "MNIST replica 程序：一个隐藏层，Adam，异步或同步。",
   "programs/ps_that_ends.py":
@@ -100,35 +100,35 @@ WORDS = {
   "programs/hosts_in_the_code.py":
     "主机地址写在代码里的训练程序，每个 worker 各写自己的摘要。",
   "programs/synchronous_with_extras.py":
-    "较深网络的同步训练，以及通常与之配套的各种做法。",
+    "较深网络的同步训练：学习率衰减、梯度裁剪和滑动平均。",
   "programs/towers_on_one_machine.py":
     "一台机器各设备上的塔：平均梯度，共享变量，以及三种失败。",
   "programs/clones_and_replicas.py":
-    "由一份配置得到副本和其中的克隆：一切放在哪里，以及照此训练的一个作业。",
+    "用一份配置生成各副本中的克隆：变量和操作各放在哪个设备上，以及一个照此训练的作业。",
   "programs/local_or_distributed.py":
     "同一个脚本，本地或分布式：由环境变量决定。",
   "programs/dataset_map.py":
     "由 TensorFlow 操作组成的函数，作用于数据集的每个元素。",
   "programs/hooks_clipping_averages.py":
-    "手工完成一步并裁剪梯度、滑动平均、钩子：许多训练程序都有的三个部分。",
+    "手动执行一步并裁剪梯度、滑动平均、钩子：许多训练程序共有的三个部分。",
   "programs/by_tf_config.py":
-    "由 TF_CONFIG 得知自己位置的训练程序：一个 ps、一个 chief 和一个 worker。",
+    "从 TF_CONFIG 读取自身角色的训练程序：一个 ps、一个 chief 和一个 worker。",
   "programs/balanced_by_bytes.py":
     "按字节数把变量分到各个 ps：GreedyLoadBalancingStrategy 与通常的轮流放置对照。",
   "programs/barrier_of_queues.py":
-    "由 n 个共享队列组成的屏障：所有人到齐之前谁也不往下走。",
+    "由 n 个共享队列组成的屏障：所有任务到齐之前，都不会继续。",
   "notes/one_job_two_tasks.py":
     "一个作业，两个任务，各有一个服务器：最小的集群。",
   "notes/workers_without_ps.py":
     "只有 worker，没有 ps：每个 worker 都有全部变量，梯度在它们之间归约。",
   "notes/what_travels.py":
-    "TensorFlow 在任务之间插入了什么：图的各个分区及其 Send 和 Recv。",
+    "任务之间的 Send 和 Recv：图如何分区，哪些值会跨任务传输。",
   "notes/feeding_and_records.py":
     "feed 与 TFRecordDataset 给出相同的批次；边训练边装载能省多少时间。",
   "notes/monitored_session_limits.py":
-    "Saver、Scaffold 和 MonitoredTrainingSession，以及后者不能做的三件事。",
+    "Saver、Scaffold 和 MonitoredTrainingSession，以及这种会话不支持的三种调用。",
   "notes/session_options.py":
-    "会话选项：ConfigProto 里写了什么，以及用 add_n 汇总几个设备的结果。",
+    "会话选项：ConfigProto 的文本形式，以及对多个设备上的乘积求和。",
   "notes/reuse_of_variables.py":
     "异步副本共享哪些变量，以及泄漏到作用域之外的重用。",
   "notes/when_not_to_parallelise.py":

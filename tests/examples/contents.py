@@ -113,7 +113,7 @@ def _sections(language, head, line_of):
   for name, page in PAGES.items():
     if name in parts:
       parts[name].insert(0, page[language])
-  return "".join("\n### %s\n\n%s%s" % (SECTIONS[name][language], head, "".join(parts[name]))
+  return "".join("\n## %s\n\n%s%s" % (SECTIONS[name][language], head, "".join(parts[name]))
                  for name in SECTIONS if name in parts) + "\n"
 
 

@@ -106,7 +106,7 @@ def test_the_order_and_the_place_of_the_table(tmp_path, monkeypatch):
       (contents.README, 0, []), (contents.CHINESE_README, 1, ["X8"])):
     text = path.read_text(encoding="utf-8")
     named = [contents.SECTIONS[name][language] for name in ("devices", "parallel", "X", "E", "N")]
-    assert re.findall(r"^(?:\| ([A-Z]\d+) |### (.*))", text, re.MULTILINE) == [
+    assert re.findall(r"^(?:\| ([A-Z]\d+) |## (.*))", text, re.MULTILINE) == [
       ("", named[0]), ("B05", ""), ("B43", ""), ("", named[1]), ("B42", ""), ("", named[2]),
       ("X8", ""), ("", named[3]), ("E2", ""), ("E10", ""), ("", named[4]), ("N1", "")]
     assert re.findall(r"^\| (\S+) .*甲", text, re.MULTILINE) == chinese_lines
