@@ -99,7 +99,7 @@ def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start, 
   chief.wait_for("progress: step ")
   other = job.worker(1, "--steps=100000", *flags)
   assert other.wait() == 1
-  assert ("the chief /job:worker/task:0 keeps the job's state in container theirs, and this task "
+  assert ("the chief /job:worker/task:0 keeps the job's state in container theirs, but this task "
           "looks in %s" % where) in other.output
   chief.kill()
 

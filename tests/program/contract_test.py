@@ -308,7 +308,21 @@ def test_moving_averages_that_nothing_updates_are_refused(graph):
     contract.check_variables(ModelSpec(left_out))
   assert "moving averages batch_normalization/moving_mean, batch_normalization/moving_variance, " \
       in str(error.value)
-  assert "tf_keras and TF_USE_LEGACY_KERAS=1" in str(error.value)
+  assert "tf_keras, and \"import tf1ps.v1 as tf\" or TF_USE_LEGACY_KERAS=1" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", variable_kind.KINDS)
+def test_moving_averages_whose_updates_are_left_out_are_refused(graph, kind):
+  # A fused layer of Keras reads its averages in each step.
+  with variable_kind.kind_scope(kind):
+    mean = tf.get_variable("norm/moving_mean", [], trainable=False,
+                           initializer=tf.zeros_initializer())
+  loss = tf.identity(mean)
+  contract.check_variables(ModelSpec(loss))  # a layer that is not trained
+  update = tf.assign_sub(mean, 0.5)
+  with pytest.raises(contract.ModelSpecError, match="does not update the moving averages norm/"):
+    contract.check_variables(ModelSpec(loss))
+  contract.check_variables(ModelSpec(loss, train_op=tf.group(update)))
 
 
 @pytest.mark.parametrize("kind", variable_kind.KINDS)

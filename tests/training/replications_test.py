@@ -190,7 +190,7 @@ def test_a_worker_with_another_scheme_than_the_chief_is_refused(start):
   job = Job(start, num_workers=2, flags=["--steps=1000000", "--step_seconds=0.02"])
   ps, chief, worker = job.ps(), job.worker(0, IN_GRAPH, SYNC), job.worker(1, SYNC)
   assert worker.wait() == 1
-  assert "started with %s, and /job:worker/task:0, the chief, with --rep" % " ".join(
+  assert "started with %s, but the chief, /job:worker/task:0, with --rep" % " ".join(
     ["--replication=between_graph", *SYNC_GIVEN]) in worker.lines[-1]
   chief.kill()
   ps.kill()
@@ -205,7 +205,7 @@ def test_an_asynchronous_and_a_synchronous_worker_differ(chief_is_sync):
       for is_sync in (not chief_is_sync, chief_is_sync)]
   given = ["--replication=between_graph", *(["--nosync_replicas"] if chief_is_sync else SYNC_GIVEN)]
   with pytest.raises(signature.GraphMismatchError, match=(
-      "started with %s, and %s, the chief, with --rep" % (" ".join(given), chief))):
+      "started with %s, but the chief, %s, with --rep" % (" ".join(given), chief))):
     signature.compare(mine, chiefs, task.name, chief)
 
 

@@ -36,6 +36,7 @@ LOSS_METRIC = "loss"  # the name of the metric that is the mean loss
 PREDICTION = "prediction"  # the name of predictions that are a single tensor
 _MODES = ("train", "eval", "predict")
 _MOVING_AVERAGES = ("moving_mean", "moving_variance")  # as batch normalisation names them
+_MOVING_UPDATES = ("AssignSub", "AssignSubVariableOp")  # and as it updates them
 
 # The functions of a program, and their parameters by position.
 _FUNCTIONS = {"input_fn": ("mode", "shard"), "model_fn": ("features", "labels", "mode")}
@@ -218,8 +219,8 @@ def check_variables(spec: ModelSpec) -> None:
     spec: the only model in the graph, as model_fn returned it in mode "train".
 
   Raises:
-    ModelSpecError: a trainable variable is not global; or the step neither uses nor updates a
-      moving average.
+    ModelSpecError: a trainable variable is not global; or a moving average is not updated: the
+      step does not use it, or leaves out the updates that a layer has made for it.
   """
   everywhere = {variable.op.name for variable in tf.global_variables()}
   local = [variable.op.name for variable in tf.trainable_variables()
@@ -231,13 +232,23 @@ def check_variables(spec: ModelSpec) -> None:
   used = set(needed_ops(getattr(root, "op", root)
                         for root in [spec.loss, *tf.get_collection(tf.GraphKeys.UPDATE_OPS),
                                      *([] if spec.train_op is None else [spec.train_op])]))
-  idle = [variable.op.name for variable in tf.global_variables() if variable.op not in used
-          and not set(variable.op.name.split("/")).isdisjoint(_MOVING_AVERAGES)]
+  idle = [variable.op.name for variable in tf.global_variables()
+          if not set(variable.op.name.split("/")).isdisjoint(_MOVING_AVERAGES)
+          and (variable.op not in used or _leaves_out_updates(variable, used))]
   if idle:
     raise ModelSpecError(
-      f"a training step neither uses nor updates the moving averages {', '.join(idle)}, so the "
-      "trained model would have their initial values. Use tf.layers.batch_normalization; on "
-      "TensorFlow 2 it needs the package tf_keras and TF_USE_LEGACY_KERAS=1 in the environment")
+      f"a training step does not update the moving averages {', '.join(idle)}, so the trained "
+      "model would have their initial values. Use tf.layers.batch_normalization: it puts the "
+      "updates into tf.GraphKeys.UPDATE_OPS, and layers of Keras do not. On TensorFlow 2 it needs "
+      "the package tf_keras, and \"import tf1ps.v1 as tf\" or TF_USE_LEGACY_KERAS=1 in the "
+      "environment")
+
+
+def _leaves_out_updates(variable, used) -> bool:
+  """Returns whether there are updates of a moving average, and a step runs none of them."""
+  updates = [op for tensor in variable.op.outputs for op in tensor.consumers()
+             if op.type in _MOVING_UPDATES]
+  return bool(updates) and used.isdisjoint(updates)
 
 
 def predictions_by_name(spec: ModelSpec) -> Dict[str, tf.Tensor]:
