@@ -120,6 +120,11 @@ def test_an_error_of_an_operation_names_the_line_that_made_it(users):
     ". If the file begins with a header, skip its line, as with header_lines=1")
 
 
+def test_a_hint_follows_one_full_stop(users):
+  error = AttributeError("`layers.dense` is not available with Keras 3.")
+  assert "Keras 3. Install tf_keras" in errors.line(error, users)
+
+
 def test_the_import_of_tensorflow_2_is_hinted_at():
   error = AttributeError("module 'tensorflow' has no attribute 'get_variable'")
   assert errors.line(error).endswith("Does the program `import tensorflow.compat.v1 as tf`?")

@@ -34,7 +34,8 @@ _HINTS = (
   (r"module 'tensorflow' has no attribute",
    "Does the program `import tensorflow.compat.v1 as tf`?"),
   (r"is not available with Keras 3",
-   "Install tf_keras, and set TF_USE_LEGACY_KERAS=1 in the environment of every task"),
+   "Install tf_keras, and set TF_USE_LEGACY_KERAS=1 in the environment of every task; or write "
+   "`import tf1ps.v1 as tf`"),
   (r"lacks the model's variable '\S+/(Momentum|Adam|Adagrad|RMSProp|Ftrl)(_\d+)?'",
    "Was it trained with another --optimizer?"),
 )
@@ -133,7 +134,7 @@ def line(error: BaseException, program=None) -> str:
     return "%sthe program called sys.exit(%r)" % (place, error.code)
   text = "%s: %s" % (type(error).__name__, error_line(error))
   hints = [hint for pattern, hint in _HINTS if re.search(pattern, text)]
-  return place + ". ".join([text, *hints])
+  return place + ". ".join([text.rstrip(".") if hints else text, *hints])
 
 
 def signal_of(error: BaseException) -> Optional[int]:
