@@ -14,6 +14,14 @@ Toolkit: tf1ps. With TensorFlow's own Server and MonitoredTrainingSession the pr
 But there worker 1 sleeps for 30 s if it finds w uninitialised, and the ps never ends
 (docs/drop_in.md). The workers meet at a barrier before they train together (docs/barriers.md).
 
+    $ python examples/book/between_graph_asynchronous.py
+    in turns: global step 5, w 1.9375
+    at the same time: 100 updates here, and meanwhile ... by the other worker, w 2.0
+    in turns: global step 10, w 1.998046875
+    at the same time: 100 updates here, and meanwhile ... by the other worker, w 2.0
+
+That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
+
     1$ python examples/book/between_graph_asynchronous.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223
     2$ python examples/book/between_graph_asynchronous.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
@@ -35,6 +43,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.state import Barrier
 
 STEPS_IN_TURN, STEPS_TOGETHER, PAUSE = 5, 100, 0.01
@@ -73,6 +82,10 @@ def train_together(session, train_op, global_step, w, pause):
 
 def main():
   """Serves as the ps, or trains as a worker."""
+  if len(sys.argv) == 1:  # all tasks on this machine
+    hosts = find_free_addresses(3)
+    return run_together(main, ["worker", "0"] + hosts, ["worker", "1"] + hosts,
+                        ["ps", "0"] + hosts)
   job, index, hosts = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
   tf.disable_v2_behavior()
   tf.enable_resource_variables()  # no two updates of the global step become one
