@@ -243,7 +243,8 @@ RULES = (
        "docs/run.md#a-run-has-an-identity", True, _chief_restarts),
   Rule("operation-timeout-ends-training", TRAP,
        "With operation_timeout_in_ms a short pause of a ps ends every worker",
-       "Pass tf.RunOptions(timeout_in_ms=...) to single runs, but not to a dequeue: it loses elements.",
+       "Pass tf.RunOptions(timeout_in_ms=...) to single runs, but not to a dequeue: it loses "
+       "elements.",
        "docs/run.md#a-run-has-an-identity", False, _operation_timeouts),
   Rule("session-in-thread", TRAP,
        "Each thread has its own default graph: this session has an empty graph",
