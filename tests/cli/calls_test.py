@@ -211,7 +211,7 @@ def test_an_interrupt_ends_all_tasks_and_the_chief_saves(tmp_path):
                     program_flags={"step_seconds": 0.01})
   pids = [int(pid) for pid in re.findall(r"\(process (\d+)\)", output.getvalue())]
   assert len(pids) == 3 and not any(map(sample_tasks.lives, pids))
-  assert re.search(r"tf1ps-local: ended by SIGTERM, \d+", output.getvalue())
+  assert re.search(r"tf1ps-local: ended by SIGTERM; logs in \S+, \d+", output.getvalue())
   saved = [int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("model/model.ckpt-*.index")]
   assert max(saved) > 0
 

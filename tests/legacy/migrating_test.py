@@ -143,7 +143,7 @@ def test_a_worker_on_todays_tensorflow_refuses_an_old_ps_at_once(processes, tmp_
   path = legacy_programs.path_of(program)
   ps = processes("legacy", [*RUN, path, *arguments["ps 0"]], tmp_path)
   worker = processes("today", [*RUN, path, *arguments["worker 0"]], tmp_path)
-  ps.wait_for("waits for (its first) worker")
+  ps.wait_for("for (its first) worker")
   began = time.monotonic()
   assert worker.wait() == 1
   assert time.monotonic() - began < 30, worker.output  # it waited 60 s for a session
