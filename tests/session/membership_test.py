@@ -3,6 +3,8 @@ from __future__ import annotations
 import atexit
 import logging
 import re
+import signal
+import threading
 import time
 import types
 
@@ -10,8 +12,9 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tests import harness
+from tests import cluster_tasks, harness
 from tests.training import local_loop, local_server
+from tf1ps.cluster import description as cluster_lib
 from tf1ps.cluster import server as server_lib
 from tf1ps.session import membership as membership_lib
 from tf1ps.state import control, heartbeat, run
@@ -204,6 +207,27 @@ def test_its_own_end_is_reported(make):
     "a reason",
     "chief",
   )
+
+
+def test_a_report_that_a_ps_at_rest_does_not_take_is_warned_of_once(start, caplog):
+  jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+  ps = start("ps", cluster_tasks.serve, jobs, "ps", 0)
+  ps.wait_for("up")
+  worker = cluster_lib.Cluster({job: dict(enumerate(jobs[job])) for job in jobs}, "worker", 0)
+  # Not proven: its records travel through the ps, and this process needs no server.
+  part = membership_lib.Membership(server_lib.ServerRecord(
+    "", worker, "", None, False, None, 20.0, is_proven=False))
+  part.prove()
+  harness.wait_until(lambda: part.heartbeat.silence is not None)
+  ps.signal(signal.SIGSTOP)
+  assert not part.report(heartbeat.MEMBER_FAILED, "ended by signal 15", limit=0.1)
+  # The call that is left behind ends later, and has nothing more to say.
+  harness.wait_until(lambda: not any(
+    "reporting this task's end" in thread.name for thread in threading.enumerate()))
+  part.stop()
+  said, = _warnings(caplog)
+  assert said.startswith(
+    "the other tasks could not be notified that this task is failed (ended by signal 15): ")
 
 
 @pytest.mark.parametrize("state, run_of, examples", [

@@ -358,10 +358,12 @@ class Membership:
     if not self._is_proven:
       return False  # the report would be about another process
     try:
-      return call_within(
+      call_within(
         limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)
-    except LimitExceeded as error:
-      _log.warning("the report that this task is %s (%s) did not arrive: %s", state, reason, error)
+      return True
+    except (ControlError, LimitExceeded) as error:
+      _log.warning("the other tasks could not be notified that this task is %s (%s): %s",
+                   state, reason, error)
       return False
 
   def _beat(self):

@@ -10,7 +10,6 @@ before one of them counts as lost.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -19,8 +18,6 @@ from typing import Dict, List, NamedTuple, Optional
 
 from tf1ps.compat import TIMING
 from tf1ps.state import control
-
-_log = logging.getLogger("tf1ps")
 
 MEMBER_STARTING = "starting"
 MEMBER_TRAINING = "training"
@@ -167,11 +164,14 @@ class Heartbeat:
     if self._on_records is not None:
       self._on_records(records)
 
-  def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
-    """Reports this task's end; tries again until the limit. Returns whether it succeeded.
+  def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> None:
+    """Reports this task's end; tries again until the limit.
 
     `state` is MEMBER_DONE or MEMBER_FAILED. The limit is half a second at most if the keeper has
     never answered.
+
+    Raises:
+      ControlError: the keeper took no report within the limit.
     """
     self.set(state=state, reason=reason)
     if self.silence is None:
@@ -180,12 +180,10 @@ class Heartbeat:
     while True:
       try:
         self.beat()
-        return True
-      except control.ControlError as error:
+        return
+      except control.ControlError:
         if time.monotonic() >= deadline:
-          _log.warning("the other tasks could not be notified that this task is %s (%s): %s",
-                       state, reason, error)
-          return False
+          raise
       self._stopped.wait(TIMING.fast_poll_interval)
 
   def members(self) -> List[Member]:
