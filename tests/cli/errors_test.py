@@ -8,6 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps.pipeline
+import tf1ps.replication
 from tf1ps.cli import errors
 from tf1ps.program import contract as program
 
@@ -118,6 +119,11 @@ def test_an_error_of_an_operation_names_the_line_that_made_it(users):
     "users_program.py:20 in makes: InvalidArgumentError: Field 0 in record 0 is not a valid float")
   assert errors.line(error, users).endswith(
     ". If the file begins with a header, skip its line, as with header_lines=1")
+
+
+def test_a_lost_replicas_error_gets_no_hint():
+  text = "worker 1 failed: Field 0 in record 0 is not a valid float: a: 1 of 2 replicas remain"
+  assert errors.line(tf1ps.replication.ReplicaLostError(text)) == "ReplicaLostError: " + text
 
 
 def test_a_hint_follows_one_full_stop(users):

@@ -93,8 +93,7 @@ def test_tells_port_and_address(monkeypatch):
   monkeypatch.setattr(network, "outside_address", lambda: "10.0.0.7")
   assert network.exposure_warning(Cluster(JOBS, "ps", 0)) == (
       "/job:ps/task:0 listens on port 2222 of every interface, 10.0.0.7 too, as all TensorFlow "
-      'servers do: anyone who can connect can run anything here. See "Who can connect" in '
-      "README.md.")
+      "servers do: anyone who can connect can run anything here. See docs/security.md.")
   assert "port 2223 of" in network.exposure_warning(Cluster(JOBS, "worker", 0))
   alone = Cluster({"worker": {0: "localhost:0"}}, "worker", 0)
   assert "a port that the system chooses of" in network.exposure_warning(alone)

@@ -31,6 +31,14 @@ def test_what_is_no_timing_is_refused(text, message):
     timing.read({"TF1PS_TIMING": text})
 
 
+def test_the_environment_sets_the_limit_of_the_start():
+  assert timing.read_start_timeout({}) == 60.0
+  assert timing.read_start_timeout({"TF1PS_START_TIMEOUT": "900"}) == 900.0
+  for text in ("soon", "0", "-1", "inf", "nan"):
+    with pytest.raises(timing.TimingError, match="must be a positive number of seconds, got"):
+      timing.read_start_timeout({"TF1PS_START_TIMEOUT": text})
+
+
 def test_this_process_and_those_that_it_starts_have_the_timing_of_the_environment():
   assert TIMING == timing.read(os.environ)
   assert TIMING.heartbeat_interval < Timing().heartbeat_interval  # see conftest.py

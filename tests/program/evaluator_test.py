@@ -134,6 +134,21 @@ def test_a_run_that_failed(tmp_path):
       1, "the run has failed at step 2", 1)
 
 
+def test_a_run_whose_chief_failed_may_go_on(tmp_path, monkeypatch):
+  status = run.RunFile(str(tmp_path))
+
+  def happens(seconds):
+    if seconds in (20, 70):
+      status.write("a", run.RUN_FAILED, seconds, "ended by signal 15", may_resume=True)
+    elif seconds in (10, 40):
+      status.write("a", run.RUN_RUNNING, seconds)
+
+  save(tmp_path, 1)
+  outcome = follow_by_the_clock(tmp_path, monkeypatch, happens)
+  assert (outcome.reason, outcome.code) == (
+    "the run has failed at step 70: ended by signal 15", 1)
+
+
 def test_a_run_that_ended_before_is_evaluated_and_waited_after(tmp_path):
   save(tmp_path, 1)
   save(tmp_path, 2)

@@ -185,9 +185,26 @@ def test_the_release_is_the_end(make, tmp_path):
 def test_a_failure_is_told(make, tmp_path):
   part = make(tmp_path)
   initialise(part)
-  part.release(failed=True)
+  part.release(failed=True, reason="NaN")
   assert runs(part)[0][1:4] == (True, True, True)
-  assert run.RunFile(str(tmp_path)).read().state == run.RUN_FAILED
+  part.report(heartbeat.MEMBER_FAILED, "later")
+  found = run.RunFile(str(tmp_path)).read()
+  assert (found.state, found.reason, found.may_resume) == (run.RUN_FAILED, "NaN", False)
+
+
+def test_a_chief_that_failed_says_why_and_goes_on_when_it_is_back(make, tmp_path):
+  first = make(tmp_path)
+  first.start()
+  initialise(first)
+  first.heartbeat.set(global_step=7)
+  first.report(heartbeat.MEMBER_FAILED, "ended by signal 15")
+  first.stop()
+  found = run.RunFile(str(tmp_path)).read()
+  assert (found.state, found.global_step) == (run.RUN_FAILED, 7)
+  assert (found.reason, found.may_resume) == ("ended by signal 15", True)
+  again = make(tmp_path)
+  assert again.adopt(SIGNATURE) and again.run_id == first.run_id
+  assert run.RunFile(str(tmp_path)).read().state == run.RUN_RUNNING
 
 
 def test_the_heartbeat_tells_the_directory_that_the_run_lives(make, tmp_path):

@@ -39,6 +39,13 @@ def folder(tmp_path, set_timing):
   return Folder()
 
 
+def test_a_chief_that_is_refused_does_not_write_into_the_others_file(folder):
+  folder.own.open()
+  folder.theirs()
+  folder.own.write_failure("", 3, "refused")
+  assert (folder.read().run, folder.read().state) == ("theirs", RUN_RUNNING)
+
+
 def ended_process():
   process = subprocess.Popen([sys.executable, "-S", "-c", ""])
   process.wait()

@@ -179,15 +179,16 @@ def test_it_leaves_when_all_workers_are_lost(job):
   let_pass(1.5)
   assert ps.is_running
   began = time.monotonic()
-  for worker in workers:
+  for worker in reversed(workers):  # the first one is silent before the second
     worker.stop()
+    let_pass(0.3)
   assert ps.wait() == 1
   # Until they are lost, but for the age of their last beats; and once more for their return.
   assert 1.2 < time.monotonic() - began < 30.0
   said = ps.lines[-1].split("; ")
-  assert said[0].startswith("lost: no worker is left: /job:worker/task:0 lost, silent for ")
-  assert said[0].endswith(" s at step -1")
-  assert said[1].startswith("/job:worker/task:1 lost") and said[1].endswith(" s at step 7")
+  assert said[0].startswith("lost: no worker is left: /job:worker/task:1 lost, silent for ")
+  assert said[0].endswith(" s at step 7")
+  assert said[1].startswith("/job:worker/task:0 lost") and said[1].endswith(" s at step -1")
 
 
 def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
@@ -195,8 +196,8 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
   job.report(0, heartbeat.MEMBER_DONE)
   job.report(1, heartbeat.MEMBER_FAILED, "ValueError: no")
   assert ps.wait() == 1
-  assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:0 done; "
-                          "/job:worker/task:1 failed (ValueError: no)")
+  assert ps.lines[-1] == ("lost: no worker is left: /job:worker/task:1 failed (ValueError: no); "
+                          "/job:worker/task:0 done")
 
 
 def test_a_chief_that_failed_may_come_back(job):

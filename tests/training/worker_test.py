@@ -12,7 +12,7 @@ from tests.training.job import Job, codes, find, last_line
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster.description import Task
 from tf1ps.compat import leftovers
-from tf1ps.state import RUN_RUNNING, RunFile, control, heartbeat
+from tf1ps.state import RUN_FAILED, RUN_RUNNING, RunFile, control, heartbeat
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
@@ -195,3 +195,5 @@ def test_a_chief_announces_its_run_before_it_builds(start, tmp_path):
   harness.wait_until(lambda: RunFile(str(tmp_path)).read() not in (None, first))
   chief.signal(signal.SIGTERM)
   assert chief.wait() == 143
+  last = RunFile(str(tmp_path)).read()
+  assert (last.state, last.reason) == (RUN_FAILED, "ended by signal 15")

@@ -134,7 +134,16 @@ def line(error: BaseException, program=None) -> str:
     return "%sthe program called sys.exit(%r)" % (place, error.code)
   text = "%s: %s" % (type(error).__name__, error_line(error))
   hints = [hint for pattern, hint in _HINTS if re.search(pattern, text)]
+  if hints and _quotes_another(error):
+    hints = []
   return place + ". ".join([text.rstrip(".") if hints else text, *hints])
+
+
+def _quotes_another(error: BaseException) -> bool:
+  """Whether the text of an error has the error of another task, with advice of its own behind."""
+  from tf1ps.replication import ReplicaLostError  # late: a command line answers before TensorFlow
+
+  return isinstance(error, ReplicaLostError)
 
 
 def signal_of(error: BaseException) -> Optional[int]:

@@ -62,8 +62,7 @@ def _run(argv, result_path) -> int:
   outside = outside_address()
   if outside:
     print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
-          "servers: anyone who can connect can run anything here. See \"Who can connect\" in "
-          "README.md." % outside)
+          "servers: anyone who can connect can run anything here. See docs/security.md." % outside)
   outcome = run_tasks(
     lambda addresses: _make_tasks(addresses, argv, shares, result_path), num_ps, FLAGS.num_workers,
     FLAGS.evaluator, log_dir,

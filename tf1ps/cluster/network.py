@@ -54,7 +54,7 @@ def exposure_warning(cluster: Cluster) -> Optional[str]:
   which = f"port {port}" if port else "a port that the system chooses"
   return (f"{task.name} listens on {which} of every interface, {address} too, as all TensorFlow "
           "servers do: anyone who can connect can run anything here. "
-          'See "Who can connect" in README.md.')
+          "See docs/security.md.")
 
 
 def outside_address() -> Optional[str]:

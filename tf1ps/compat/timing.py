@@ -2,7 +2,8 @@
 
 `TIMING` is made once per process. The environment variable TF1PS_TIMING, a JSON object such as
 `{"heartbeat_interval": 0.1}`, overrides fields of it, here and in every process that this one
-starts. Nothing here imports TensorFlow.
+starts. TF1PS_START_TIMEOUT does the same for the limit of the start, where no argument or flag sets
+it: a legacy trainer has none. Nothing here imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Mapping, NamedTuple
 from tf1ps.compat.errors import Error
 
 VARIABLE = "TF1PS_TIMING"
+START_VARIABLE = "TF1PS_START_TIMEOUT"
 
 
 class TimingError(Error, ValueError):
-  """The environment variable TF1PS_TIMING does not describe a `Timing`."""
+  """The environment variable TF1PS_TIMING does not describe a `Timing`, or another is wrong."""
 
 
 class Timing(NamedTuple):
@@ -142,4 +144,17 @@ def read(environment: Mapping[str, str]) -> Timing:
   return Timing(**values)
 
 
+def read_start_timeout(environment: Mapping[str, str]) -> float:
+  """Returns the seconds of TF1PS_START_TIMEOUT, 60 without it; raises TimingError."""
+  text = environment.get(START_VARIABLE) or "60"
+  try:
+    value = float(text)
+  except ValueError:
+    value = 0.0
+  if not 0 < value < float("inf"):
+    raise TimingError("%s must be a positive number of seconds, got %r" % (START_VARIABLE, text))
+  return value
+
+
 TIMING = read(os.environ)
+START_TIMEOUT = read_start_timeout(os.environ)  # until the tasks that a session needs must answer

@@ -132,22 +132,22 @@ class RunWatch:
       self._status, self._changed_at, self._is_alive = status, now, True
     silent = now - self._changed_at
     if self._is_alive:
-      if status.state != RUN_RUNNING:
-        return self._ended()
-      if silent >= self._heartbeat_timeout:
-        return f"the run is lost: no sign of life for {silent:.0f} s", EXIT_FAILED
+      is_over = status.state != RUN_RUNNING and not status.may_resume
+      if is_over or silent >= self._heartbeat_timeout:
+        return self._ended(silent)
     elif silent >= self._start_timeout:
       if status is None:
         return f"no run appeared within {silent:.0f} s", EXIT_FAILED
-      if status.state == RUN_RUNNING:
-        return f"the run is lost: no sign of life for {silent:.0f} s", EXIT_FAILED
-      return self._ended()
+      return self._ended(silent)
     return None
 
-  def _ended(self):
+  def _ended(self, silent):
+    if self._status.state == RUN_RUNNING:
+      return f"the run is lost: no sign of life for {silent:.0f} s", EXIT_FAILED
     if self._status.state == RUN_ENDED:
       return f"the run has ended at step {self._status.global_step}", 0
-    return f"the run has failed at step {self._status.global_step}", EXIT_FAILED
+    reason = f": {self._status.reason}" if self._status.reason else ""
+    return f"the run has failed at step {self._status.global_step}{reason}", EXIT_FAILED
 
 
 class _Evaluator:

@@ -33,7 +33,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import LifecycleHook, latest_record
-from tf1ps.compat import TIMING, error_line
+from tf1ps.compat import START_TIMEOUT, TIMING, error_line
 from tf1ps.replication import lost_replicas, session_ops
 from tf1ps.state import ControlError
 
@@ -172,7 +172,7 @@ class LeadHook(LifecycleHook):
   """
 
   def __init__(self, clocks: Clocks, advanced: tf.Tensor, max_lead: int,
-               start_timeout: float = 60.0, expects_all: bool = True, *,
+               start_timeout: float = START_TIMEOUT, expects_all: bool = True, *,
                end_timeout: float = 300.0):
     """Creates the hook.
 

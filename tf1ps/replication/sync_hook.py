@@ -25,7 +25,7 @@ from typing import Dict, List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import BoundedSession, LifecycleHook, call_within, latest_record
-from tf1ps.compat import TIMING, Error, error_line
+from tf1ps.compat import START_TIMEOUT, TIMING, Error, error_line
 from tf1ps.replication import lost_replicas, rounds
 from tf1ps.state import ControlError
 
@@ -44,7 +44,7 @@ class SyncReplicasHook(LifecycleHook):
     was_ended: whether another replica's end ended training before this one left.
   """
 
-  def __init__(self, optimizer, is_chief: bool, start_timeout: float = 60.0):
+  def __init__(self, optimizer, is_chief: bool, start_timeout: float = START_TIMEOUT):
     """Creates the hook; for the arguments see `SyncReplicasOptimizer.make_session_run_hook`."""
     if not start_timeout > 0:
       raise ValueError("start_timeout must be a positive number of seconds, got %r" % (

@@ -23,6 +23,7 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import latest_record
+from tf1ps.compat import START_TIMEOUT
 from tf1ps.graph import task_of_device
 from tf1ps.replication import gradient_exchange, gradients, rounds, session_ops, sync_hook
 from tf1ps.replication.uneven import ON_UNEVEN, STOP_ALL, UNEVEN_POLICIES
@@ -220,7 +221,7 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     """Returns an operation that does nothing, for programs of before TensorFlow 1.0."""
     return self.get_init_tokens_op()
 
-  def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=60.0):
+  def make_session_run_hook(self, is_chief, num_tokens=-1, *, start_timeout=START_TIMEOUT):
     """Returns the hook that joins, watches the other replicas, and leaves at the end.
 
     The other replicas may take `start_timeout` seconds to join. `num_tokens` is ignored: there are

@@ -201,16 +201,16 @@ class SessionLifecycle:
       membership.report(MEMBER_FAILED, reason, limit=TIMING.report_limit_after_loss if is_lost
                         else TIMING.report_limit_after_failure)
       if self.is_chief and isinstance(error, tf.train.NanLossDuringTrainingError):
-        membership.release(failed=True)  # no worker can train on from NaNs
+        membership.release(failed=True, reason=reason)  # no worker can train on from NaNs
     elif not self._ends_job:
       presence.hand_back(membership, self._save_later_steps, self.expects_all)
       return
     elif not self.is_chief:
       membership.report(MEMBER_DONE, "")
     elif self._releases:
-      membership.release(failed=bool(self.problems))
-      membership.report(
-        MEMBER_FAILED if self.problems else MEMBER_DONE, "; ".join(self.problems))
+      problems = "; ".join(self.problems)
+      membership.release(failed=bool(problems), reason=problems)
+      membership.report(MEMBER_FAILED if problems else MEMBER_DONE, problems)
     if self._releases:
       membership.stop()
 

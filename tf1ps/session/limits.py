@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-START_TIMEOUT = 60.0  # seconds until the tasks that a session needs must answer
+from tf1ps.compat import START_TIMEOUT as START_TIMEOUT
+
 END_TIMEOUT = 300.0  # seconds without a step of any missing worker until the chief gives up
 
 

@@ -344,17 +344,22 @@ class Membership:
     self._beat()
     self._write_file(RUN_RUNNING)
 
-  def release(self, failed: bool = False) -> None:
-    """Marks the run as ended on every holder, which releases the ps."""
+  def release(self, failed: bool = False, reason: str = "") -> None:
+    """Marks the run as ended on every holder, which releases the ps; `reason` is of a failure."""
     if self._current is None:
       return
     record = self._current._replace(ended=True, failed=failed)
     self._records.write_where_possible(record)
     self._current = record
-    self._write_file(RUN_FAILED if failed else RUN_ENDED)
+    self._write_file(RUN_FAILED if failed else RUN_ENDED, reason)
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> bool:
-    """Reports the end of this task within `limit` seconds; returns whether the report arrived."""
+    """Reports the end of this task within `limit` seconds; returns whether the report arrived.
+
+    A chief that has failed writes so into the run's status file first.
+    """
+    if state == MEMBER_FAILED and self._directory is not None:
+      self._directory.write_failure(self.run_id, self.heartbeat.get("global_step"), reason)
     if not self._is_proven:
       return False  # the report would be about another process
     try:
@@ -420,6 +425,6 @@ class Membership:
     if self._directory is not None:
       self._directory.beat(self.run_id, self.heartbeat.get("global_step"))
 
-  def _write_file(self, state: str) -> None:
+  def _write_file(self, state: str, reason: str = "") -> None:
     if self._directory is not None:
-      self._directory.write(self.run_id, state, self.heartbeat.get("global_step"))
+      self._directory.write(self.run_id, state, self.heartbeat.get("global_step"), reason)

@@ -13,6 +13,7 @@ The watch compares contents; it never compares clocks of two machines.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -22,9 +23,10 @@ from typing import Callable
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointError
-from tf1ps.compat import TIMING, Error, has_ended
-from tf1ps.state import RUN_RUNNING, RunFile, new_run_id
+from tf1ps.compat import TIMING, Error, error_line, has_ended
+from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile, new_run_id
 
+_log = logging.getLogger("tf1ps")
 # A living chief leaves its file unchanged for less than this many of its intervals.
 _INTERVALS = 1.6
 
@@ -50,7 +52,7 @@ class RunDirectory:
     self._left = None  # the status that was there
     self._is_free = False
     self._lock = threading.RLock()
-    self.run_id = ""  # of the run that was not ended, else a new one
+    self.run_id = ""  # of the run that may go on, else a new one
 
   def open(self) -> None:
     """Reads the file, and announces the run if nobody else can be using the directory.
@@ -62,10 +64,11 @@ class RunDirectory:
         return
       self._began, self._left = time.monotonic(), self._file.read()
       was_running = self._left is not None and self._left.state == RUN_RUNNING
-      self.run_id = self._left.run if was_running else new_run_id()
+      goes_on = was_running or self._left is not None and self._left.may_resume
+      self.run_id = self._left.run if goes_on else new_run_id()
       self._is_free = not was_running or _is_dead(self._left)
       if self._is_free:
-        self._announce(self._left.global_step if was_running else -1)
+        self._announce(self._left.global_step if goes_on else -1)
 
   def beat(self, run_id: str, global_step: int) -> None:
     """Writes, from time to time, that the run is alive; `run_id` is "" before it is known."""
@@ -96,10 +99,25 @@ class RunDirectory:
     self._check(self._file.read())  # a job that was started at the same time
     self._file.remove_leftovers()
 
-  def write(self, run_id: str, state: str, global_step: int) -> None:
+  def write(self, run_id: str, state: str, global_step: int, reason: str = "") -> None:
     """Writes the status of the run; raises tf.errors.OpError."""
     with self._lock:
-      self._file.write(run_id, state, global_step)
+      self._file.write(run_id, state, global_step, reason)
+
+  def write_failure(self, run_id: str, global_step: int, reason: str) -> None:
+    """Writes why this chief has failed, unless the file is another job's; logs a failure.
+
+    The run may go on if the chief is started again, but for one that was released.
+    """
+    with self._lock:
+      status = self._file.read()
+      if status is None or not _is_mine(status) or status.state == RUN_ENDED or status.reason:
+        return
+      try:
+        self._file.write(run_id or self.run_id, RUN_FAILED, global_step, reason,
+                         may_resume=status.state == RUN_RUNNING)
+      except tf.errors.OpError as error:
+        _log.warning("the run's status file was not written: %s", error_line(error))
 
   def _announce(self, global_step):
     try:

@@ -32,7 +32,7 @@ from tf1ps.cluster import (
   probe_tasks,
   register_end_waiter,
 )
-from tf1ps.compat import TIMING
+from tf1ps.compat import START_TIMEOUT, TIMING
 from tf1ps.state import control, heartbeat, run
 
 _log = logging.getLogger("tf1ps")
@@ -77,7 +77,7 @@ class _JobWatch:
     self._last_reminder = self._waits_since = self._began
     self._serves_others = False  # workers that send no heartbeats, or clients
     self._over_since: Optional[float] = None
-    self._start_timeout = record.start_timeout or DEFAULT_START_TIMEOUT
+    self._start_timeout = record.start_timeout or max(DEFAULT_START_TIMEOUT, START_TIMEOUT)
 
   def close(self):
     self._beat.stop()
@@ -192,6 +192,8 @@ class _JobWatch:
 
 
 def _describe(workers: List[heartbeat.Member]) -> str:
+  # The first one that failed or was lost is the likely cause.
+  workers = sorted(workers, key=lambda m: (m.state == heartbeat.MEMBER_DONE, -m.age))
   return "; ".join("%s %s" % (m.name, _describe_state(m)) for m in workers)
 
 

@@ -96,6 +96,8 @@ class RunStatus(NamedTuple):
   time: float  # when the chief wrote the file, in seconds since the epoch by its clock
   host: str = ""  # the chief's
   pid: int = 0  # its process id there
+  reason: str = ""  # why the run has failed
+  may_resume: bool = False  # of a failed one: whether the chief may be started again and go on
 
 
 class RunFile:
@@ -122,11 +124,12 @@ class RunFile:
     except (tf.errors.OpError, ValueError, TypeError):
       return None
 
-  def write(self, run: str, state: str, global_step: int) -> None:
+  def write(self, run: str, state: str, global_step: int, reason: str = "",
+            may_resume: bool = False) -> None:
     """Replaces the file atomically; raises tf.errors.OpError if that fails."""
     with self._lock:
       self._is_over = state != RUN_RUNNING
-      self._replace(run, state, global_step)
+      self._replace(run, state, global_step, reason, may_resume)
 
   def touch(self, run: str, global_step: int, every: float) -> None:
     """Writes that the run is alive, at most once per `every` seconds; logs a failure.
@@ -151,9 +154,10 @@ class RunFile:
       except tf.errors.OpError as error:
         _log.info("files of ended processes stay in %s: %s", self._directory, error)
 
-  def _replace(self, run: str, state: str, global_step: int) -> None:
-    status = RunStatus(
-      run, state, int(global_step), time.time(), socket.gethostname(), os.getpid())
+  def _replace(self, run: str, state: str, global_step: int, reason: str = "",
+               may_resume: bool = False) -> None:
+    status = RunStatus(run, state, int(global_step), time.time(), socket.gethostname(),
+                       os.getpid(), reason, may_resume)
     self._written_at = time.monotonic()
     tf.gfile.MakeDirs(self._directory)
     temporary = "%s.%d.tmp" % (self._path, os.getpid())

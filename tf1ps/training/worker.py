@@ -333,7 +333,7 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
   outcome = outcome._replace(
     evaluation=evaluation, global_step=evaluation.global_step,
     checkpoint=checkpoint if options.checkpoint_dir else None)
-  run.release(failed=bool(problems))
+  run.release(failed=bool(problems), reason="; ".join(problems))
   run.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))
   if problems:
     raise JobFailedError(problems, outcome)
