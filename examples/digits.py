@@ -12,14 +12,7 @@ rows. So the arrays (47 MB of MNIST) are no constants of the graph, and shufflin
 """
 from __future__ import annotations
 
-import functools
-import gzip
-import operator
-import os
-import struct
-import zlib
-from typing import NamedTuple
-
+import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
 from absl import flags
@@ -29,64 +22,12 @@ import tf1ps
 flags.DEFINE_string("data_dir", None, "Folder with MNIST's four IDX files, plain or .gz. "
                     "Without it: the 8x8 digits that come with the program.")
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "digits.csv")
-IMAGES, LABELS = 0x803, 0x801  # what an IDX file begins with: bytes in three dimensions, or in one
 HIDDEN, DIGITS = 200, 10
-
-
-class Data(NamedTuple):
-  """One part of a data set, in memory."""
-  images: np.ndarray  # [rows, pixels], uint8
-  labels: np.ndarray  # [rows], int32, 0 to 9
-  white: int  # the largest value of a pixel
-
-
-def read_csv(mode: str) -> Data:
-  """Reads the 8x8 digits: the first ten rows of every fifty are for testing, the rest to train."""
-  rows = np.loadtxt(CSV, delimiter=",", dtype=np.uint8)
-  test = np.arange(len(rows)) % 50 < 10
-  part = rows[~test] if mode == "train" else rows[test]
-  return Data(part[:, :-1], part[:, -1].astype(np.int32), 16)
-
-
-def read_idx(data_dir: str, name: str, magic: int) -> np.ndarray:
-  """Reads the IDX file `name` or `name.gz`; a ValueError names the file and what is wrong."""
-  path = os.path.join(data_dir, name)
-  path = path if os.path.exists(path) else path + ".gz"
-  if not os.path.exists(path):
-    raise ValueError(f"--data_dir={data_dir}: neither {name} nor {name}.gz is there")
-  try:
-    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
-      content = file.read()
-  except (OSError, EOFError, zlib.error) as error:
-    raise ValueError(f"{path} cannot be read: {error}") from error
-  dimensions = magic & 0xff
-  head = 4 + 4 * dimensions  # bytes: the magic number, then the size of each dimension
-  if content[:4] != struct.pack(">I", magic) or len(content) < head:
-    raise ValueError(f"{path} must begin with 0x{magic:08x} and {dimensions} sizes; "
-                     f"its {len(content)} bytes begin with 0x{content[:4].hex()}")
-  shape = struct.unpack(f">{dimensions}I", content[4:head])
-  size = functools.reduce(operator.mul, shape)
-  if len(content) - head != size:
-    raise ValueError(f"{path} promises {size} bytes, of shape {shape}, "
-                     f"and holds {len(content) - head}")
-  return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
-
-
-def read_mnist(mode: str, data_dir: str) -> Data:
-  """Reads MNIST's training files for mode "train", its test files for the others."""
-  part = "train" if mode == "train" else "t10k"
-  images = read_idx(data_dir, part + "-images-idx3-ubyte", IMAGES)
-  labels = read_idx(data_dir, part + "-labels-idx1-ubyte", LABELS)
-  if len(images) != len(labels):
-    raise ValueError(f"--data_dir={data_dir}: {len(images)} images, {len(labels)} labels in {part}")
-  return Data(images.reshape(len(images), -1), labels.astype(np.int32), 255)
 
 
 def input_fn(mode, shard):
   """Returns images of [batch, pixels] in 0 to 1, and their digits of [batch]."""
-  data_dir = flags.FLAGS.data_dir
-  data = read_mnist(mode, data_dir) if data_dir else read_csv(mode)
+  data = handwritten_digits.read(mode, flags.FLAGS.data_dir)
 
   def fetch(rows):
     return data.images[rows].astype(np.float32) / data.white, data.labels[rows]

@@ -6,12 +6,11 @@ together. Training ends early when the accuracy on the test rows has not risen f
 """
 
 import argparse
-import os
 
+import handwritten_digits
 import numpy as np
 import tensorflow as tf
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "digits.csv")
 SIDE, DIGITS, WHITE = 8, 10, 16.0  # pixels, classes, the largest value of a pixel
 
 
@@ -26,11 +25,10 @@ def parse_flags():
   return parser.parse_args()
 
 
-def read(testing):
-  """Returns images [rows, 64] and labels [rows]: ten rows of every fifty are for testing."""
-  rows = np.loadtxt(DATA, delimiter=",", dtype=np.uint8)
-  rows = rows[(np.arange(len(rows)) % 50 < 10) == testing]
-  return {"image": rows[:, :-1].astype(np.float32)}, rows[:, -1].astype(np.int32)
+def read(mode):
+  """Returns the features, images [rows, 64], and the labels [rows] of "train" or "eval"."""
+  data = handwritten_digits.read(mode)
+  return {"image": data.images.astype(np.float32)}, data.labels
 
 
 def model_fn(features, labels, mode, params, config):
@@ -67,9 +65,9 @@ def main():
     model_fn, params=vars(flags), config=tf.estimator.RunConfig(
       model_dir=flags.model_dir, save_checkpoints_steps=100, log_step_count_steps=100))
   train_input_fn = tf.estimator.inputs.numpy_input_fn(
-    *read(testing=False), batch_size=flags.batch_size, num_epochs=None, shuffle=True)
+    *read("train"), batch_size=flags.batch_size, num_epochs=None, shuffle=True)
   eval_input_fn = tf.estimator.inputs.numpy_input_fn(
-    *read(testing=True), num_epochs=1, shuffle=False)
+    *read("eval"), num_epochs=1, shuffle=False)
   receive = tf.estimator.export.build_raw_serving_input_receiver_fn(
     {"image": tf.placeholder(tf.float32, [None, SIDE * SIDE])})
   early = tf.estimator.experimental.stop_if_no_increase_hook(

@@ -1,12 +1,13 @@
 """A trainer as the deployment guide for distributed TensorFlow taught it, with flags and loop.
 
 Example E1.
-Mechanism: one file for all tasks; each is a process of its own, a ps that joins or a worker that
-trains. It fits y = 3 x + 2: the workers print their loss as it falls.
-Only the import below says tf1ps: with `from tensorflow.compat.v1 import train as dist` in its place
-the same file runs on stock TensorFlow, where the ps never end (they must be killed), and whoever
-comes late waits 30 seconds.
-Toolkit: tf1ps' drop-ins (docs/drop_in.md). In four shells, in any order; all exit by themselves:
+Mechanism: one file for all tasks. Each task is a process of its own: a ps serves, and a worker
+trains. The program fits y = 3 x + 2, and the workers print their falling loss.
+The trainer says tf1ps in one line only, the import below. With `from tensorflow.compat.v1 import
+train as dist` in its place, the tasks run on stock TensorFlow. There you must kill each ps, and a
+worker that comes late waits for 30 seconds. Beside the trainer stands run_all, which starts all
+tasks on this machine by tf1ps.launch.
+Toolkit: tf1ps' drop-ins (docs/drop_in.md). All tasks end by themselves.
 
     $ python examples/legacy_trainer.py
     worker 0: step 1, global step ..., loss ...

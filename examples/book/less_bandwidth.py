@@ -52,14 +52,18 @@ Bytes of a step, all and at the busier ps, and in the last rows of the trained m
 """
 
 import argparse
+import pathlib
+import sys
 
-import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
 from replicas_on_hosts import BATCH, Job, Model
 
 from tf1ps.launch import find_free_addresses
 from tf1ps.transfer import report_traffic
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
 
 JOBS = [
   Job("4 hosts, 1 ps, float32"),
@@ -116,7 +120,7 @@ def main():
   cluster = {"ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")}
   servers = [tf.train.Server(cluster, job, index)
              for job in ("worker", "ps") for index in range(len(cluster[job]))]
-  data, test_data = handwritten_digits.read()
+  data, test_data = handwritten_digits.read_to_feed()
   sizes, results, smaller = {}, {}, []
   for number, job in enumerate(JOBS):
     with tf.Graph().as_default(), tf.container("job%d" % number):

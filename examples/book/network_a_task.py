@@ -29,14 +29,18 @@ import argparse
 import concurrent.futures
 import contextlib
 import multiprocessing
+import pathlib
 import queue
+import sys
 import time
 
-import handwritten_digits
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.launch import find_free_addresses
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
 
 BATCH, UNITS = 100, 2048
 
@@ -115,7 +119,7 @@ def main():
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   hosts = flags.hosts.split(",")
-  train, test = handwritten_digits.read()
+  train, test = handwritten_digits.read_to_feed()
   with contextlib.ExitStack() as stack:
     start_tasks(hosts, stack)  # before this process starts threads of TensorFlow
     images, labels, digits, train_op = build_network()

@@ -20,12 +20,7 @@ The barrier between two trials is from tf1ps, too (docs/barriers.md).
 
 A short run, which is too short to compare the remedies:
 
-    1$ python examples/book/stale_gradients.py --job_name=ps --task_index=0 \
-        --seeds=1 --minibatches=80 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
-    2$ python examples/book/stale_gradients.py --job_name=worker --task_index=0 \
-        --seeds=1 --minibatches=80 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+    $ python examples/book/stale_gradients.py --seeds=1 --minibatches=80
     one worker: nothing is stale  loss ... s  age 0.0   0 % dropped
     four workers, no remedy       loss ... s  age ... % dropped
     a quarter of the rate         loss ... s  age ... % dropped
@@ -34,15 +29,9 @@ A short run, which is too short to compare the remedies:
     batches of 128                loss ... s  age ... % dropped
     a worker joins each quarter   loss ... s  age ... % dropped
     a lead of 1 at most           loss ... s  age ... % dropped
-    3$ python examples/book/stale_gradients.py --job_name=worker --task_index=1 \
-        --seeds=1 --minibatches=80 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
-    4$ python examples/book/stale_gradients.py --job_name=worker --task_index=2 \
-        --seeds=1 --minibatches=80 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
-    5$ python examples/book/stale_gradients.py --job_name=worker --task_index=3 \
-        --seeds=1 --minibatches=80 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224,127.0.0.1:2225
+
+Without --job_name all tasks start on this machine. By hand, start the ps and each of the workers 0
+to 3 in a shell of its own, with --job_name, --task_index and --hosts=PS,WORKER0,...,WORKER3.
 
 Without --minibatches and --seeds the run has 300 minibatches. Below are the evaluation loss as the
 median (smallest to largest) of three seeds, the median seconds and the mean age. Measured on 2
@@ -60,18 +49,24 @@ the harm: on a quiet machine the row without a remedy had a loss of 34.8, and dr
 """
 
 import argparse
+import pathlib
+import sys
 import time
 from typing import NamedTuple
 
-import handwritten_digits
 import numpy as np
 import stale_updates
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.replication import view_clocks
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
+
 BATCH, RATE = 32, 0.08
+LIMIT = 100.0  # seconds for the other workers to arrive, or to make a step
 
 
 class Remedy(NamedTuple):
@@ -93,21 +88,33 @@ REMEDIES = [
   Remedy("a worker joins each quarter", warm_up=1 / 4), Remedy("a lead of 1 at most", max_lead=1)]
 
 
+def wait_while(is_early):
+  """Asks until the answer is no; a RuntimeError if another worker has stopped."""
+  until = time.monotonic() + LIMIT
+  while is_early():
+    if time.monotonic() > until:
+      raise RuntimeError("another worker has made no step within %g s" % LIMIT)
+    time.sleep(0.002)
+
+
 def train(session, model, index, remedy, seed, pause, data, last):
   """Takes its part of the minibatches 1 to `last`."""
   order = np.random.RandomState([seed, index])
-  while session.run(model.tickets) < min(int(index * remedy.warm_up * last), last):
-    time.sleep(0.01)
+  begins_at = min(int(index * remedy.warm_up * last), last)
+  wait_while(lambda: session.run(model.tickets) < begins_at)
+
+  def is_ahead():
+    return (model.clocks.look(session).lead(index) >= remedy.max_lead
+            and session.run(model.tickets) <= last)
+
   ticket = session.run(model.take)
   while ticket <= last:
     rows = order.randint(len(data[1]), size=remedy.batch)
     ticket, clocks, _ = session.run(model.steps[remedy.update], {
       model.images: data[0][rows], model.digits: data[1][rows], model.rate: remedy.rate,
       model.pause: pause})
-    view = view_clocks(clocks)
-    while remedy.max_lead and view.lead(index) >= remedy.max_lead and (
-        session.run(model.tickets) <= last):
-      view = model.clocks.look(session)
+    if remedy.max_lead and view_clocks(clocks).lead(index) >= remedy.max_lead:
+      wait_while(is_ahead)
 
 
 def try_remedy(session, model, index, remedy, flags, data, test_data):
@@ -116,14 +123,14 @@ def try_remedy(session, model, index, remedy, flags, data, test_data):
   pause = flags.pause_ms / 1000 * (5 if index == remedy.workers - 1 > 0 else 1)
   losses, seconds, ages, dropped = [], [], 0, 0
   for seed in range(flags.seeds):
-    model.barrier.wait(session, timeout=100.0)
+    model.barrier.wait(session, timeout=LIMIT)
     if index == 0:
       session.run(model.init, {model.seed: seed})
-    model.barrier.wait(session, timeout=100.0)
+    model.barrier.wait(session, timeout=LIMIT)
     began = time.perf_counter()
     if index < remedy.workers:
       train(session, model, index, remedy, seed, pause, data, last)
-    model.barrier.wait(session, timeout=100.0)
+    model.barrier.wait(session, timeout=LIMIT)
     seconds.append(time.perf_counter() - began)
     if index == 0:
       loss, age_sum, updates = session.run(
@@ -139,13 +146,19 @@ def try_remedy(session, model, index, remedy, flags, data, test_data):
 def main():
   """Serves as the ps, or works."""
   parser = argparse.ArgumentParser()
-  parser.add_argument("--job_name", choices=["ps", "worker"], required=True)
+  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: all tasks")
   parser.add_argument("--task_index", type=int, default=0)
-  parser.add_argument("--hosts", required=True, help="one ps, then four workers")
+  parser.add_argument("--hosts", default=",".join(find_free_addresses(5)),
+                      help="one ps, then four workers")
   parser.add_argument("--minibatches", type=int, default=300, help="of 32, by all together")
   parser.add_argument("--seeds", type=int, default=3)
   parser.add_argument("--pause_ms", type=float, default=30, help="of a step; the last worker: x 5")
   flags = parser.parse_args()
+  if not flags.job_name:
+    tasks = [("worker", index) for index in range(4)] + [("ps", 0)]
+    return run_together(main, *[sys.argv[1:] + [
+      "--hosts=" + flags.hosts, "--job_name=" + job, "--task_index=%d" % index]
+      for job, index in tasks])
   tf.disable_v2_behavior()
   tf.enable_resource_variables()
   hosts, index = flags.hosts.split(","), flags.task_index
@@ -154,7 +167,7 @@ def main():
   if flags.job_name == "ps":
     server.join()
     return
-  data, test_data = handwritten_digits.read()
+  data, test_data = handwritten_digits.read_to_feed()
   with tf.device(tf1ps.replica_device_setter(
       cluster=cluster, worker_device="/job:worker/task:%d" % index)):
     model = stale_updates.Model(index, len(hosts) - 1)

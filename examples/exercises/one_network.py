@@ -12,27 +12,24 @@ It prints one line of JSON: its flags, and how good the network is on the valida
 
 import argparse
 import json
-import os
-from collections import namedtuple
+import pathlib
+import sys
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.state import container_scope
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
-BATCH = 5
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
 
-Digits = namedtuple("Digits", "images labels")  # [rows, 64] in 0 to 1, and [rows]
+BATCH = 5
 
 
 def read_digits():
   """Returns the digits to train with, those to choose by, and those to test with in the end."""
-  rows = np.loadtxt(CSV, delimiter=",")
-  images, labels = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
-  place = np.arange(len(rows)) % 50  # writers come one after the other: all parts have some of all
-  parts = (place >= 30, (place >= 20) & (place < 30), place < 20)
-  return [Digits(images[part], labels[part]) for part in parts]
+  return [handwritten_digits.scale(handwritten_digits.read_csv(places))
+          for places in (range(30, 50), range(20, 30), range(20))]
 
 
 def network(images, hidden, seed=0):

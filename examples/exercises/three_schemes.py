@@ -39,7 +39,7 @@ That starts all tasks on this machine. By hand, each in a shell of its own and i
 """
 
 import argparse
-import os
+import pathlib
 import statistics
 import sys
 import time
@@ -52,22 +52,16 @@ import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.state import Barrier, DoneQueues, container_scope
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
+
 BATCH, TARGET, LIMIT = 50, 0.93, 20000
 SCHEMES = ("asynchronous", "synchronous", "vertical")
 
 
-def read_digits():
-  """Returns (images [rows, 64], digits [rows]) to train with, and to test with."""
-  rows = np.loadtxt(CSV, delimiter=",")
-  images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
-  test = np.arange(len(rows)) % 50 < 10
-  return (images[~test], digits[~test]), (images[test], digits[test])
-
-
 def train(model, session, batch, index):
   """Trains until worker 0 finds that the target is reached; returns the accuracy."""
-  (images, digits), (test_images, test_digits) = read_digits()
+  (images, digits), (test_images, test_digits) = handwritten_digits.read_to_feed()
   order = np.random.RandomState(index)
   for step in range(LIMIT):
     rows = order.randint(len(digits), size=batch)

@@ -12,32 +12,21 @@ tf.contrib.training; any setter takes them (docs/drop_in.md). Programs are place
 default.
 
     $ python examples/programs/balanced_by_bytes.py
-    in turns:
-      embedding/weights /job:ps/task:0    64,000 bytes
-      embedding/biases  /job:ps/task:1        64 bytes
-      hidden/weights    /job:ps/task:0    48,000 bytes
-      hidden/biases     /job:ps/task:1     3,000 bytes
-      logits/weights    /job:ps/task:0    30,000 bytes
-      logits/biases     /job:ps/task:1        40 bytes
-    ps              variables    bytes  share
-    /job:ps/task:0          3  142,000  97.9%
-    /job:ps/task:1          3    3,104   2.1%
-    by bytes:
-      embedding/weights /job:ps/task:0    64,000 bytes
-      embedding/biases  /job:ps/task:1        64 bytes
-      hidden/weights    /job:ps/task:1    48,000 bytes
-      hidden/biases     /job:ps/task:1     3,000 bytes
-      logits/weights    /job:ps/task:1    30,000 bytes
-      logits/biases     /job:ps/task:0        40 bytes
-    ps              variables   bytes  share
-    /job:ps/task:0          2  64,040  44.1%
-    /job:ps/task:1          4  81,064  55.9%
+    variable             bytes  in turns        by bytes
+    embedding/weights   64,000  /job:ps/task:0  /job:ps/task:0
+    embedding/biases        64  /job:ps/task:1  /job:ps/task:1
+    hidden/weights      48,000  /job:ps/task:0  /job:ps/task:1
+    hidden/biases        3,000  /job:ps/task:1  /job:ps/task:1
+    logits/weights      30,000  /job:ps/task:0  /job:ps/task:1
+    logits/biases           40  /job:ps/task:1  /job:ps/task:0
+    in turns: 142,000 bytes on /job:ps/task:0, 3,104 bytes on /job:ps/task:1
+    by bytes: 64,040 bytes on /job:ps/task:0, 81,064 bytes on /job:ps/task:1
 """
 
 import tensorflow.compat.v1 as tf
 
 import tf1ps
-from tf1ps.placement import format_load_table, make_load_table
+from tf1ps.placement import make_load_table
 
 LAYERS = [("embedding", 1000, 16), ("hidden", 16, 750), ("logits", 750, 10)]
 
@@ -50,19 +39,27 @@ def build():
       tf.get_variable("biases", [units])
 
 
+def place(strategy):
+  """Returns the variables and the load of each ps."""
+  with tf.Graph().as_default():
+    with tf.device(tf.train.replica_device_setter(ps_tasks=2, ps_strategy=strategy)):
+      build()
+    return tf.global_variables(), make_load_table()
+
+
 def main():
   """Places the same variables in both ways; no server is needed for that."""
   tf.disable_v2_behavior()
-  greedy = tf1ps.GreedyLoadBalancingStrategy(2, tf1ps.byte_size_load_fn)
-  for name, strategy in (("in turns", None), ("by bytes", greedy)):
-    with tf.Graph().as_default():
-      with tf.device(tf.train.replica_device_setter(ps_tasks=2, ps_strategy=strategy)):
-        build()
-      print(name + ":")
-      for variable in tf.global_variables():
-        print("  %-17s %s  %8s bytes" % (
-          variable.op.name, variable.device, format(tf1ps.byte_size_load_fn(variable.op), ",")))
-      print(format_load_table(make_load_table()))
+  in_turns, loads_in_turns = place(None)
+  by_bytes, loads_by_bytes = place(
+    tf1ps.GreedyLoadBalancingStrategy(2, tf1ps.byte_size_load_fn))
+  print("variable             bytes  in turns        by bytes")
+  for one, other in zip(in_turns, by_bytes):
+    size = format(tf1ps.byte_size_load_fn(one.op), ",")
+    print("%-17s  %7s  %s  %s" % (one.op.name, size, one.device, other.device))
+  for name, loads in (("in turns", loads_in_turns), ("by bytes", loads_by_bytes)):
+    print("%s: %s" % (name, ", ".join(
+      "%s bytes on %s" % (format(load.bytes, ","), load.task) for load in loads)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,13 @@ Toolkit: tf1ps.cluster.resolve_cluster checks the text, and its errors name the 
 of this: each of the commands of tf1ps reads TF_CONFIG, and so does tf.estimator
 (docs/estimator.md).
 
+    $ python examples/programs/by_tf_config.py
+    /job:chief/task:0 is the chief: 40 updates, w 2.0
+    /job:worker/task:0 is not the chief: 40 updates, w 2.0
+
+Without TF_CONFIG the example takes the place of a scheduler. It starts the three tasks on this
+machine, and hands each one its text as an argument. By hand, each in a shell of its own:
+
     1$ TF_CONFIG='{"task": {"type": "ps", "index": 0}, "cluster": {"ps": ["127.0.0.1:2221"], \
         "chief": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"]}}' \
         python examples/programs/by_tf_config.py
@@ -23,19 +30,33 @@ of this: each of the commands of tf1ps reads TF_CONFIG, and so does tf.estimator
     /job:worker/task:0 is not the chief: 40 updates, w 2.0
 """
 
+import json
 import os
+import sys
 
 import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tf1ps.cluster import resolve_cluster
+from tf1ps.launch import find_free_addresses, run_together
 
 STEPS = 40
 
 
+def run_all():
+  """Runs the three tasks on this machine, each with its own text."""
+  jobs = ["chief", "worker", "ps"]
+  cluster = {job: [address] for job, address in zip(jobs, find_free_addresses(3))}
+  run_together(main, *[[json.dumps({"task": {"type": job, "index": 0}, "cluster": cluster})]
+                       for job in jobs])
+
+
 def main():
-  """Serves as the ps, or trains as the chief or the worker."""
-  cluster = resolve_cluster(tf_config=os.environ.get("TF_CONFIG"), needs_ps="this trainer")
+  """Serves as the ps, trains as the chief or the worker, or starts all three."""
+  tf_config = os.environ.get("TF_CONFIG") or " ".join(sys.argv[1:])
+  if not tf_config:
+    return run_all()
+  cluster = resolve_cluster(tf_config=tf_config, needs_ps="this trainer")
   tf.disable_v2_behavior()
   server = tf1ps.Server(cluster)
   if cluster.job_name == "ps":

@@ -6,12 +6,20 @@ of devices: variables go to the ps in turn, inputs and optimizer to the worker's
 to a GPU. TensorFlow's tf.contrib had Slim's deployment library for this. Here a device setter, a
 string for each device and tf1ps' clones do it (docs/in_graph.md). The gradients of a worker's
 clones become one gradient, which travels to the ps.
-What to look for: the first command builds the graphs of all workers and prints their devices. It
-runs nothing, so it needs no GPU. The workers' graphs differ in the worker's index only.
+What to look for: the job trains on two logical CPU devices of each worker. The clones of a worker
+always compute one gradient together. The SyncReplicasOptimizer of this job also joins the gradients
+of the workers, which makes the result exact. The chief then trains on the batches of both workers
+in one process, without clones, and compares. Without that optimizer, each worker updates for
+itself. After the job come the devices of the same graphs with clones on GPUs. To print them, the
+program only builds the graphs, so it needs no GPU. The two graphs differ in the worker's index
+only.
 Toolkit: tf1ps.replication.build_clones and tf1ps.replica_device_setter.
 
     $ python examples/programs/clones_and_replicas.py
-    worker 0:
+    worker 0: 20 steps, clones on CPU:0 and CPU:1
+    equal to one process with the whole batch, to 1e-6: True
+    worker 1: 20 steps, clones on CPU:0 and CPU:1
+    the graph of worker 0:
       variable global_step /job:ps/task:0/device:CPU:0
       variable w /job:ps/task:1/device:CPU:0
       variable b /job:ps/task:0/device:CPU:0
@@ -19,7 +27,7 @@ Toolkit: tf1ps.replication.build_clones and tf1ps.replica_device_setter.
       clone 0 /job:worker/task:0/device:GPU:0
       clone 1 /job:worker/task:0/device:GPU:1
       optimizer /job:worker/task:0/device:CPU:0
-    worker 1:
+    the graph of worker 1:
       variable global_step /job:ps/task:0/device:CPU:0
       variable w /job:ps/task:1/device:CPU:0
       variable b /job:ps/task:0/device:CPU:0
@@ -28,31 +36,19 @@ Toolkit: tf1ps.replication.build_clones and tf1ps.replica_device_setter.
       clone 1 /job:worker/task:1/device:GPU:1
       optimizer /job:worker/task:1/device:CPU:0
 
-The same graph trains, on two logical CPU devices of each worker. The clones of a worker always
-compute one gradient together. The SyncReplicasOptimizer of this job also joins the gradients of the
-workers, which makes the result exact. The chief then trains on the batches of both workers in one
-process, without clones, and compares. Without that optimizer, each worker updates for itself.
-
-    1$ python examples/programs/clones_and_replicas.py --job_name=ps --task_index=0 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
-    2$ python examples/programs/clones_and_replicas.py --job_name=ps --task_index=1 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
-    3$ python examples/programs/clones_and_replicas.py --job_name=worker --task_index=0 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
-    worker 0: 20 steps, clones on CPU:0 and CPU:1
-    equal to one process with the whole batch, to 1e-6: True
-    4$ python examples/programs/clones_and_replicas.py --job_name=worker --task_index=1 \
-        --hosts=127.0.0.1:2221,127.0.0.1:2222,127.0.0.1:2223,127.0.0.1:2224
-    worker 1: 20 steps, clones on CPU:0 and CPU:1
+That starts all tasks on this machine. By hand, start each task in a shell of its own, with
+--job_name, --task_index and --hosts=PS0,PS1,WORKER0,WORKER1.
 """
 
 import argparse
+import sys
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tf1ps.launch import find_free_addresses, run_together
 from tf1ps.replication import build_clones, local_devices, split_batch, with_cpu_devices
 
 STEPS, RATE = 20, 0.1
@@ -117,7 +113,7 @@ def build(deployment, optimizer):
 
 def print_devices(deployment):
   """Prints the devices of a worker's graph."""
-  print("worker %d:" % deployment.worker_index)
+  print("the graph of worker %d:" % deployment.worker_index)
   with tf.Graph().as_default():
     built = build(deployment, tf.train.GradientDescentOptimizer(RATE))
     for variable in tf.global_variables():
@@ -175,18 +171,24 @@ def run_task(flags):
 
 
 def main():
-  """Prints the devices of each worker's graph, or runs a task of the job."""
+  """Runs a task of the job, or all of them; then prints the devices of each worker's graph."""
   parser = argparse.ArgumentParser()
   for name in ("num_clones", "num_workers", "num_ps"):
     parser.add_argument("--" + name, type=int, default=2)
-  parser.add_argument("--job_name", choices=["ps", "worker"], help="none: print the devices")
+  parser.add_argument("--job_name", choices=["ps", "worker"],
+                      help="none: all tasks, and then the devices")
   parser.add_argument("--task_index", type=int, default=0)
-  parser.add_argument("--hosts", default="", help="of the ps, then of the workers")
+  parser.add_argument("--hosts", help="of the ps, then of the workers; none: free ones")
   flags = parser.parse_args()
   tf.disable_v2_behavior()
   if flags.job_name:
     run_task(flags)
     return
+  hosts = flags.hosts or ",".join(find_free_addresses(flags.num_ps + flags.num_workers))
+  tasks = [("worker", index) for index in range(flags.num_workers)] + [
+    ("ps", index) for index in range(flags.num_ps)]
+  run_together(main, *[sys.argv[1:] + [
+    "--hosts=" + hosts, "--job_name=" + job, "--task_index=%d" % index] for job, index in tasks])
   for index in range(flags.num_workers):
     print_devices(Deployment(flags.num_clones, flags.num_workers, flags.num_ps, index))
 

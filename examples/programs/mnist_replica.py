@@ -44,8 +44,7 @@ Without --job_name all tasks start on this machine. By hand, each in a shell of 
 """
 
 import argparse
-import gzip
-import os
+import pathlib
 import sys
 
 import numpy as np
@@ -54,23 +53,8 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
-
-
-def read_data(data_dir):
-  """Returns images of [rows, pixels] in 0 to 1 and digits of [rows]: to train, to validate."""
-  if data_dir:
-    def read(name, head):
-      with gzip.open(os.path.join(data_dir, name + ".gz")) as file:
-        return np.frombuffer(file.read(), np.uint8, offset=head)
-
-    images = read("train-images-idx3-ubyte", 16).reshape(-1, 784) / 255.0
-    digits = read("train-labels-idx1-ubyte", 8)
-  else:
-    rows = np.loadtxt(CSV, delimiter=",")
-    images, digits = rows[:, :-1] / 16.0, rows[:, -1].astype(np.int32)
-  validate = np.arange(len(digits)) % 50 < 10
-  return (images[~validate], digits[~validate]), (images[validate], digits[validate])
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
 
 
 def build_model(pixels):
@@ -94,7 +78,7 @@ def main():
                       help="one ps, then the workers")
   parser.add_argument("--sync_replicas", action="store_true")
   parser.add_argument("--train_steps", type=int, default=300, help="global steps")
-  parser.add_argument("--data_dir", default=None, help="with MNIST's files, *.gz")
+  parser.add_argument("--data_dir", default=None, help="with MNIST's four IDX files")
   flags = parser.parse_args()
   if not flags.job_name:
     hosts = flags.hosts.split(",")
@@ -111,7 +95,7 @@ def main():
     return
 
   is_chief, hooks = index == 0, []
-  (train_images, train_digits), validation = read_data(flags.data_dir)
+  (train_images, train_digits), validation = handwritten_digits.read_to_feed(flags.data_dir)
   with tf.device(tf1ps.replica_device_setter(
       cluster=cluster, worker_device="/job:worker/task:%d" % index)):
     global_step = tf.train.get_or_create_global_step()

@@ -32,6 +32,7 @@ That starts all tasks on this machine. By hand, each in a shell of its own and i
 """
 
 import os
+import pathlib
 import sys
 import tempfile
 
@@ -41,7 +42,8 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tf1ps.launch import find_free_addresses, run_together
 
-CSV = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "digits.csv")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import handwritten_digits
 
 
 def network(images):
@@ -87,8 +89,7 @@ def main():
   if job == "ps":
     server.join()
     return
-  rows = np.loadtxt(CSV, delimiter=",")
-  is_test = np.arange(len(rows)) % 50 < 10
+  train, test = handwritten_digits.read_to_feed()
 
   with tf.device(tf1ps.replica_device_setter(
       cluster=cluster, worker_device="/job:worker/task:%d" % index)):
@@ -110,16 +111,15 @@ def main():
   with tf1ps.MonitoredTrainingSession(server.target, index == 0, hooks=[hook]) as session:
     print("worker %d: the rate is %.4f at step 0" % (index, session.run(rate)), flush=True)
     for step in range(1, 202):
-      batch = rows[~is_test][order.randint(sum(~is_test), size=50)]
-      feed = {images: batch[:, :-1] / 16.0, digits: batch[:, -1]}
+      rows = order.randint(len(train.labels), size=50)
+      feed = {images: train.images[rows], digits: train.labels[rows]}
       session.run(train_op, feed)  # returns when the update has been made
       if step % 100 == 0:
         print("worker %d: the rate is %.4f at step %d" % (index, session.run(rate), step))
       if writer and step % 100 == 1:
         writer.add_summary(session.run(summary, feed), step)
     if index == 0:
-      last, averaged = session.run(
-        scores, {images: rows[is_test][:, :-1] / 16.0, digits: rows[is_test][:, -1]})
+      last, averaged = session.run(scores, {images: test.images, digits: test.labels})
   if index == 0:
     writer.close()
     print("accuracy %.3f with the last weights, %.3f with averaged ones" % (last, averaged))

@@ -9,7 +9,8 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 from absl.testing import flagsaver
 
-from examples import digits
+from examples import digits, handwritten_digits
+from examples.handwritten_digits import read
 from tf1ps.pipeline.shard import Shard
 
 
@@ -38,8 +39,8 @@ def mnist(tmp_path):
 
 
 def test_csv_is_whole_and_split_by_blocks_of_ten_rows():
-  everything = np.loadtxt(digits.CSV, delimiter=",", dtype=np.uint8)
-  train, test = digits.read_csv("train"), digits.read_csv("eval")
+  everything = np.loadtxt(handwritten_digits.CSV, delimiter=",", dtype=np.uint8)
+  train, test = read("train"), read("eval")
   assert everything.shape == (1797, 65)
   assert train.images.shape == (1437, 64) and train.labels.shape == (1437,)
   assert test.images.shape == (360, 64) and test.labels.shape == (360,)
@@ -50,11 +51,27 @@ def test_csv_is_whole_and_split_by_blocks_of_ten_rows():
 
 
 def test_predicting_reads_what_evaluation_reads():
-  np.testing.assert_array_equal(digits.read_csv("predict").images, digits.read_csv("eval").images)
+  np.testing.assert_array_equal(read("predict").images, read("eval").images)
+
+
+def test_rows_by_their_places_in_every_fifty():
+  everything = np.loadtxt(handwritten_digits.CSV, delimiter=",", dtype=np.uint8)
+  chosen = handwritten_digits.read_csv([3, 49])
+  np.testing.assert_array_equal(chosen.labels[:3], everything[[3, 49, 53], 64])
+  assert len(chosen.labels) == 36 + 35  # 1797 = 35 * 50 + 47
+
+
+def test_pixels_to_feed_are_0_to_1(mnist):
+  for data_dir, white in ((None, 16), (str(mnist), 255)):
+    for mode, digits_to_feed in zip(("train", "eval"), handwritten_digits.read_to_feed(data_dir)):
+      data = read(mode, data_dir)
+      assert digits_to_feed.images.dtype == np.float32
+      np.testing.assert_allclose(digits_to_feed.images, data.images / white, rtol=1e-6)
+      np.testing.assert_array_equal(digits_to_feed.labels, data.labels)
 
 
 def test_mnist_reads_plain_and_compressed_files(mnist):
-  train, test = (digits.read_mnist(mode, str(mnist)) for mode in ("train", "eval"))
+  train, test = (read(mode, str(mnist)) for mode in ("train", "eval"))
   assert train.images.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
   assert train.labels.tolist() == [7, 1, 2]
   assert test.images.tolist() == [[12, 13, 14, 15], [16, 17, 18, 19]]
@@ -111,7 +128,7 @@ def break_count(folder):
 def test_damaged_mnist_is_refused_by_name(damage, message, mnist):
   damage(mnist)
   with pytest.raises(ValueError, match=message):
-    digits.read_mnist("train", str(mnist))
+    read("train", str(mnist))
 
 
 def test_evaluation_gives_every_test_row_once_and_in_order(graph):
@@ -122,7 +139,7 @@ def test_evaluation_gives_every_test_row_once_and_in_order(graph):
     batches = [session.run([images, labels]) for _ in range(3)]
     with pytest.raises(tf.errors.OutOfRangeError):
       session.run(images)
-  test = digits.read_csv("eval")
+  test = read("eval")
   np.testing.assert_array_equal(np.concatenate([batch[0] for batch in batches]), test.images / 16)
   np.testing.assert_array_equal(np.concatenate([batch[1] for batch in batches]), test.labels)
 
@@ -142,7 +159,7 @@ def test_the_network_learns(graph):
   images, labels = digits.input_fn("train", Shard(batch_size=32))
   with tf.variable_scope("network", reuse=tf.AUTO_REUSE):
     train = digits.model_fn(images, labels, "train")
-    test = digits.read_csv("eval")
+    test = read("eval")
     answer = digits.model_fn(tf.constant(test.images / np.float32(16)), None, "predict")
   shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
   assert shapes == {"network/hidden/weights": [64, 200], "network/hidden/biases": [200],
