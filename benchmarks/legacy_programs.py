@@ -31,7 +31,7 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 import numpy as np
 
 from benchmarks import systems
-from tf1ps.launch import find_free_ports
+from tf1ps.launch import find_free_addresses
 
 ESTIMATOR = os.path.join(systems.ROOT, "examples", "flats.py")
 FOLDER = os.path.join(systems.ROOT, "tests", "legacy", "programs")
@@ -110,8 +110,8 @@ def arguments(program: Program, folder: str) -> Dict[str, List[str]]:
     flags = ["--model_dir=" + os.path.join(folder, MODEL), "--max_steps=%d" % program.steps,
              "--data=" + os.path.join(os.path.dirname(ESTIMATOR), "data", "flats.csv")]
     return dict.fromkeys(["ps 0", "chief 0", "worker 0", "worker 1", "evaluator 0"], flags)
-  ports = ["127.0.0.1:%d" % port for port in find_free_ports(3)]
-  common = ["--ps_hosts=" + ports[0], "--worker_hosts=" + ",".join(ports[1:])]
+  hosts = find_free_addresses(3)
+  common = ["--ps_hosts=" + hosts[0], "--worker_hosts=" + ",".join(hosts[1:])]
   if program.folder_flag:
     common.append("--%s=%s" % (program.folder_flag, os.path.join(folder, MODEL)))
   if program.mnist:
@@ -128,10 +128,9 @@ def environments(program: Program, names: Iterable[str]) -> Dict[str, Dict[str, 
     return {name: {} for name in names}
   tasks = [(name, *name.split()) for name in names]
   cluster: Dict[str, List[str]] = {}
-  ports = find_free_ports(len(tasks))
-  for (_, job, _), port in zip(tasks, ports):
+  for (_, job, _), address in zip(tasks, find_free_addresses(len(tasks))):
     if job != "evaluator":
-      cluster.setdefault(job, []).append("127.0.0.1:%d" % port)
+      cluster.setdefault(job, []).append(address)
   return {name: {"TF_CONFIG": json.dumps(
     {"cluster": cluster, "task": {"type": job, "index": int(index)}})}
     for name, job, index in tasks}

@@ -27,7 +27,7 @@ from absl import app, flags  # noqa: E402
 
 import tf1ps  # noqa: E402
 from benchmarks import rows  # noqa: E402
-from tf1ps.launch import find_free_ports  # noqa: E402
+from tf1ps.launch import find_free_addresses  # noqa: E402
 
 flags.DEFINE_integer("runs", 1000, "How often each operation is run.")
 flags.DEFINE_list("batches", ["32", "256"], "Elements in a batch.")
@@ -111,7 +111,7 @@ def main(argv):
   del argv
   tf.disable_v2_behavior()
   tf.logging.set_verbosity("ERROR")
-  address = "127.0.0.1:%d" % find_free_ports(1)[0]
+  address = find_free_addresses(1)[0]
   ps = subprocess.Popen([sys.executable, "-c", SERVE, address], stderr=subprocess.DEVNULL)
   sessions = []
   try:

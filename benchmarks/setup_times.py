@@ -18,7 +18,7 @@ from benchmarks.peers import arguments  # before TensorFlow: it sets the environ
 import tensorflow.compat.v1 as tf  # noqa: E402  isort: skip
 
 from benchmarks import models  # noqa: E402
-from tf1ps.launch import find_free_ports  # noqa: E402
+from tf1ps.launch import find_free_addresses  # noqa: E402
 
 _REPEATS = 5
 
@@ -41,7 +41,7 @@ def graph_seconds(model: str, kind: str) -> dict:
 
 def session_seconds(tasks: int) -> dict:
   """How long a first run takes, filtered and not: the smallest of some."""
-  addresses = ["127.0.0.1:%d" % port for port in find_free_ports(tasks)]
+  addresses = find_free_addresses(tasks)
   cluster = {"ps": addresses[:1], "worker": addresses[1:]}
   servers = [tf.train.Server(cluster, "ps", 0)]
   servers += [tf.train.Server(cluster, "worker", index) for index in range(tasks - 1)]

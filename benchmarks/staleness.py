@@ -26,7 +26,7 @@ import tensorflow.compat.v1 as tf  # noqa: E402
 from absl import app, flags  # noqa: E402
 
 from benchmarks import rows, workers  # noqa: E402
-from tf1ps.launch import find_free_ports  # noqa: E402
+from tf1ps.launch import find_free_addresses  # noqa: E402
 from tf1ps.replication import AgeTable, begin_gradient_age, gradient_age, read_ages  # noqa: E402
 
 flags.DEFINE_integer("blocks", 40, "Blocks of each kind.")
@@ -130,7 +130,7 @@ def main(argv):
   if FLAGS.task > 0:
     work(FLAGS.task - 1)
     return
-  addresses = ",".join("127.0.0.1:%d" % port for port in find_free_ports(1 + WORKERS))
+  addresses = ",".join(find_free_addresses(1 + WORKERS))
   processes = []
   try:
     for task in range(1 + WORKERS):

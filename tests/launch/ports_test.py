@@ -27,6 +27,11 @@ def test_ports_are_distinct_free_and_not_ephemeral():
   assert ports.find_free_ports(0) == []
 
 
+def test_addresses():
+  found = ports.find_free_addresses(2)
+  assert len(set(found)) == 2 and all(one.startswith("127.0.0.1:") for one in found)
+
+
 @pytest.mark.parametrize("family, address", [
     (socket.AF_INET, "127.0.0.1"), (socket.AF_INET, ""), (socket.AF_INET6, "::")])
 def test_a_port_that_is_taken_on_any_interface_is_passed_over(family, address):

@@ -35,7 +35,6 @@ from tf1ps.compat import (
   signal_exit_code,
   signal_name,
 )
-from tf1ps.launch import ports
 from tf1ps.launch.fork_server import (
   ForkServer,
   ForkServerLost,
@@ -44,6 +43,7 @@ from tf1ps.launch.fork_server import (
   TaskProcess,
 )
 from tf1ps.launch.output import Output, Screen, log_path
+from tf1ps.launch.ports import find_free_addresses
 
 # How many of a failed task's last lines are shown again at the end.
 _REPORT_LINES = 10
@@ -162,7 +162,7 @@ def _wait_ready(server, interrupts):
 
 def _make(make_tasks, num_ps, num_workers, evaluator):
   """Chooses ports and returns the caller's tasks for them."""
-  addresses = ["127.0.0.1:%d" % port for port in ports.find_free_ports(num_ps + num_workers)]
+  addresses = find_free_addresses(num_ps + num_workers)
   local_tasks = list(make_tasks({"ps": addresses[:num_ps], "worker": addresses[num_ps:]}))
   expected = ["ps %d" % i for i in range(num_ps)]
   expected += ["worker %d" % i for i in range(num_workers)]

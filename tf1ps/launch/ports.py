@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import random
 import socket
+from typing import List
 
 # Servers of the system and of other projects like the ports below this one.
 _FIRST = 10000
@@ -62,6 +63,18 @@ def find_free_ports(n, candidates=None):
   finally:
     for bound in sockets:
       bound.close()
+
+
+def find_free_addresses(n: int) -> List[str]:
+  """Returns `n` addresses 127.0.0.1:PORT, each with a port by `find_free_ports`.
+
+  Args:
+    n: int, 0 or more.
+
+  Raises:
+    ValueError, RuntimeError: as `find_free_ports` does.
+  """
+  return ["127.0.0.1:%d" % port for port in find_free_ports(n)]
 
 
 def ephemeral_range():
