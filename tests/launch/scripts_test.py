@@ -1,22 +1,24 @@
 """A script that starts all of its tasks by itself."""
 from __future__ import annotations
 
+import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
-from tf1ps.launch import find_free_addresses, run_together
+from tf1ps.compat import timing
+from tf1ps.launch import run_together
 
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 SCRIPT = """
 import os, sys, time
 sys.path.insert(0, %r)
-from tf1ps.launch import run_together, scripts
-
-scripts._GRACE = 1.0
+from tf1ps.launch import run_together
 
 def main():
   if len(sys.argv) == 1:
@@ -28,11 +30,16 @@ sys.exit(main())
 pytestmark = pytest.mark.any_tensorflow
 
 
-def run(folder, lists, body):
+def write(folder, lists, body, limit=1.0):
   path = folder / "script.py"
   path.write_text(SCRIPT % (lists, body))
-  return subprocess.run([sys.executable, str(path)], stdout=subprocess.PIPE, timeout=60,
-                        stderr=subprocess.PIPE, universal_newlines=True)
+  return dict(args=[sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+              universal_newlines=True, env=dict(os.environ, **{timing.VARIABLE: json.dumps(
+                {"script_tasks_end_limit": limit, "local_poll_interval": 0.01})}))
+
+
+def run(folder, lists, body):
+  return subprocess.run(timeout=60, **write(folder, lists, body))
 
 
 def test_the_lines_are_in_the_order_of_the_tasks(tmp_path):
@@ -47,7 +54,7 @@ def test_the_lines_are_in_the_order_of_the_tasks(tmp_path):
 
 @pytest.mark.parametrize("failure, code", [
   ("sys.exit(3)", 3), ("raise OSError('no disk')", 1), ("sys.exit('no disk')", 1), ("return 4", 4),
-  ("os.kill(os.getpid(), 9)", 137)])
+  ("os.kill(os.getpid(), 9)", 137), ("return [7]", 1)])
 def test_a_task_that_fails_gives_its_exit_code(failure, code, tmp_path):
   done = run(tmp_path, "['a'], ['b']",
              "print(*sys.argv[1:], flush=True)\n  if sys.argv[1] == 'b': %s" % failure)
@@ -64,9 +71,57 @@ def test_a_task_that_fails_ends_the_others(tmp_path):
   assert done.returncode == 2 and time.monotonic() - start < 40
 
 
-def test_addresses():
-  found = find_free_addresses(2)
-  assert len(set(found)) == 2 and all(one.startswith("127.0.0.1:") for one in found)
+SAVE = """
+  try:
+    if sys.argv[1] == 'b':
+      open(%r, "w").close()
+    while not os.path.exists(%r):
+      time.sleep(0.01)
+    print("up", flush=True)
+    while True:
+      time.sleep(0.01)
+  except KeyboardInterrupt:
+    print("saved", *sys.argv[1:])
+    sys.exit(0 if sys.argv[1] == 'a' else 3)
+"""
+
+
+def test_a_signal_reaches_each_task_which_has_time_to_save(tmp_path):
+  path = str(tmp_path / "b is up")
+  with subprocess.Popen(**write(tmp_path, "['a'], ['b']", SAVE % (path, path))) as process:
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+  assert process.returncode == 128 + signal.SIGINT
+  assert (first + out).splitlines() == ["up", "saved a", "up", "saved b"]
+  assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("limit, signals", [(1.0, 1), (100.0, 2)])
+def test_a_task_that_does_not_end_after_a_signal_is_killed(tmp_path, limit, signals):
+  body = ("import signal; signal.signal(signal.SIGTERM, lambda *got: print('no', flush=True))\n"
+          "  print(os.getpid(), flush=True)\n  while True: time.sleep(1)")
+  with subprocess.Popen(**write(tmp_path, "['a']", body, limit)) as process:
+    task = int(process.stdout.readline())
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "no\n"
+    if signals == 2:
+      process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+  with pytest.raises(ProcessLookupError):
+    os.kill(task, 0)
+
+
+def test_each_task_draws_numbers_of_its_own(tmp_path):
+  done = run(tmp_path, "['a'], ['b']", "print(numpy.random.rand())\n\nimport numpy")
+  first, second = done.stdout.splitlines()
+  assert first != second
+
+
+def test_a_task_that_would_start_all_tasks_again_is_refused(tmp_path):
+  done = run(tmp_path, "[]", "")
+  assert done.returncode == 1
+  assert "RuntimeError: the task with the arguments [] called run_together again" in done.stderr
 
 
 @pytest.mark.parametrize("lists", [[], ["ab"], [["a", 1]]])

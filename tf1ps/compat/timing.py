@@ -103,6 +103,7 @@ class Timing(NamedTuple):
   workers_end_limit: float = 4.0  # for workers after SIGTERM, once a task has failed
   workers_end_limit_after_signal: float = 15.0  # the same, when the launcher was signalled
   others_end_limit: float = 2.0  # for the other tasks after SIGTERM
+  script_tasks_end_limit: float = 10.0  # for a script's tasks after a failure, or after a signal
   killed_limit: float = 1.0  # for tasks after SIGKILL
   output_limit: float = 0.5  # for the last output of tasks that have ended
   cause_limit: float = 15.0  # for the task that failed first, where one says that another did

@@ -8,6 +8,9 @@ Called without arguments, it can choose the addresses and start all of its tasks
 2. Standard error has the command that starts the same task by hand in a shell of its own.
 3. The lines of the first task appear at once. Those of the others follow when the tasks before them
    have ended, so that they are in the same order each time.
+4. When a task fails, the others have some seconds to end by themselves. A signal to this process,
+   such as Ctrl-C, is passed to all tasks, which then have the same time. A second signal ends the
+   wait. Tasks that still run after it are killed.
 """
 
 from __future__ import annotations
@@ -18,32 +21,20 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
-import traceback
 from typing import Callable, List, Optional
 
-from tf1ps.launch.ports import find_free_ports
-from tf1ps.launch.task_main import die_with_parent, flush
+from tf1ps.cluster import SignalQueue
+from tf1ps.compat import EXIT_FAILED, TIMING, signal_exit_code
+from tf1ps.launch import task_main
 
-_GRACE = 10.0  # seconds that the other tasks have to end when one has failed
-_PAUSE = threading.Event()  # never set: it waits between two looks
-
-
-def find_free_addresses(n: int) -> List[str]:
-  """Returns `n` addresses 127.0.0.1:PORT that no process on this machine uses.
-
-  Args:
-    n: int, 0 or more.
-
-  Raises:
-    ValueError, RuntimeError: as `find_free_ports` does.
-  """
-  return ["127.0.0.1:%d" % port for port in find_free_ports(n)]
+_is_task = False  # a process global: whether this process is a task of `run_together`
 
 
 def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) -> None:
   """Runs a script once for each list of arguments, all at the same time, and waits for all.
+
+  Call it from the main thread, where signals arrive.
 
   Args:
     main: the script's function, which reads `sys.argv`.
@@ -51,91 +42,110 @@ def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) 
       be one whose lines a user wants to see as they come.
 
   Raises:
-    ValueError: if there is no list, or one has other elements than strings.
-    SystemExit: with the exit code of a task that failed. The other tasks are ended before.
+    ValueError: there is no list, or one has other elements than strings.
+    RuntimeError: a task calls it, because `main` does not see in its arguments which task it is.
+    SystemExit: a task failed: with its exit code; or this process got signal n: with 128 + n. No
+      task runs any more.
   """
   for arguments in argument_lists or [None]:
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
       raise ValueError("run_together needs lists of strings, not %r." % (arguments,))
+  if _is_task:
+    raise RuntimeError("the task with the arguments %r called run_together again. Give each task "
+                       "arguments that tell main which task it is." % (sys.argv[1:],))
   tasks = []
   try:
     for number, arguments in enumerate(argument_lists, 1):
       print("%d$ python %s" % (number, " ".join(map(shlex.quote, sys.argv[:1] + arguments))),
             file=sys.stderr)
       tasks.append(_Task(main, arguments, tempfile.TemporaryFile() if tasks else None))
-    until = [None]  # when the others are ended, once one has failed
-    for task in tasks:
-      while task.is_running() and not _failed_long_ago(tasks, until):
-        _PAUSE.wait(0.02)
-      task.show()
+    with SignalQueue() as signals:
+      _wait(tasks, signals)
   finally:
-    for task in tasks:
-      task.kill()
-  codes = [task.exit_code for task in tasks if task.has_failed]
-  if codes:
-    sys.exit(codes[0])
+    codes = [task.end() for task in tasks]
+  for task in tasks:
+    task.show()
+  failed = [code for code in codes if code]
+  if signals.received or failed:
+    sys.exit(signal_exit_code(signals.received[0]) if signals.received else failed[0])
 
 
-class _Task(object):
+def _wait(tasks, signals):
+  """Waits for the ends of the tasks, and shows their output in order; returns at a limit."""
+  shown, deadline = 0, None
+  while shown < len(tasks):
+    if not tasks[shown].is_running():
+      tasks[shown].show()
+      shown += 1
+      continue
+    signals.take()
+    if deadline is None and (signals.received or any(task.has_failed() for task in tasks)):
+      deadline = time.monotonic() + TIMING.script_tasks_end_limit
+      for task in tasks if signals.received else []:
+        task.signal(signals.received[0])
+    elif deadline is not None and (len(signals.received) > 1 or time.monotonic() > deadline):
+      return
+    time.sleep(TIMING.local_poll_interval)
+
+
+class _Task:
   """One process, and the file for its output, if it does not go to standard output."""
 
   def __init__(self, main, arguments, output):
-    self.exit_code = None
-    self.has_failed = False  # by itself
-    self._output = output
+    self._output, self._exit_code = output, None
+    task_main.flush()
     parent = os.getpid()
-    flush()
     self._pid = os.fork()
     if not self._pid:
       _become(main, arguments, output, parent)
 
   def is_running(self):
-    if self.exit_code is None:
+    if self._exit_code is None:
       pid, status = os.waitpid(self._pid, os.WNOHANG)
       if pid:
-        self.exit_code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else (
+        self._exit_code = signal_exit_code(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (
           os.WEXITSTATUS(status))
-        self.has_failed = bool(self.exit_code)
-    return self.exit_code is None
+    return self._exit_code is None
+
+  def has_failed(self):
+    return not self.is_running() and self._exit_code != 0
+
+  def signal(self, number):
+    if self.is_running():
+      os.kill(self._pid, number)
 
   def show(self):
-    """Copies its output to standard output."""
-    if self._output:
-      self._output.seek(0)
+    """Copies its output to standard output, once."""
+    if self._output is not None:
       sys.stdout.flush()
-      shutil.copyfileobj(self._output, os.fdopen(os.dup(1), "wb"))
+      self._output.seek(0)
+      with os.fdopen(os.dup(1), "wb") as here:
+        shutil.copyfileobj(self._output, here)
       self._output.close()
       self._output = None
 
-  def kill(self):
-    if self.is_running():
-      os.kill(self._pid, signal.SIGKILL)
-      os.waitpid(self._pid, 0)
-      self.exit_code = 128 + signal.SIGKILL
-
-
-def _failed_long_ago(tasks, until):
-  """Says whether a task has failed and the others have had their time."""
-  if until[0] is None and any([not task.is_running() and task.has_failed for task in tasks]):
-    until[0] = time.monotonic() + _GRACE
-  return until[0] is not None and time.monotonic() > until[0]
+  def end(self) -> int:
+    """Kills it if it still runs; returns its own exit code, 0 if it was killed here."""
+    if not self.is_running():
+      return self._exit_code
+    os.kill(self._pid, signal.SIGKILL)
+    os.waitpid(self._pid, 0)
+    self._exit_code = 0
+    return 0
 
 
 def _become(main, arguments, output, parent):
   """Turns this process, just forked, into a task. Does not return."""
-  code = 1
+  global _is_task
+  code = EXIT_FAILED
   try:
-    die_with_parent(parent)
-    if output:
+    _is_task = True
+    os.setpgid(0, 0)  # a terminal's Ctrl-C comes once, from the parent
+    task_main.die_with_parent(parent)
+    task_main.reset_inherited()
+    if output is not None:
       os.dup2(output.fileno(), 1)
     sys.argv = sys.argv[:1] + arguments
-    code = main() or 0
-  except SystemExit as error:
-    code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    if code and not isinstance(error.code, int):
-      print(error.code, file=sys.stderr)
-  except BaseException:
-    traceback.print_exc()
+    code = task_main.call(main)
   finally:
-    flush()
-    os._exit(code & 0xFF)
+    os._exit(code)

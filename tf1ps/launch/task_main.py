@@ -68,23 +68,20 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
     os.setpgid(0, 0)
     die_with_parent(fork_server)
     watch_launcher(launcher_pipe)
-    code = _run(env, payload)
+    code = call(_run, env, payload)
   except BaseException:
     traceback.print_exc()
   finally:
     os._exit(code)
 
 
-def _run(env, payload):
-  """Runs the task in this process; returns its exit code."""
+def call(function, *args) -> int:
+  """Calls a function as Python calls a script: prints its error, and flushes the streams.
+
+  Returns:
+    The exit code: the function's result, or the code of its SystemExit; None counts as 0.
+  """
   try:
-    _reset_inherited()
-    for name, value in env.items():
-      if value is None:
-        os.environ.pop(name, None)
-      else:
-        os.environ[name] = value
-    function, args = pickle.loads(payload)
     return _exit_code(function(*args))
   except SystemExit as error:
     if error.code is None or isinstance(error.code, int):
@@ -98,7 +95,19 @@ def _run(env, payload):
     flush()
 
 
-def _reset_inherited():
+def _run(env, payload):
+  """Runs the task in this process; returns its result."""
+  reset_inherited()
+  for name, value in env.items():
+    if value is None:
+      os.environ.pop(name, None)
+    else:
+      os.environ[name] = value
+  function, args = pickle.loads(payload)
+  return function(*args)
+
+
+def reset_inherited():
   """Gives this process its own signals and random numbers."""
   # A shell starts background commands with SIGINT ignored.
   signal.signal(signal.SIGINT, signal.default_int_handler)
