@@ -16,9 +16,9 @@ from tf1ps.compat.timing import TIMING
 from tf1ps.state import ending
 
 
-def join(jobs, job, index, options, linger=TIMING.linger):
+def join(jobs, job, index, options, linger=TIMING.linger, client_works=TIMING.client_works):
   """Joins a server; returns 1 where its job is lost."""
-  ending.TIMING = TIMING._replace(linger=linger)
+  ending.TIMING = TIMING._replace(linger=linger, client_works=client_works)
   server = tf1ps.Server(jobs, job, index, **options)
   stock = signal.getsignal(signal.SIGINT)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -11,12 +12,16 @@ import pytest
 from tests import cluster_tasks, harness, server_tasks
 from tf1ps.cluster import probe
 from tf1ps.cluster.description import Task
-from tf1ps.compat.timing import Timing
+from tf1ps.compat.timing import TIMING, Timing
 from tf1ps.state import control, heartbeat, run
 
 PS_0 = "/job:ps/task:0"
 RUN = run.RunRecord(id="r", initialised=True, ended=False, failed=False, jobs={}, signature=[],
                     writes=1)
+
+
+lists_connections = pytest.mark.skipif(
+  not os.path.exists("/proc/self/net/tcp"), reason="it lists connections")
 
 
 class Job:
@@ -28,10 +33,11 @@ class Job:
     self.jobs = {"ps": harness.addresses(2), "worker": harness.addresses(2)}
     self.ps = [Task("ps", i, address) for i, address in enumerate(self.jobs["ps"])]
 
-  def serve(self, job="ps", index=0, linger=0.0, **options):
+  def serve(self, job="ps", index=0, linger=0.0, client_works=TIMING.client_works, **options):
     """Starts a server of ours that joins."""
     task = self._start(
-        "%s %d" % (job, index), server_tasks.join, self.jobs, job, index, options, linger)
+        "%s %d" % (job, index), server_tasks.join, self.jobs, job, index, options, linger,
+        client_works)
     task.wait_for("joins")
     return task
 
@@ -155,21 +161,52 @@ def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
   harness.wait_until(lambda: probe.probe_task(Task("worker", 1, job.jobs["worker"][1])).is_up)
   ps = job.serve(start_timeout=1.0)
   ps.wait_for("/job:ps/task:0 stays while /job:worker/task:1 answers")
-  worker.kill()
-  assert ps.wait() == 1
-  assert ps.lines[-1] == "lost: no worker and no client has been there for 1 s (--start_timeout)"
+  worker.kill()  # nobody knows how it ended, and stock's ps would train on
+  assert ps.wait() == 0
+  assert ps.lines[-1] == "ended: no worker and no client has been there for 1 s (--start_timeout)"
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/net/tcp"), reason="it lists connections")
+@lists_connections
 def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
-  servers = [job.serve(index=i, start_timeout=4.0) for i in range(2)]
+  limits = dict(start_timeout=4.0, client_works=1.0)  # an in-graph worker serves, too
+  servers = [job.serve(index=i, **limits) for i in range(2)] + [job.serve("worker", 0, **limits)]
   client = start("client", server_tasks.use, "grpc://" + job.jobs["ps"][1], "/job:ps/task:1")
   for ps in servers:
     ps.wait_for("stays while a client is connected")
   client.kill()
   for ps in servers:
-    assert ps.wait() == 1
-    assert ps.lines[-1] == "lost: no worker and no client has been there for 4 s (--start_timeout)"
+    assert ps.wait() == 0, ps.output
+    assert ps.lines[-1] == "ended: no worker and no client has been there for 4 s (--start_timeout)"
+
+
+@lists_connections
+def test_a_client_outlives_the_task_with_the_heartbeats(job, start):
+  limits = dict(heartbeat_timeout=1.5, client_works=0.5)
+  servers = [job.serve(index=i, **limits) for i in range(2)]
+  client = start("client", server_tasks.use, "grpc://" + job.jobs["ps"][1], "/job:ps/task:1")
+  client.wait_for("got 7")
+  harness.wait_until(lambda: all(one.served for one in heartbeat.members_of(job.records(), "")))
+  servers[0].kill()
+  let_pass(4.0)
+  assert servers[1].is_running
+  client.kill()
+  assert servers[1].wait() == 0, servers[1].output
+  assert servers[1].lines[-1].startswith("ended: the last client has left, and %s, which" % PS_0)
+
+
+@lists_connections
+def test_a_connection_of_a_worker_that_does_not_join_is_no_client(job, start):
+  worker = start("worker 1", cluster_tasks.serve, job.jobs, "worker", 1)
+  harness.wait_until(lambda: probe.probe_task(Task("worker", 1, job.jobs["worker"][1])).is_up)
+  ps = job.serve(start_timeout=5.0, client_works=0.5)
+  host, port = job.jobs["ps"][0].split(":")
+  with socket.create_connection((host, int(port))):
+    harness.wait_until(lambda: any(
+      one.connections for one in heartbeat.members_of(job.records(), "")))
+    let_pass(2.0)
+    worker.kill()
+  assert ps.wait() == 1
+  assert ps.lines[-1] == "lost: no worker came within 5 s (--start_timeout)"
 
 
 def test_it_leaves_when_all_workers_are_lost(job):

@@ -41,6 +41,7 @@ class Timing(NamedTuple):
   heartbeat_interval: float = 1.0  # between two heartbeats, probes, or looks at heartbeats; at most
   steady_beats: float = 5.0  # intervals without a disturbance before silence makes a task lost
   alive_within: float = 5.0  # a task whose last heartbeat is younger is alive
+  client_works: float = 1.0  # a client that is connected for longer than a probe has a session
   lost_check_interval: float = 5.0  # between two looks for what lost workers held
   status_interval: float = 5.0  # between two writes of the run's status file, at most
   range_report_interval: float = 1.0  # between two reports of ranges that are done

@@ -11,8 +11,10 @@ It leaves with an error if no worker comes within its start limit, if all worker
 lost, have failed or have left without a release, or if the task that keeps the heartbeats is lost.
 Workers with a `tf.train.Supervisor` or a plain session send no heartbeats: a ps stays while their
 servers answer. A client that is no task of the cluster, such as `tf.Session("grpc://HOST:PORT")` in
-a notebook, has a connection to one of the servers: all stay while it is open. A persistent ps waits
-for a signal.
+a notebook, has a connection to one of the servers: all stay while it is open. Nobody reports how
+such programs end. So a task that has served one leaves without an error: when none has been there
+for the start limit, or when none is there and the task that keeps the heartbeats is lost. A
+persistent ps waits for a signal.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ class _JobWatch:
     self._beat.start()
     self._began = time.monotonic()
     self._last_reminder = self._waits_since = self._began
-    self._serves_others = False  # workers that send no heartbeats, or clients
+    self._has_said_stay = False
+    self._has_served = False  # workers that send no heartbeats, or clients
+    self._client_since: Optional[float] = None
     self._over_since: Optional[float] = None
     self._start_timeout = record.start_timeout or max(DEFAULT_START_TIMEOUT, START_TIMEOUT)
 
@@ -91,8 +95,12 @@ class _JobWatch:
         raise ReleasedError("the chief released this task: the job has failed")
       return "the chief released this task: the job has ended"
     if not self._record.persistent:
-      self._check_keeper()
-      self._check_workers()
+      workers = [
+        m
+        for m in self._beat.members()
+        if m.role != "ps" and m.state != heartbeat.MEMBER_SERVING and m.age < self._max_age()
+      ]
+      return self._check_keeper(workers) or self._check_workers(workers)
     return None
 
   def _look_for_run(self) -> Optional[run.RunRecord]:
@@ -112,70 +120,87 @@ class _JobWatch:
     """In seconds: the ps that another task reads may hold older records, of an earlier job."""
     return math.inf if self._is_ps else time.monotonic() - self._began
 
-  def _check_keeper(self):
+  def _check_keeper(self, workers) -> Optional[str]:
     keeper = self._record.cluster.control_task
     if keeper == self._record.cluster.task:
-      return  # this process
+      return None  # this process
     silence = self._beat.silence
     if silence is None:
       silence, limit = time.monotonic() - self._began, self._start_timeout
     else:
       limit = self._record.heartbeat_timeout
-    if silence > limit:
-      raise JobLostError(
-        "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
-          keeper.name, silence, probe_task(keeper).detail))
+    if silence <= limit:
+      return None
+    said = "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (
+      keeper.name, silence, probe_task(keeper).detail)
+    if not self._has_served or workers:
+      raise JobLostError(said)
+    if self._connections() > 0:
+      return None
+    return "the last client has left, and " + said
 
-  def _check_workers(self):
-    workers = [
-      m
-      for m in self._beat.members()
-      if m.role != "ps" and m.state != heartbeat.MEMBER_SERVING and m.age < self._max_age()
-    ]
+  def _check_workers(self, workers) -> Optional[str]:
     now = time.monotonic()
     if not workers:
-      self._await_first_worker(now)
-      return
+      return self._await_first_worker(now)
     if not all(m.has_ended or self._beat.is_lost(m) for m in workers):
       self._over_since = None
-      return
+      return None
     self._over_since = self._over_since or now
     # A chief that failed may be restarted; its state lives here.
     if now - self._over_since > self._record.heartbeat_timeout:
       raise JobLostError("no worker is left: " + _describe(workers))
+    return None
 
-  def _await_first_worker(self, now):
-    task = self._record.cluster.task
-    if self._has_clients():
+  def _await_first_worker(self, now) -> Optional[str]:
+    if self._has_clients(now):
       if now - self._began > self._start_timeout:
-        self._stay("a client", "is connected")
+        self._say_stay("a client", "is connected")
       self._waits_since = now
-      return
+      return None
     waited = now - self._waits_since
     if waited > self._start_timeout:
-      answering = self._answering_workers()
-      if not answering:
-        raise JobLostError("%s %g s (--start_timeout)" % (
-          "no worker and no client has been there for" if self._serves_others
-          else "no worker came within", self._start_timeout))
-      self._stay(", ".join(answering), "answers without a session of tf1ps")
-      self._waits_since = now
-    elif not self._serves_others and now - self._last_reminder > TIMING.reminder_interval:
+      return self._end_wait(now)
+    if not self._has_served and now - self._last_reminder > TIMING.reminder_interval:
       self._last_reminder = now
       _log.warning("%s has waited %.0f s of %g s (--start_timeout) for its first worker",
-                   task.name, waited, self._start_timeout)
+                   self._record.cluster.task.name, waited, self._start_timeout)
+    return None
 
-  def _stay(self, whom: str, how: str):
-    if not self._serves_others:
+  def _end_wait(self, now) -> Optional[str]:
+    limit = "%g s (--start_timeout)" % self._start_timeout
+    answering = self._answering_workers()
+    if answering:
+      self._say_stay(", ".join(answering), "answers without a session of tf1ps")
+      self._waits_since, self._has_served = now, True
+      return None
+    if self._has_served:
+      return "no worker and no client has been there for " + limit
+    raise JobLostError("no worker came within " + limit)
+
+  def _say_stay(self, whom: str, how: str):
+    if not self._has_said_stay:
       _log.warning("%s stays while %s %s. It leaves %g s after the last such program has ended",
                    self._record.cluster.task.name, whom, how, self._start_timeout)
-      self._serves_others = True
+      self._has_said_stay = True
 
-  def _has_clients(self) -> bool:
+  def _has_clients(self, now) -> bool:
     """Whether a process that is no task of the cluster has a connection to one that serves."""
-    connections = count_connections(self._record.target, self._record.cluster.tasks())
-    self._beat.set(connections=connections)
-    return connections + sum(m.connections for m in self._others_that_serve()) > 0
+    connections, others = self._connections(), self._others_that_serve()
+    has_clients = connections + sum(m.connections for m in others) > 0
+    self._has_served = self._has_served or any(m.served for m in others)
+    if not has_clients:
+      self._client_since = None
+    elif self._client_since is None:
+      self._client_since = now
+    elif not self._has_served and now - self._client_since > TIMING.client_works:
+      # A worker that is about to join, or that fails before, has a connection, too.
+      self._has_served, self._client_since = not self._answering_workers(), now
+    self._beat.set(connections=connections, served=self._has_served)
+    return has_clients
+
+  def _connections(self) -> int:
+    return count_connections(self._record.target, self._record.cluster.tasks())
 
   def _answering_workers(self) -> List[str]:
     """The workers whose servers answer, but for those that wait for the end of the job, too."""
