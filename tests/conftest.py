@@ -151,27 +151,25 @@ def set_timing(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def forks(nothing_left_behind):
+def common_forks(nothing_left_behind):
   """The process, with TensorFlow imported, that tests' processes are forked from."""
   from tests import harness
 
-  shared = harness.Forks()
-  yield shared
-  shared.close()
+  with harness.Forks() as shared:
+    yield shared
+
+
+@pytest.fixture(scope="session")
+def forks(common_forks):
+  """The same; a folder of tests may have one of its own, with more modules."""
+  return common_forks
 
 
 @pytest.fixture
 def start(forks):
   """Starts processes for one test, and kills what is left of them when it ends."""
-  started = []
-
-  def start_one(name, function, *args, **env):
-    started.append(forks.start(name, function, *args, **env))
-    return started[-1]
-
-  yield start_one
-  for task in started:
-    task.kill()
+  with forks.starts() as start_one:
+    yield start_one
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ name (see conftest.py), which kills what is left when the test ends.
 """
 from __future__ import annotations
 
+import contextlib
 import glob
 import multiprocessing.connection
 import os
@@ -105,9 +106,10 @@ class Task(object):
 class Forks(object):
   """Starts processes from one that has everything imported."""
 
-  def __init__(self):
+  def __init__(self, *more):
+    """Has the modules named in `more` imported, too, after those that most tests need."""
     self._server = fork_server.ForkServer(
-      ["tensorflow.compat.v1", "tf1ps.cli.preload", "tests.preload"])
+      ["tensorflow.compat.v1", "tf1ps.cli.preload", "tests.preload", *more])
     self._lock = threading.RLock()
 
   def start(self, name, function, *args, **env):
@@ -122,6 +124,21 @@ class Forks(object):
     with self._lock:
       return Task(self, self._server.start_task(fork_server.LocalTask(name, function, args, env)))
 
+  @contextlib.contextmanager
+  def starts(self):
+    """Gives a function like `start`; kills at the end of the block what is left."""
+    started = []
+
+    def start_one(name, function, *args, **env):
+      started.append(self.start(name, function, *args, **env))
+      return started[-1]
+
+    try:
+      yield start_one
+    finally:
+      for task in started:
+        task.kill()
+
   def take(self):
     with self._lock:
       self._server.take()
@@ -129,7 +146,10 @@ class Forks(object):
   def wait(self, limit):
     multiprocessing.connection.wait([self._server], limit)
 
-  def close(self):
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused):
     self._server.close()
 
 

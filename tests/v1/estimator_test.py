@@ -98,6 +98,6 @@ def test_a_program_sees(name, start):
 
 
 @NEWER
-def test_without_the_package(start):
-  task = start("without", estimator_tasks.without_the_package)
+def test_without_the_package(start_without_v1):
+  task = start_without_v1("without", estimator_tasks.without_the_package)
   assert task.wait() == 0, task.output
