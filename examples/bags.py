@@ -1,14 +1,14 @@
-"""Bags of words: an embedding table on several ps, of which each step moves a few rows.
+"""Bags of words: an embedding table on several ps, of which each step moves only a few rows.
 
     tf1ps-local --program=examples/bags.py --num_ps=2 --partition_bytes=16000 --optimizer=lazy_adam
 
-learns from made-up reviews whether they are kind. A review is a bag of 3 to 10 words out of 2,000,
-most of them from the few that are common; each word is a little kind or a little unkind, and the
-sum decides.
+The program learns from made-up reviews whether they are kind. A review is a bag of 3 to 10 words
+out of 2,000. Most of its words are among a few common ones. Each word is a little kind or a little
+unkind, and the sum decides.
 
-1. `input_fn` gives a batch of reviews as word numbers [batch, 10], with -1 where one is shorter.
-2. `model_fn` looks up the mean of each review's rows: each ps sums the rows that it holds, and only
-   [batch, 8] travels, down and, as a gradient, up.
+1. `input_fn` returns a batch of reviews as word numbers, [batch, 10], with -1 after a shorter one.
+2. `model_fn` looks up the mean of each review's rows. Each ps sums the rows that it holds. So only
+   [batch, 8] travels: the sums to the worker, and their gradient back.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REVIEWS = {"train": 8000, "eval": 1000, "predict": 1000}
 
 
 def make_reviews(mode: str):
-  """Makes the reviews [reviews, LONGEST] and whether they are kind [reviews], always the same."""
+  """Returns words [reviews, LONGEST] and 1.0 for each kind review [reviews]; always the same."""
   kindness = np.random.RandomState(3).normal(size=WORDS)
   random = np.random.RandomState(1 if mode == "train" else 2)
   words = (WORDS * random.power(0.4, [REVIEWS[mode], LONGEST])).astype(np.int64)
@@ -34,7 +34,7 @@ def make_reviews(mode: str):
 
 
 def input_fn(mode, shard):
-  """A batch of reviews, and whether they are kind."""
+  """Returns batches of reviews, and of 1.0 for each kind review."""
   reviews = tf.data.Dataset.from_tensor_slices(make_reviews(mode))
   return shard.dataset(reviews, shuffle=1000).batch(shard.batch_size)
 
@@ -50,4 +50,4 @@ def model_fn(features, labels, mode):
   loss = tf.losses.sigmoid_cross_entropy(labels, score)
   accuracy = tf.metrics.accuracy(labels, tf.cast(score > 0, tf.float32))
   return tf1ps.ModelSpec(loss=loss, predictions={"kind": tf.sigmoid(score)},
-                            metrics={"accuracy": accuracy})
+                         metrics={"accuracy": accuracy})

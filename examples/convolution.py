@@ -1,13 +1,13 @@
-"""Handwritten digits by a convolution, batch normalisation and dropout, as `tf.layers` have them.
+"""Handwritten digits by a convolution, batch normalisation and dropout, with `tf.layers`.
 
     export TF_USE_LEGACY_KERAS=1
     tf1ps-local --program=examples/convolution.py --num_ps=1 --num_workers=2 --epochs=20
 
 On TensorFlow 2, `tf.layers` needs the package `tf_keras` and that variable in the environment.
-TensorFlow 1.15 needs neither. The moving averages of `tf.layers.batch_normalization` are in
-UPDATE_OPS, so each step updates them; those of `tf.keras.layers.BatchNormalization` are not.
+TensorFlow 1.15 needs neither. `tf.layers.batch_normalization` puts the updates of its moving
+averages into UPDATE_OPS, and each step makes them. `tf.keras.layers.BatchNormalization` does not.
 
-The data and their flag are those of digits.py.
+The data and the flag --data_dir are those of digits.py.
 """
 from __future__ import annotations
 

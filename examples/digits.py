@@ -2,13 +2,13 @@
 
     tf1ps-local --program=examples/digits.py --num_ps=2 --num_workers=2
 
-trains a network with one hidden layer on the 8x8 digits that lie in data/, or, with
-`--data_dir=FOLDER`, on MNIST's four IDX files. The program says what a batch is and what the
-network is; how many tasks train it, and how, is said by flags alone.
+The program trains a network with one hidden layer. Its data are the 8x8 digits in data/, or, with
+`--data_dir=FOLDER`, MNIST's four IDX files. The program defines a batch and the network. Only flags
+decide how many tasks train it, and how.
 
-What happens on a worker: `input_fn` reads the images into memory and makes a dataset of their
-*row numbers*, which the shard divides among the workers; each batch of numbers then fetches its
-rows. So the arrays (47 MB of MNIST) are no constants of the graph, and shuffling moves numbers.
+On a worker, `input_fn` reads the images into memory and makes a dataset of their *row numbers*. The
+shard divides the numbers among the workers, and each batch of numbers fetches its rows. So the
+arrays (47 MB of MNIST) are no constants of the graph, and shuffling moves only numbers.
 """
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Handwritten digits by an estimator with a `model_fn` of its own: a convolutional network.
 
-It is a program for TensorFlow 1 that says nothing of tf1ps. `tf1ps-run` runs it as it is, one
-process per task of `TF_CONFIG`: see docs/estimator.md. With `--sync` all workers make each update
-together. Training ends early when the accuracy on the test rows has not risen for a while.
+This program for TensorFlow 1 does not import tf1ps. `tf1ps-run` runs it without changes, in one
+process per task of `TF_CONFIG` (docs/estimator.md). With `--sync` each update takes one gradient of
+each worker. A longer training (--max_steps) ends early when the accuracy on the test rows has not
+risen for 1,000 steps.
 """
 
 import argparse
@@ -21,7 +22,7 @@ def parse_flags():
   parser.add_argument("--max_steps", type=int, default=600)
   parser.add_argument("--batch_size", type=int, default=64)
   parser.add_argument("--learning_rate", type=float, default=0.005)
-  parser.add_argument("--sync", action="store_true", help="make each update with all workers")
+  parser.add_argument("--sync", action="store_true", help="one gradient of each worker per update")
   return parser.parse_args()
 
 

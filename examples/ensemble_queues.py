@@ -1,13 +1,13 @@
 """An ensemble of processes linked by queues: what happens when network 2 of three is dead.
 
 Example B35. Section: parallel.
-Mechanism: feeder -> a queue of inputs for each network -> networks -> a queue of predictions each
--> an aggregator with a timeout. Network i predicts 2 + 4 i times its input; network 2 is never
-started. The aggregator waits five seconds for it, once, and then leaves it out.
-A timeout for the last step is not enough: one `dequeue_many(3)` with a timeout loses the
-predictions of the living together with the dead one's, and answers nothing from then on. Here each
-network has a queue of its own, answers are matched by the number of the request, and elements do
-not vanish in a timeout.
+Mechanism: a feeder puts inputs into a queue for each network. Each network puts its predictions
+into a queue of its own. An aggregator takes them out, with a timeout. Network i predicts 2 + 4 i
+times its input. Network 2 never starts. The aggregator waits for it once, for five seconds, and
+then leaves it out.
+What to look for: one `dequeue_many(3)` with a timeout is not enough. It loses the predictions of
+the living networks, and answers no later request. Here each network has a queue of its own, the
+number of the request joins the predictions of one answer, and a timeout loses no element.
 Toolkit: tf1ps.replication.QueueEnsemble (docs/ensembles.md).
 
     $ python examples/ensemble_queues.py
@@ -30,11 +30,11 @@ That starts all tasks on this machine. By hand, each in a shell of its own and i
         --inputs=1,2 --last
     5$ python examples/ensemble_queues.py --ps=127.0.0.1:2241 --together=4 --role=ps
 
-With --together=4 feeder, aggregator and networks 0 and 1 wait for each other before the first
-request, so that none of them is taken for dead because it was started late. Without it, and without
---last, start them one by one, and network 2 whenever you like: "net 2 is back", and after an answer
-or two it is among the predictions. With --last the feeder closes the ensemble: networks and
-aggregator end when they have done what there is, and the ps when the aggregator has ended.
+With --together=4 the feeder, the aggregator and networks 0 and 1 wait for each other before the
+first request, so that a late start looks like no death. Without it, and without --last, start the
+tasks one by one, and network 2 at any time. The aggregator then prints "net 2 is back", and an
+answer or two later it has the predictions of network 2. With --last the feeder closes the ensemble.
+The networks and the aggregator end after the last request, and the ps ends after the aggregator.
 """
 
 import argparse

@@ -1,20 +1,25 @@
-"""One client fills a queue, two others train on what is in it, and all end.
+"""One client fills a queue, two others train on its elements, and all end.
 
-Start these, each in a shell of its own, in any order:
+Example E9.
+Mechanism: a queue on the ps links programs that start and end by themselves.
 
-  python examples/fill_queue.py --role=ps
-  python examples/fill_queue.py --role=trainer --index=0
-  python examples/fill_queue.py --role=trainer --index=1
-  python examples/fill_queue.py --role=filler --examples=2000
-
-1. The filler puts its examples into a queue on the ps, waits where it is full, and closes it.
-2. Each trainer has a thread that takes batches out of the queue while the model trains on the last
-   one. Each example goes to one trainer. When the queue is closed and empty, the thread ends, and
-   with it the training.
+1. The filler puts its examples into the queue, waits while the queue is full, and closes it.
+2. Each trainer has a thread that takes the next batch out of the queue while the model trains on
+   the last one. Each example goes to one trainer. When the queue is closed and empty, the thread
+   ends, and with it the training.
 3. The first trainer is the chief: it waits for the other one, and releases the ps.
 
-The queue is in a container of its own: the job's is cleared before its training begins, and the
-filler may be there before.
+The queue is in a container of its own. The training clears the container of its job when it begins,
+and the filler may be there before.
+Toolkit: tf1ps.FIFOQueue (docs/queues.md) and tf1ps.pipeline.feed (docs/pipelines.md).
+
+    $ python examples/fill_queue.py
+    trainer 0: ... examples, last loss ...
+    trainer 1: ... examples, last loss ...
+    filled in 2000 examples
+
+That starts all tasks on this machine. By hand, start --role=ps, --role=filler, and --role=trainer
+with --index=0 and --index=1, each in a shell of its own and in any order.
 """
 
 import argparse
@@ -28,6 +33,7 @@ from tf1ps.pipeline import feed
 from tf1ps.state import QueueEnded
 
 BATCH = 20
+LIMIT = 600.0  # seconds to wait for the other programs
 
 
 def make_queue():
@@ -45,19 +51,19 @@ def fill(master, count):
     random = np.random.RandomState(0)
     for first in range(0, count, BATCH):
       x = random.randn(min(BATCH, count - first), 2)
-      queue.put(session, {"x": x, "y": x.dot([2.0, -1.0]) + 0.5}, many=True, timeout=60.0)
+      queue.put(session, {"x": x, "y": x.dot([2.0, -1.0]) + 0.5}, many=True, timeout=LIMIT)
     session.run(close)
   print("filled in %d examples" % count, flush=True)
 
 
 def taken(master, config):
-  """Yields batches from the queue until it has ended; the last one may be smaller."""
+  """Yields batches from the queue until its end; the last one may be smaller."""
   with tf.Graph().as_default():
     queue = make_queue()
     with tf.Session(master, config=config) as session:
       try:
         while True:
-          yield queue.get(session, BATCH, up_to=True)
+          yield queue.get(session, BATCH, up_to=True, timeout=LIMIT)
       except QueueEnded:
         pass
 
@@ -68,7 +74,7 @@ def train(server, cluster, index):
   config = tf.ConfigProto(device_filters=["/job:ps", device])
   with tf.device(tf1ps.replica_device_setter(cluster=cluster, worker_device=device)):
     batch = feed(lambda: taken(server.target, config), {"x": tf.float32, "y": tf.float32},
-                         {"x": [None, 2], "y": [None]})
+                 {"x": [None, 2], "y": [None]})
     w = tf.get_variable("w", [2, 1], initializer=tf.zeros_initializer())
     b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
     loss = tf.reduce_mean(tf.square(tf.matmul(batch["x"], w)[:, 0] + b - batch["y"]))

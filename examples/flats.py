@@ -1,7 +1,8 @@
 """Which flats are let within a week: a wide and deep classifier by `tf.estimator`, from a table.
 
-It is a program for TensorFlow 1 that says nothing of tf1ps. `tf1ps-run` runs it as it is, one
-process per task of `TF_CONFIG`: see docs/estimator.md. Without `TF_CONFIG` one process does it all.
+This program for TensorFlow 1 does not import tf1ps. `tf1ps-run` runs it without changes, in one
+process per task of `TF_CONFIG` (docs/estimator.md). Without `TF_CONFIG` one process trains and
+evaluates.
 """
 
 import argparse

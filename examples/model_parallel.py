@@ -2,35 +2,36 @@
 
 Example B36. Section: parallel.
 Mechanism: two dense layers with a device each; a dense layer with half of its columns on each
-device; two recurrent layers with a device each. Each is trained unsplit and split.
-What to look for: the losses are equal, to 1e-6. What sends much and computes little is not worth
-it: fully connected layers are an example. Layers that work at the same time, the recurrent ones,
-are the first to be worth it, on devices that do not share their cores. The two of this process do
-share them, so that what the split gains there differs from run to run.
-Toolkit: tf1ps.replication.model_parallel, recurrent and split_cost (docs/model_parallel.md).
+device; two recurrent layers with a device each. The program trains each network unsplit and split.
+What to look for: the losses are equal, to 1e-6. A split that sends much and computes little is not
+worth it: fully connected layers are an example. Layers that work at the same time, here the
+recurrent ones, gain first, if their devices do not share cores. The two devices of this process
+share them, so the gain differs from run to run.
+Toolkit: tf1ps.replication.layers_on_devices, split_dense, unrolled_recurrent and compare_split
+(docs/model_parallel.md).
 
-    $ python examples/model_parallel.py --steps=4
-    A dense layer on each device: after 7 steps the loss is 0.07..., and split 0.07...
+    $ python examples/model_parallel.py
+    A dense layer on each device: after 33 steps the loss is 0.0028..., and split 0.0028...
                   ms a step    bytes a step between devices
     unsplit       ...                               0
     split         ...                          65,540
     the split takes ... times as long: it is ...worth it
 
-    Half of a dense layer's columns on each device: after 7 steps the loss is ..., and split 0.06...
+    Half of a dense layer's columns on each device: ... loss is 0.009..., and split 0.009...
                   ms a step    bytes a step between devices
     unsplit       ...                               0
     split         ...                          24,580
     the split takes ... times as long: it is ...worth it
 
-    A recurrent layer on each device: after 7 steps the loss is 0.18..., and split 0.18...
+    A recurrent layer on each device: after 33 steps the loss is 0.067..., and split 0.067...
                   ms a step    bytes a step between devices
     unsplit       ...                               0
     split         ...                         655,364
     the split takes ... times as long: it is ...worth it
 
-That was on two logical devices of one process. With --hosts=HOST:PORT,HOST:PORT, in two shells and
-in any order, it is two tasks: --task_index=0 trains, and ends by itself; --task_index=1 lends its
-device until Ctrl-C.
+Those devices are logical devices of one process. With --hosts=HOST:PORT,HOST:PORT they are two
+tasks, in two shells and in any order: --task_index=0 trains and ends by itself, and --task_index=1
+lends its device until Ctrl-C.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Starts the tasks of a cluster, and programs that use it, as processes of this machine.
 
-A helper of the exercises. One process imports TensorFlow and forks all others, so that a dozen of
-them cost one import; each is as much a process of its own as one that a shell starts.
+This file is a helper of the exercises. One process imports TensorFlow and forks all others, so that
+a dozen processes cost one import. Each fork is a process of its own, like one that a shell starts.
 """
 
 import multiprocessing.connection
@@ -14,7 +14,7 @@ from tf1ps.launch import ForkServer, LocalTask
 
 
 def forks_of(*modules):
-  """Returns what starts processes: a context, at the end of which it kills what still runs."""
+  """Returns a context that starts processes; at its end it kills those that still run."""
   return ForkServer(["tensorflow.compat.v1"] + list(modules))
 
 
@@ -29,7 +29,7 @@ def start_servers(forks, hosts):
 
 
 def serve(hosts, index):
-  """What a server's process does."""
+  """Serves as one task, in a process of its own."""
   server = tf.train.Server({"worker": hosts}, "worker", index)
   server.join()  # tf1ps-doctor: ignore[server-join-never-ends]
 

@@ -1,13 +1,13 @@
-"""A barrier of n shared queues: nobody goes on before everybody has come.
+"""A barrier of n shared queues: no task goes on before all tasks have come.
 
 Example E12.
-Mechanism: each of n tasks owns a queue on the ps; who comes puts a token into everybody else's, and
-takes n - 1 out of its own. By hand the waiting is a `dequeue` that blocks for ever when somebody is
-missing, and if it is given a timeout, a token may be lost in it.
-What to look for: first all three come, and all learn one order of arrival, by the clock of the ps
-(which order that is, depends on the machine). Then worker 2 leaves, and the other two, who wait for
-it again, say whom they miss.
-Toolkit: tf1ps.state.barrier (docs/barriers.md).
+Mechanism: each of n tasks owns a queue on the ps. A task that comes puts a token into the queue of
+every other task, and takes n - 1 tokens out of its own. By hand, this wait is a `dequeue`, which
+has no limit if a task is missing. With a timeout, a `dequeue` may lose a token.
+What to look for: first all three tasks come, and all learn the same order of arrival, by the clock
+of the ps. The order depends on the machine. Then worker 2 leaves. The other two wait for it again,
+and their errors name it.
+Toolkit: tf1ps.state.Barrier (docs/barriers.md).
 
     $ python examples/programs/barrier_of_queues.py
     all 3 passed, in the order [...]
@@ -41,7 +41,7 @@ from tf1ps.state import Barrier, BarrierTimeout, DoneQueues
 
 
 def main():
-  """Serves until all are done, or meets the others."""
+  """Serves until all workers are done, or meets the others as a worker."""
   if len(sys.argv) == 1:  # all tasks on this machine
     hosts = find_free_addresses(4)
     return run_together(main, *[["worker", str(index)] + hosts for index in range(3)],
@@ -52,7 +52,7 @@ def main():
   tasks = len(cluster["worker"])
   server = tf1ps.Server(cluster, job, index)
   done = DoneQueues(tasks)
-  # Without filters a session would wait for all tasks by itself, and not say for whom.
+  # Without filters a session waits for all tasks by itself, and names none of them.
   config = tf.ConfigProto(device_filters=["/job:ps", "/job:%s/task:%d" % (job, index)])
   if job == "ps":
     with tf.Session(server.target, config=config) as session:
@@ -60,7 +60,7 @@ def main():
     return
 
   barrier = Barrier("epoch", num_tasks=tasks, task_index=index)
-  with tf.device("/job:ps/task:0"):  # where each leaves the order that it has learnt
+  with tf.device("/job:ps/task:0"):  # each worker writes here the order that it has learnt
     orders = [tf.get_variable("order_%d" % i, [tasks], tf.int32) for i in range(tasks)]
   order_in = tf.placeholder(tf.int32, [tasks])
   leave_order = tf.assign(orders[index], order_in)

@@ -1,13 +1,11 @@
 """A function of TensorFlow ops, applied to each element of a dataset.
 
 Example E10.
-Mechanism: Dataset.map.
-
-The function is called *once*, while the dataset is made, with a tensor that stands for any element:
-what it builds becomes a graph of its own, which then runs for each element, in other threads if
-`num_parallel_calls` says so. Look at the first line: five elements, one call. Python code in it
-(a `print`, a counter, a random number of numpy's) therefore happens once, too.
-
+Mechanism: Dataset.map. TensorFlow calls the function *once*, while the dataset is made, with a
+tensor that stands for any element. The function's ops become a graph of their own, which then runs
+for each element. With `num_parallel_calls` it runs in several threads.
+What to look for: five elements, and one call. So Python code in the function, such as `print`, a
+counter or a random number of numpy, also runs only once.
 Toolkit: bare TensorFlow.
 
     $ python examples/programs/dataset_map.py

@@ -1,20 +1,21 @@
 """A step by hand with clipped gradients, moving averages, hooks: three parts of many trainers.
 
 Example E11.
-Mechanism: a step by hand with clipped gradients, moving averages, the order of hook calls.
-1. An optimizer's `minimize` is two calls. compute_gradients returns pairs of a gradient and its
+Mechanism: each of the three has a graph of its own.
+1. An optimizer's `minimize` makes two calls. compute_gradients returns pairs of a gradient and its
    variable, and apply_gradients takes such pairs. Between them you may change the gradients.
    clip_by_global_norm takes all gradients as one vector: [3, 0] and [0, 4] together have the norm
    5, which it returns, too. Clipped to 1, each is divided by 5. A norm below the limit changes
    nothing. A step of rate 1 then moves a and b by the clipped gradients.
 2. A moving average of 0.5 over w = 1, 2, 3. It begins with the variable's initial value, here 0:
    0.5 * 0 + 0.5 * 1 = 0.5, then 1.25, then 2.125.
-3. The order in which a session calls its hooks: chief-only hooks come before the others. `end` is
-   called in that order, too, not backwards. Hooks may ask for more in before_run, and after_run's
-   run_values hold the answers.
+3. The order in which a session calls its hooks: chief-only hooks come before the others. The calls
+   of `end` have that order, too. A hook's before_run returns tensors to fetch in the same run, and
+   after_run gets their values in run_values.
 
-Toolkit: bare TensorFlow. tf1ps.MonitoredTrainingSession calls hooks alike. clip_norm= of tf1ps'
-builders clips the *mean* gradient of all replicas (docs/in_graph.md and docs/synchronous.md).
+Toolkit: bare TensorFlow. tf1ps.MonitoredTrainingSession calls hooks in the same order. The argument
+clip_norm of tf1ps' builders clips the *mean* gradient of all replicas (docs/in_graph.md and
+docs/synchronous.md).
 
     $ python examples/programs/hooks_clipping_averages.py
     clipped: [[0.6, 0.0], [0.0, 0.8]] norm 5.0
@@ -55,7 +56,7 @@ class Recorder(tf.train.SessionRunHook):
     print(self._name + ".after_create_session")
 
   def before_run(self, run_context):
-    """Whatever is returned is fetched in the same run."""
+    """The run also fetches the tensors that this returns."""
     print(self._name + ".before_run")
     return tf.train.SessionRunArgs(self._fetch)
 
@@ -64,7 +65,7 @@ class Recorder(tf.train.SessionRunHook):
     print("%s.after_run saw w = %s" % (self._name, float(run_values.results)))
 
   def end(self, session):
-    """Not called if the block was left by an error."""
+    """Not called if an error ended the block."""
     print(self._name + ".end")
 
 

@@ -1,18 +1,18 @@
-"""One script, local or distributed: environment variables say which.
+"""One script, local or distributed: environment variables decide.
 
 Example E8.
-Mechanism: a scheduler sets JOB_NAME, TASK_INDEX, PS_HOSTS and WORKER_HOSTS for each task. Where
-they are missing the same script trains in its own process: no server, no setter, master "". Nothing
-else in it depends on where it runs: the model is built once, and w, which goes half of the way to 2
-with each of five updates, ends at the same value.
-Toolkit: tf1ps.Server ends the ps; tf1ps.MonitoredTrainingSession takes master="" too.
-(Programs need none of this: `tf1ps-local` and `tf1ps-worker` take the cluster from flags or from
-TF_CONFIG, docs/cluster.md.)
+Mechanism: a scheduler sets JOB_NAME, TASK_INDEX, PS_HOSTS and WORKER_HOSTS for each task. Without
+JOB_NAME the same script trains in its own process: it has no server, no device setter, and the
+master "". The rest of the script is the same in both cases. Each of five updates moves w half of
+the way to 2, so w ends at the same value.
+Toolkit: tf1ps.Server ends the ps. tf1ps.MonitoredTrainingSession takes master="", too. Programs for
+`tf1ps-local` and `tf1ps-worker` need none of this: these commands take the cluster from flags or
+from TF_CONFIG (docs/cluster.md).
 
     $ python examples/programs/local_or_distributed.py
     local: w 1.9375 at step 5
 
-Distributed, with worker 0 as the one that trains:
+Distributed, with one worker, each task in a shell of its own:
 
     1$ JOB_NAME=ps TASK_INDEX=0 PS_HOSTS=127.0.0.1:2221 WORKER_HOSTS=127.0.0.1:2222 \
         python examples/programs/local_or_distributed.py
@@ -29,9 +29,9 @@ import tf1ps
 
 
 def start_task():
-  """Returns what the environment asks for: the session's master, a device, and what it is called.
+  """Returns the master of the session, its device and the name of the task, by the environment.
 
-  A ps ends here with its job.
+  A ps serves in this function, and ends here with its job.
   """
   if "JOB_NAME" not in os.environ:
     return "", None, "local"
@@ -46,7 +46,7 @@ def start_task():
 
 
 def main():
-  """Trains, wherever this is."""
+  """Trains, alone or as a worker."""
   tf.disable_v2_behavior()
   master, device, name = start_task()
   with tf.device(device):  # None: no device at all

@@ -1,13 +1,14 @@
 """The MNIST replica: one hidden layer, Adam, asynchronous or synchronous.
 
 Example E2.
-Mechanism: between-graph replication. Worker 0, the chief, initialises; the others wait for that.
-All read the same data in an order of their own, in batches of 100. The network is 784-100-10 on
-MNIST (--data_dir=FOLDER with its IDX files), and 64-100-10 on the digits that come with the
-project. --sync_replicas makes an update from one gradient of each worker: then the local step is
-the global step; without it, the global step counts both workers' updates.
-Toolkit: tf1ps' drop-ins. The program of old never ended its ps, and its synchronous form needed
-init tokens, a chief's queue runner, and luck at the end (docs/drop_in.md, docs/synchronous.md).
+Mechanism: between-graph replication. Worker 0, the chief, initialises the variables, and the others
+wait for that. All workers read the same data in batches of 100, each in an order of its own. The
+network is 64-100-10 on the digits in data/. With --data_dir=FOLDER it is 784-100-10 on MNIST's four
+IDX files. With --sync_replicas each update takes one gradient of each worker, so the local step is
+the global step. Without it, the global step counts the updates of both workers.
+Toolkit: tf1ps' drop-ins (docs/drop_in.md). The original program never ended its ps. Its synchronous
+form needed initial tokens and a queue runner on the chief, and its end depended on luck
+(docs/synchronous.md).
 
     $ python examples/programs/mnist_replica.py
     worker 0 initialises
@@ -19,7 +20,7 @@ init tokens, a chief's queue runner, and luck at the end (docs/drop_in.md, docs/
     ...
     worker 1: validation cross entropy 0...
 
-Synchronous, in half as many steps, each of which uses two batches:
+Synchronous, with half as many steps, because each step uses two batches:
 
     $ python examples/programs/mnist_replica.py --sync_replicas --train_steps=150
     worker 0 initialises

@@ -1,13 +1,18 @@
 """A ps that ends when its workers are done, by a queue on which they report.
 
 Example E3.
-Mechanism: `join()` of TensorFlow's server never returns, so every job leaves its ps behind. In the
-usual cure each worker puts a token into a queue on the ps, and the ps takes as many tokens as there
-are workers. By hand three details go wrong: the queue must lie in a container that no reset
-reaches, a worker that reports twice must count once, and the ps has to stay a moment after the last
-token, because the last worker's session is still open (TensorFlow's close hangs without its ps).
-Toolkit: tf1ps.state.done_queues does these (docs/barriers.md). With tf1ps.MonitoredTrainingSession
-nothing of this has to be written: `tf1ps.Server.join` returns when the chief has ended.
+Mechanism: `join()` of TensorFlow's server never returns, so every job leaves its ps behind. The
+usual cure is a queue on the ps. Each worker puts a token into it, and the ps takes as many tokens
+as there are workers. By hand, three details go wrong:
+
+1. A reset of a container also clears its queues. This queue needs a container that no reset clears.
+2. A worker that reports twice must count once.
+3. The ps must stay for a moment after the last token. The session of the last worker is still open,
+   and TensorFlow's close() hangs without its ps.
+
+Toolkit: tf1ps.state.DoneQueues does all three (docs/barriers.md). With
+tf1ps.MonitoredTrainingSession you need no such queue: `tf1ps.Server.join` ends the ps when the
+chief has ended.
 
     $ python examples/programs/ps_that_ends.py
     worker 0 has made 10 steps, and reports

@@ -1,10 +1,10 @@
 """Synchronous training of a deeper network, with a decaying rate, clipping and moving averages.
 
 Example E5.
-Mechanism: the learning rate decays with the global step: it is halved every 100 steps, 0.1, 0.05,
-0.025. The global step counts one for each update of two gradients. The *mean* gradient is clipped
-to norm 5. Each update also updates moving averages of all variables, on the ps. Evaluation uses the
-averages.
+Mechanism: the learning rate decays with the global step: it is 0.1, and half as large after every
+100 steps. The global step grows by one with each update, which takes one gradient of each worker.
+The optimizer clips the *mean* gradient to norm 5. Each update also updates moving averages of all
+variables, on the ps. Evaluation uses the averages.
 What to look for: both workers have the same rate at each step, since both are at the same step.
 Clipping each worker's gradient before it is sent (`compute_gradients`, clip, `apply_gradients`)
 gives other numbers than clipping the mean. TensorFlow's own optimizer can only clip each gradient.
@@ -58,7 +58,7 @@ def network(images):
 
 
 def accuracy(images, digits, averages=None):
-  """How many are right, with the weights as they are or with their moving averages."""
+  """The share of right answers, with the weights themselves or with their moving averages."""
   def averaged(getter, *args, **kwargs):
     variable = getter(*args, **kwargs)
     return variable if averages is None else averages.average(variable)

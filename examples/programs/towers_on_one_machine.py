@@ -1,17 +1,21 @@
 """Towers on the devices of one machine: averaged gradients, shared variables, three ways to fail.
 
 Example E6.
-Mechanism: the variables on the CPU, a tower on each device with its half of the batch, the mean of
-the gradients back on the CPU. On a machine without GPUs, logical CPU devices take their place.
+Mechanism: the variables are on the CPU. Each device has a tower with its half of the batch. The CPU
+computes the mean of the towers' gradients. Here logical CPU devices take the place of GPUs.
 What to look for: the mean of the towers' gradients is the gradient of the whole batch, to 1e-6,
-whether it is taken by stacking (as the trainer does it) or by add_n; and there is one w, not two.
-1. A tower whose scope does not reuse what is there cannot make w again: ValueError.
-2. A tower that makes its w by `tf.Variable` has one of its own, in silence: w_1 is never averaged
-   with w, and the towers drift apart.
-3. `reuse_variables()` on the scope around everything, not on the towers' own, leaks: whatever wants
-   to make a variable afterwards, such as Adam's slots, gets the ValueError.
-Toolkit: bare TensorFlow, and tf1ps' in_graph.build_synchronous beside it, which reuses within
-itself and refuses case 2 (docs/in_graph.md).
+whether the program stacks them (as many trainers do) or adds them. There is one w, not two.
+Three ways to fail:
+
+1. The scope of the second tower does not reuse the variables. Its tf.get_variable cannot make w
+   again, and raises a ValueError.
+2. Each tower makes its w by `tf.Variable`, and so has a w of its own. There is no error, but the
+   program never averages w_1 with w, and the towers drift apart.
+3. `reuse_variables()` marks the scope around everything, not only the scopes of the towers. Later
+   code that makes a new variable, such as Adam for its slots, gets the ValueError.
+
+Toolkit: bare TensorFlow, and tf1ps.replication.build_in_graph_synchronous beside it. It reuses
+variables in its towers only, and refuses case 2 (docs/in_graph.md).
 
     $ python examples/programs/towers_on_one_machine.py
     stacked: like one big batch True, trainable variables ['w']
@@ -30,7 +34,7 @@ from tf1ps.replication import build_in_graph_synchronous
 
 DEVICES = ["/device:CPU:1", "/device:CPU:2"]
 DATA = np.random.RandomState(0).rand(8, 3).astype(np.float32)
-# Two ways to a mean: by one more dimension, and by the sum, which takes no copies.
+# Two ways to a mean: by one more dimension, and by the sum, which needs no copies.
 MEANS = {"stacked": lambda gradients: tf.reduce_mean(tf.stack(gradients), 0),
          "add_n": lambda gradients: tf.add_n(gradients) / len(gradients)}
 
@@ -109,7 +113,7 @@ def without_reuse():
 
 
 def leaking():
-  """Case 3: the scope that is marked is the one that all else is made in."""
+  """Case 3: marks the scope in which all other variables are made, too."""
   loss = loss_of(half(0))
   tf.get_variable_scope().reuse_variables()
   loss += loss_of(half(1))
