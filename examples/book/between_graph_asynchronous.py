@@ -22,16 +22,16 @@ But there worker 1 sleeps for 30 s if it finds w uninitialised, and the ps never
 
 That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
 
-    1$ python examples/book/between_graph_asynchronous.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
-    2$ python examples/book/between_graph_asynchronous.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
+    1$ python examples/book/between_graph_asynchronous.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223
     in turns: global step 5, w 1.9375
     at the same time: 100 updates here, and meanwhile ... by the other worker, w 2.0
-    3$ python examples/book/between_graph_asynchronous.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
+    2$ python examples/book/between_graph_asynchronous.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
         127.0.0.1:2223
     in turns: global step 10, w 1.998046875
     at the same time: 100 updates here, and meanwhile ... by the other worker, w 2.0
+    3$ python examples/book/between_graph_asynchronous.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
+        127.0.0.1:2223
 
 Most of the other worker's 100 updates fall between: 97 and 99 in one run on two cores.
 """

@@ -74,6 +74,11 @@ def test_a_fork_has_threads_of_its_own():
   assert os.waitpid(child, 0)[1] >> 8 == 7
 
 
+def test_the_end_of_the_process_waits_longer_than_tensorflow_for_a_close():
+  """A close returns after 10 s where a server does not answer; one that returns later aborts."""
+  assert compat.Timing().late_close_limit > 10 + 2
+
+
 def test_a_fork_does_not_wait_at_its_end_for_a_call_of_its_parent():
   with bounded.awaited_at_exit():
     child = os.fork()

@@ -211,7 +211,7 @@ def test_a_ps_that_stands_still(start):
     ps.signal(signal.SIGSTOP)
     assert chief.wait(30) == 1
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 1, output[-3000:]
     for text in (chief.output, output):
       assert "TaskLostError: lost /job:ps/task:0 at %s: silent" % job.jobs["ps"][0] in text
   finally:

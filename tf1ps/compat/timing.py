@@ -76,7 +76,9 @@ class Timing(NamedTuple):
   session_close_limit: float = 3.0  # a session that does not close is left behind
   run_session_close_limit: float = 1.0  # of a job: with a dead ps none closes, the next one waits
   aborted_close_limit: float = 0.2
-  late_close_limit: float = 10.0  # for sessions that are closing when the process ends
+  # For sessions that are closing when the process ends; above the 10 s after which TensorFlow gives
+  # up a close that a server does not answer.
+  late_close_limit: float = 15.0
   call_grace: float = 0.2  # after TensorFlow's own limit of a run, until the run is left behind
   answer_limit: float = 10.0  # after a caller's own timeout, for the answer to a run under way
   generator_end_limit: float = 0.3  # for an input function in Python to return
