@@ -118,3 +118,18 @@ def test_a_checkpoint_may_lack_what_is_optional(tmp_path):
     session.run(tf.global_variables_initializer())
     saver.restore(session, path)
     assert session.run([v, more]) == [3.0, [b"c", b"b"]]
+
+
+def test_a_saver_of_all_variables_builds_its_operations_once():
+  with tf.Graph().as_default() as graph:
+    tf.get_variable("v", [])
+    w = tf.get_variable("w", [])
+    restoring.make_saver()
+    assert count(graph, "SaveV2", "RestoreV2") == [1, 1]
+    restoring.make_saver([w])
+    assert count(graph, "SaveV2", "RestoreV2") == [3, 3]
+
+
+def count(graph, *types):
+  found = [op.type for op in graph.get_operations()]
+  return [found.count(one) for one in types]

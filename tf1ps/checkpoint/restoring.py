@@ -79,9 +79,11 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
   required = saver.required if isinstance(saver, _Saver) else saver
   _check_fits(_restored_by(session.graph, required), reader, checkpoint)
   try:
-    required.restore(session, checkpoint)
     if isinstance(saver, _Saver):
+      saver.restore_required(session, checkpoint)
       saver.restore_optional(session, reader)
+    else:
+      saver.restore(session, checkpoint)
   except _OF_THE_CONNECTION:
     raise
   except (tf.errors.OpError, ValueError) as error:
@@ -92,13 +94,13 @@ class _Saver(tf.train.Saver):
   """Saves all variables, and restores without some.
 
   Attributes:
-    required: the saver of the variables that a checkpoint must have.
+    required: the saver of the variables that a checkpoint must have; this one, if these are all.
   """
 
   def __init__(self, optional, **kwargs):
     super().__init__(**kwargs)
     names = {variable.name for variable in optional}
-    self.required = tf.train.Saver(
+    self.required = self if not names else tf.train.Saver(
       [variable for variable in tf.global_variables() if variable.name not in names]
       + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS), allow_empty=True)
     self._optional = []
@@ -108,6 +110,12 @@ class _Saver(tf.train.Saver):
 
   def restore(self, sess, save_path):
     restore_checkpoint(sess, self, save_path)
+
+  def restore_required(self, session, checkpoint):
+    if self.required is self:
+      super().restore(session, checkpoint)
+    else:
+      self.required.restore(session, checkpoint)
 
   def restore_optional(self, session, reader):
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()

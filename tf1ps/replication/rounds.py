@@ -258,9 +258,10 @@ class Rounds:
     return state.computes_for[self.index] < state.round
 
   def leave(self, update: Update) -> tf.Operation:
-    """Ends this replica's part by the policy for uneven data; may finish the round by `update`."""
-    if self.rules.policy.ends_all:
-      return self.end()
+    """Ends this replica's part alone; may finish the round by `update`.
+
+    Where the policy for uneven data ends training for all, run `end` instead.
+    """
     if not self.rules.policy.pads:
       return self.drop(tf.constant(self.index, tf.int64), update)
     mark = self._shared.mark
@@ -467,7 +468,7 @@ class _SharedState(Guarded):
 
   def mark(self, column: tf.Tensor, value) -> tf.Tensor:
     """Returns a column with another value for this replica."""
-    mine = tf.equal(tf.range(self._replicas), self._index)
+    mine = tf.constant([i == self._index for i in range(self._replicas)])
     return tf.where_v2(mine, tf.cast(value, tf.int64), column)
 
   @contextlib.contextmanager
@@ -485,10 +486,10 @@ class _SharedState(Guarded):
 
   def put_tokens(self, to: tf.Tensor, token: list) -> List[tf.Operation]:
     """Puts a token into the queue of each replica with a 1 in `to`."""
-    token = tf.stack(token)[tf.newaxis]
-    return [tf.raw_ops.QueueEnqueueManyV2(
-      handle=queue, components=[token[:tf.cast(to[i], tf.int32)]])
-      for i, queue in enumerate(self._queues)]
+    token = tf.expand_dims(tf.stack(token), 0)
+    multiples = tf.unstack(tf.stack([to, tf.ones_like(to)], axis=1), self._replicas)
+    return [tf.raw_ops.QueueEnqueueManyV2(handle=queue, components=[tf.tile(token, times)])
+            for queue, times in zip(self._queues, multiples)]
 
   def tokens(self) -> tf.Tensor:
     """The number of tokens in this replica's queue, an int32 scalar."""

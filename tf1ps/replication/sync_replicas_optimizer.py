@@ -259,6 +259,8 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       if self.rules.policy.shrinks:
         self.leaver = tf.placeholder_with_default(tf.constant(self._index, tf.int64), [], "leaver")
         self.leave_op = self.rounds.drop(self.leaver, self._update)
+      elif self.rules.policy.ends_all:
+        self.leave_op = self.end_op
       else:
         self.leave_op = self.rounds.leave(self._update)
       session_ops.add_clear_op(self.rounds.clear())
