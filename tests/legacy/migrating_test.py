@@ -12,6 +12,9 @@ import pytest
 
 from benchmarks import legacy_programs
 from tests import docs_test, harness
+from tf1ps.cluster import probe
+from tf1ps.cluster.description import Task
+from tf1ps.state import control, heartbeat
 
 PAGE = "docs/migrating.md"
 LIMIT = 120.0
@@ -142,13 +145,20 @@ def test_a_worker_on_todays_tensorflow_refuses_an_old_ps_at_once(processes, tmp_
   arguments = legacy_programs.arguments(program, str(tmp_path))
   path = legacy_programs.path_of(program)
   ps = processes("legacy", [*RUN, path, *arguments["ps 0"]], tmp_path)
+  address, = [one[11:] for one in arguments["ps 0"] if one.startswith("--ps_hosts=")]
+  task = Task("ps", 0, address)
+  harness.wait_until(lambda: probe.probe_task(task).is_up, LIMIT, lambda: ps.output)
   worker = processes("today", [*RUN, path, *arguments["worker 0"]], tmp_path)
-  ps.wait_for("for (its first) worker")
   began = time.monotonic()
   assert worker.wait() == 1
   assert time.monotonic() - began < 30, worker.output  # it waited 60 s for a session
   assert re.search(r"/job:ps/task:0 at \S+ runs TensorFlow 1\.15\.\d, which cannot serve "
                    r"/job:worker/task:0 on TensorFlow 2", worker.output), worker.output
+  # The ps hears of it, and does not wait for its first worker any more.
+  table = control.ControlTable("grpc://" + task.address, task, task)
+  member, = [m for m in heartbeat.members_of(table.read(), None) if m.job == "worker"]
+  table.close()
+  assert member.state == heartbeat.MEMBER_FAILED and member.reason.startswith("VersionError: ")
 
 
 def test_ps_first_then_the_workers_one_by_one(processes, tmp_path):

@@ -20,6 +20,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import (
   BoundedSession,
   ServerRecord,
+  VersionError,
   check_versions,
   filters_show_task,
   make_device_filters,
@@ -56,8 +57,13 @@ class Session(BoundedSession):
       others = [task for task in record.cluster.tasks() if task.name != record.cluster.task.name
                 and filters_show_task(config.device_filters, task)]
       wait_for_tasks(others, start_timeout, "the cluster is not ready")
-      check_versions(record.cluster.task, [task for task in others if task.job == "ps"])
       self._presence = presence.be_present(record)
+      try:
+        check_versions(record.cluster.task, [task for task in others if task.job == "ps"])
+      except VersionError:
+        if self._presence is not None:
+          self._presence.go_through_keeper()
+        raise
     super().__init__(target, graph, config)
     if self._presence is not None:
       self._presence.watch(self)

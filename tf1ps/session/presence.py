@@ -89,6 +89,9 @@ class Presence(process_end.Endable):
     """Ends without a report."""
     raise NotImplementedError
 
+  def go_through_keeper(self) -> None:
+    """Reports through the server of the task that keeps the heartbeats, from here on."""
+
 
 class WorkerPresence(Presence):
   """The heartbeats of a worker, the chief included, and the report of its end."""
@@ -101,6 +104,9 @@ class WorkerPresence(Presence):
     self._save_last, self._expects_all = save_last, expects_all
     self._runs = 0
     process_end.register(self)
+
+  def go_through_keeper(self) -> None:
+    self._membership.heartbeat.go_through_keeper()
 
   def count_run(self) -> None:
     self._runs += 1

@@ -33,6 +33,7 @@ from tf1ps.cluster import (
   LifecycleHook,
   TaskUnavailableError,
   TaskWatch,
+  VersionError,
   call_within,
   check_paths,
   check_versions,
@@ -152,7 +153,11 @@ class RunSessionCreator(tf.train.SessionCreator):
     what = "the cluster is not ready" if first else "the cluster did not come back"
     seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
     if first:
-      check_versions(self._membership.cluster.task, self._membership.holders)
+      try:
+        check_versions(self._membership.cluster.task, self._membership.holders)
+      except VersionError:
+        self._membership.heartbeat.go_through_keeper()  # the report of this task's end
+        raise
       self._membership.check_holder()
       self._membership.compare_clusters()
       check_paths(self._membership.record.target, self._membership.cluster.task,

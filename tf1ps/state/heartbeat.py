@@ -63,7 +63,7 @@ def members_of(records: Dict[str, control.ControlRecord], container: Optional[st
   found = []
   for name, record in records.items():
     if name.startswith(prefix):
-      found.append(Member(age=record.age, **record.value))
+      found.append(_member(record))
   return sorted(found, key=lambda member: (member.job, member.index))
 
 
@@ -73,8 +73,14 @@ def containers_of(records: Dict[str, control.ControlRecord], task) -> Dict[str, 
   for name, record in records.items():
     if name.startswith(_PREFIX) and name.endswith(":%s:%d" % (task.job, task.index)):
       container = name[len(_PREFIX):].rsplit(":", 2)[0]
-      found[container] = Member(age=record.age, **record.value)
+      found[container] = _member(record)
   return found
+
+
+def _member(record: control.ControlRecord) -> Member:
+  # Another release of tf1ps may know further fields.
+  known = {name: value for name, value in record.value.items() if name in Member._fields}
+  return Member(age=record.age, **known)
 
 
 def _prefix(container: Optional[str]) -> str:
@@ -135,6 +141,15 @@ class Heartbeat:
       self._thread.join(TIMING.thread_end_limit)
     if not self._thread.is_alive():
       self._table.close()
+
+  def go_through_keeper(self) -> None:
+    """Uses a session on the keeper's own server from here on.
+
+    A keeper on TensorFlow 1 refuses graphs from a server on TensorFlow 2, and takes a client's.
+    """
+    before, keeper = self._table, self._table.keeper
+    self._table = control.ControlTable("grpc://" + keeper.address, keeper, keeper)
+    before.close()
 
   def set(self, **fields) -> None:
     """Sets fields of the next heartbeats, such as run, state, step, global_step and examples."""
