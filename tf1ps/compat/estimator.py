@@ -80,6 +80,9 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   _export_the_first(_import("exporter").BestExporter)
   slim.replace_names(_import("run_config"), "distribute_coordinator_training", {
     "init_run_config": functools.partial(_init_run_config, check_strategies)})
+  config = _import("run_config").RunConfig
+  config._init_distributed_setting_from_environment_var = _with_a_chief(
+    config._init_distributed_setting_from_environment_var)
   return _import("api._v1.estimator")
 
 
@@ -180,6 +183,19 @@ class _OnlyOnTpu(types.ModuleType):
 def _refuse(self, *unused_args, **unused_kwargs):
   raise NotImplementedError("%s trains on TPUs, which this TensorFlow no longer does for "
                             "estimators" % type(self).__name__)
+
+
+def _with_a_chief(initialise):
+  """Lets the TF_CONFIG of an evaluator name the evaluator alone: it talks to no other task."""
+  @functools.wraps(initialise)
+  def initialise_with_a_chief(self, tf_config):
+    cluster = (tf_config or {}).get("cluster") or {}
+    kind = ((tf_config or {}).get("task") or {}).get("type")
+    if kind == "evaluator" and not {"chief", "master"}.intersection(cluster):
+      tf_config = dict(tf_config, cluster=dict(cluster, chief=["no-chief-is-named:0"]))
+    return initialise(self, tf_config)
+
+  return initialise_with_a_chief
 
 
 def _init_run_config(check_strategies, config, tf_config: Optional[dict]) -> None:
