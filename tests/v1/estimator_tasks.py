@@ -94,7 +94,11 @@ def refusals():
     lambda: run_config(train_distribute=tf.distribute.OneDeviceStrategy("/cpu:0")))
   assert "no option pack. The options are pack_bytes" in refused(lambda: options(pack=1))
   assert "ps_strategy='best' must be one of greedy" in refused(lambda: options(ps_strategy="best"))
-  assert "pack_bytes" in refused(lambda: options(pack_bytes=-1))
+  assert "pack_bytes=-1 must be 0, which packs nothing, or more" in refused(
+    lambda: options(pack_bytes=-1))
+  for value in (2.5, "2.5", None):
+    assert "pack_bytes=%r must be a whole number" % (value,) in refused(
+      lambda value=value: options(pack_bytes=value))
   assert "start_timeout='soon' must be a number" in refused(lambda: options(start_timeout="soon"))
   assert "max_lead:N, drop:N or both" in refused(lambda: options(staleness_policy="damp"))
   os.environ["TF1PS_END_TIMEOUT"] = "0"
@@ -111,6 +115,21 @@ def without_the_package():
   import tf1ps.v1 as tf
   from tests.v1.namespace_tasks import refusal
   assert "pip install 'tf1ps[legacy]'" in refusal(tf.estimator, "Estimator")
+
+
+def another_release_of_the_package():
+  """A release without a private function that tf1ps replaces."""
+  import importlib
+
+  import tf1ps.v1 as tf
+  package = importlib.import_module("tensorflow_estimator.python.estimator.estimator")
+  del package._get_replica_device_setter
+  try:
+    tf.estimator.Estimator  # noqa: B018
+  except ImportError as error:
+    assert "tensorflow-estimator has no _get_replica_device_setter, which tf1ps" in str(error)
+  else:
+    raise AssertionError("it was not refused")
 
 
 def train_often(cluster, job, index, model_dir, ends):

@@ -97,6 +97,11 @@ def test_a_program_sees(name, start):
   assert task.wait() == 0, task.output
 
 
+def test_another_release_of_the_package(start_without_v1):
+  task = start_without_v1("another", estimator_tasks.another_release_of_the_package)
+  assert task.wait() == 0, task.output
+
+
 @NEWER
 def test_without_the_package(start_without_v1):
   task = start_without_v1("without", estimator_tasks.without_the_package)

@@ -67,17 +67,18 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
       raises if they cannot be used.
 
   Raises:
-    ImportError: the package is not installed.
+    ImportError: the package is not installed, or this release lacks what changes here.
   """
   prepare_estimator()
   slim.replace_names(_import("training"), "server_lib", {"Server": server})
   estimators = _import("estimator")
   slim.replace_names(estimators, "training", {"MonitoredTrainingSession": session})
-  assert callable(estimators._get_replica_device_setter), "the package has changed"
-  estimators._get_replica_device_setter = make_device_setter
-  kind = estimators.Estimator
-  kind._call_model_fn = _call_by(kind._call_model_fn, build_model)
-  _export_the_first(_import("exporter").BestExporter)
+  _replace(estimators, "_get_replica_device_setter", lambda unused: make_device_setter)
+  _replace(estimators.Estimator, "_call_model_fn", lambda call: _call_by(call, build_model))
+  # TensorFlow 1.15 looks for the best evaluation in the event files, finds the one that it is to
+  # judge, and does not export it, because it is no better. Newer releases export the first one.
+  _replace(_import("exporter").BestExporter, "_get_best_eval_result",
+           lambda unused: lambda self, event_files: None)
   slim.replace_names(_import("run_config"), "distribute_coordinator_training", {
     "init_run_config": functools.partial(_init_run_config, check_strategies)})
   config = _import("run_config").RunConfig
@@ -86,14 +87,13 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   return _import("api._v1.estimator")
 
 
-def _export_the_first(kind: type) -> None:
-  """Has BestExporter export its first evaluation, as newer releases do.
-
-  TensorFlow 1.15 looks for the best one in the event files, finds the one that it is to judge, and
-  does not export it, because it is no better.
-  """
-  assert callable(kind._get_best_eval_result), "the package has changed"
-  kind._get_best_eval_result = lambda self, event_files: None
+def _replace(owner, name: str, make: Callable[[Callable], Callable]) -> None:
+  """Replaces a private function of the package by make(function)."""
+  function = getattr(owner, name, None)
+  if not callable(function):
+    raise ImportError("%s of the installed tensorflow-estimator has no %s, which tf1ps replaces. "
+                      "Run: pip install 'tf1ps[legacy]'" % (owner.__name__, name))
+  setattr(owner, name, make(function))
 
 
 def _import(name: str) -> types.ModuleType:

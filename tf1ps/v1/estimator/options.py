@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Optional
 
-from tf1ps import placement, training, transfer
+from tf1ps import placement, training
 
 _PREFIX = "TF1PS_"
+_KINDS = {int: "a whole number", float: "a number of seconds", str: "a text"}
 
 
 class EstimatorOptions(NamedTuple):
@@ -60,30 +61,34 @@ def current_options() -> EstimatorOptions:
 def _checked(before, values, prefix) -> EstimatorOptions:
   changed = {}
   for name, value in values.items():
-    shown = (prefix + name).upper() if prefix else name
+    shown = prefix + name.upper() if prefix else name
     if name not in before._fields:
       raise ValueError("estimators have no option %s. The options are %s" % (
         shown, ", ".join(before._fields)))
-    default = getattr(EstimatorOptions(), name)
+    kind = type(getattr(EstimatorOptions(), name))
     try:
-      changed[name] = type(default)(value)
-      problem = _problem_of(name, changed[name])
-    except ValueError as error:
-      problem = str(error) if name == "staleness_policy" else "must be a number"
+      changed[name] = kind(value)
+      is_kind = kind is not int or str(changed[name]) == str(value)  # int(2.5) is 2
+    except (TypeError, ValueError):
+      is_kind = False
+    problem = _problem_of(name, changed[name]) if is_kind else "must be " + _KINDS[kind]
     if problem:
       raise ValueError("%s=%r %s" % (shown, value, problem))
   return before._replace(**changed)
 
 
 def _problem_of(name, value) -> str:
-  if name == "pack_bytes":
-    transfer.check_pack_bytes(value)
-  elif name == "ps_strategy" and value not in placement.STRATEGIES:
+  if name == "pack_bytes" and value < 0:
+    return "must be 0, which packs nothing, or more bytes"
+  if name == "ps_strategy" and value not in placement.STRATEGIES:
     return "must be one of %s" % ", ".join(sorted(placement.STRATEGIES))
-  elif name == "staleness_policy":
-    policy = training.parse_staleness_policy(value)
+  if name == "staleness_policy":
+    try:
+      policy = training.parse_staleness_policy(value)
+    except ValueError as error:
+      return str(error)
     if policy.damp or policy.warm_up:
       return "must be none, max_lead:N, drop:N or both: an estimator's optimizer is its own"
-  elif name.endswith("_timeout") and not value > 0:
+  if name.endswith("_timeout") and not value > 0:
     return "must be a positive number of seconds"
   return ""
