@@ -48,9 +48,10 @@ def web_server():
 
 
 @contextlib.contextmanager
-def grpc_server(service, answer):
-  """A gRPC server with one service, whose methods answer with some bytes; yields its address."""
-  handler = grpc.unary_unary_rpc_method_handler(lambda request, context: answer)
+def grpc_server(service, answer=b"", error=""):
+  """A gRPC server with one service, whose methods all answer or fail alike; yields its address."""
+  handler = grpc.unary_unary_rpc_method_handler(lambda request, context: (
+    context.abort(grpc.StatusCode.INVALID_ARGUMENT, error) if error else answer))
   server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), handlers=[
       grpc.method_handlers_generic_handler(service, dict.fromkeys(
         ["GetStatus", "CleanupAll", "RegisterGraph"], handler))])
