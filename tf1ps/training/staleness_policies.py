@@ -70,8 +70,8 @@ class StalenessPolicies:
         parts.append(str(ages))
       dropped = self._counter.late_batches
       if dropped:
-        parts.append("%d gradients dropped (--staleness_policy=drop:%d)" % (dropped,
-                                                                            self._max_staleness))
+        parts.append("%d gradient%s dropped (--staleness_policy=drop:%d)" % (
+          dropped, "" if dropped == 1 else "s", self._max_staleness))
     if self._lead is not None:
       parts.append("lead %d at most (waited %.1f s)" % (self._lead.highest, self._lead.seconds))
     return ", ".join(parts)
