@@ -14,7 +14,7 @@ three traps:
 
 tf1ps removes the traps: it refuses a container that has no effect and an illegal name, and its
 reset ends no session (docs/containers.md).
-Toolkit: both forms.
+Toolkit: bare TensorFlow, and tf1ps.
 
     $ python examples/book/apart_by_container.py
     tf.container around session.run: counts in the shared x, 2.0

@@ -24,7 +24,7 @@ from tf1ps.launch import find_free_addresses
 
 
 def count(target, scope, around, init):
-  """A client: counts once in x, with the scope around the construction or round the run."""
+  """A client: counts once in x, with the scope around the construction or the run."""
   with tf.Graph().as_default(), contextlib.ExitStack() as stack:
     if around == "construction":
       stack.enter_context(tf.variable_scope(scope))

@@ -8,7 +8,7 @@ fails and gives back the elements that it has taken, even if it was already wait
 (A dequeue_many that is cancelled, for example by a timeout, does lose them: queue_timeouts.py.)
 `close()` itself waits for pending enqueues. With cancel_pending_enqueues it ends them.
 tf1ps distinguishes the two ends: QueueEnded, or QueueCancelled if the producers gave up.
-Toolkit: both forms. docs/queues.md has the result of each call after each event.
+Toolkit: bare TensorFlow, and tf1ps. docs/queues.md has the result of each call after each event.
 
     $ python examples/book/closing_a_queue.py
     closed with 1 2 3

@@ -11,7 +11,7 @@ OutOfRangeError after all examples. `coord.join` raises the error of a thread.
 This is late: after a line that cannot be decoded the loop just ends, it may miss examples that were
 read, and only `join` raises the reason. With tf1ps' start_queue_runners the loop gets every example
 before the bad line, and then the error with the file and the line.
-Toolkit: both forms. docs/pipelines.md, "Queue runners"
+Toolkit: bare TensorFlow, and tf1ps (docs/pipelines.md, "Queue runners").
 
     $ python examples/book/csv_by_queue_runners.py
     one reader, five threads: 6 examples, the same rows: True, no exception

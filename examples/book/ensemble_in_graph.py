@@ -3,9 +3,9 @@
 Example B34. Section: parallel.
 Mechanism: one graph, one client; each network is on a device of its own, the mean on another.
 What to look for: the ensemble's answer is numpy's mean of the three answers, to 1e-6. All networks
-must answer: a device that stands still keeps back the whole answer. (In ensemble_queues.py it does
-not.) The devices are logical ones of this process. On a cluster write "/job:worker/task:1" and so
-on instead; nothing else changes.
+must answer: a device that stands still delays the whole answer. (In ensemble_queues.py it does
+not.) The devices are logical devices of this process. On a cluster write "/job:worker/task:1" and
+so on instead; nothing else changes.
 Toolkit: tf1ps.replication.in_graph_ensemble (docs/ensembles.md).
 
     $ python examples/book/ensemble_in_graph.py

@@ -4,11 +4,14 @@ Example B38. Section: parallel.
 Mechanism: one client whose threads run training steps independently.
 Both replicas pull the same w towards 2, with rate 0.5, in 100 steps each. No thread waits for
 another, so the order of the updates is open. Their number, 200, and the final w are not.
-Toolkit: tf1ps. By hand, two things go wrong without an error. Two updates of one variable at the
-same moment may overwrite each other (hence use_locking=True), and so may two increments of the
-`global_step` of apply_gradients, which build_in_graph_asynchronous makes under its lock. And a
-thread that fails only writes to stderr. ReplicaThreads stops all threads and raises the first error
-(docs/in_graph.md).
+Toolkit: tf1ps (docs/in_graph.md). By hand, three things go wrong without an error:
+
+1. Two updates of one variable at the same moment may overwrite each other. The optimizers here have
+   use_locking=True.
+2. Two increments of the global step may do the same. build_in_graph_asynchronous makes them under a
+   lock.
+3. A thread that fails only writes to standard error. ReplicaThreads stops all threads and raises
+   the first error.
 
     $ python examples/book/in_graph_asynchronous.py
     /job:worker/task:0 made 100 steps

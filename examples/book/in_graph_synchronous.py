@@ -8,9 +8,8 @@ rate is 0.5. The mean of the gradients is w - 2, so every step moves w half of t
 Others mean different *parts* of a model on different machines, which is model parallelism
 (model_parallel.py). Both have one client, and the other workers are servers that run their parts.
 The example reads the places of the towers from the trace of a step.
-Toolkit: both forms. One is by hand in bare TensorFlow. The other is tf1ps'
-build_in_graph_synchronous, which also takes the mean beside each variable, sparse or dense
-(docs/in_graph.md).
+Toolkit: bare TensorFlow, and tf1ps.replication.build_in_graph_synchronous. This one also takes the
+mean beside each variable, sparse or dense (docs/in_graph.md).
 
     $ python examples/book/in_graph_synchronous.py
     by hand: [1.0, 1.5, 1.75, 1.875]

@@ -14,7 +14,7 @@ Three things identify a queue: its task, its container and its shared name.
 tf1ps' FIFOQueue has the same arguments, and also `device` and `container`. The time limit of its
 `get` costs no example. In a process with a tf1ps.Server, a queue with a shared name is on a ps
 without a pin, also under a device setter. These clients have no server, so they name the device.
-Toolkit: both forms. docs/queues.md
+Toolkit: bare TensorFlow, and tf1ps (docs/queues.md).
 
     $ python examples/book/loader_and_trainer.py
     pinned to the ps: [[1.0, 2.0], [3.0, 4.0]]

@@ -7,7 +7,8 @@ largest matrix in this batch. The padding depends on the batch, not on the queue
 you take one by one keep their sizes. A FIFOQueue without shapes holds such elements, too, but it
 gives no batches. A zero of the padding looks like a zero of the data. If this matters, make the
 true shape a second component.
-Toolkit: both forms. `get(n)` of tf1ps.PaddingFIFOQueue pads in the same way (docs/queues.md).
+Toolkit: bare TensorFlow, and tf1ps. `get(n)` of tf1ps.PaddingFIFOQueue pads in the same way
+(docs/queues.md).
 
     $ python examples/book/padding_queue.py
     together:

@@ -9,7 +9,7 @@ not feed it, and from checkpoints. So you initialise it by hand, and again after
 task.
 tf1ps' preloaded_variables makes such a variable, and keeps it on the worker under a device setter.
 It adds the loading to the table initializers, which monitored sessions also run after a restart.
-Toolkit: both forms. docs/pipelines.md, "Preloaded data"
+Toolkit: bare TensorFlow, and tf1ps (docs/pipelines.md, "Preloaded data").
 
     $ python examples/book/preload_into_variable.py
     tf.global_variables() == []: True

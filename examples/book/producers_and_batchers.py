@@ -6,8 +6,9 @@ pipeline, and a `_join` batcher from several. Behind each stands a queue runner,
 queue in threads. So call `tf.train.start_queue_runners`, or no element ever arrives. With
 num_epochs also run `tf.local_variables_initializer`, since a local variable counts the epochs. All
 eight are deprecated in favour of tf.data, and still there in TensorFlow 2.21.
-What to look for: unshuffled, the order is exact. Shuffled, or joined from several threads, only the
-content of the batches is, so the example sorts it. `allow_smaller_final_batch` returns the rest.
+What to look for: without shuffling, the order is exact. With shuffling or several threads only the
+content of the batches is exact, so the example sorts it. `allow_smaller_final_batch` returns the
+rest.
 Toolkit: tf1ps.pipeline has the same eight, under the same names, whose counters stay on the worker
 (docs/pipelines.md). TensorFlow's own run beside them only to show that both agree.
 

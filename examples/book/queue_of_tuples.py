@@ -5,8 +5,8 @@ Mechanism: components of different types and shapes in one queue.
 `dequeue` returns a list of tensors, one per component. It takes a whole element out of the queue,
 even if you run only one of the tensors; the rest of that element is then lost. So run all
 components in one call. `dequeue_many(n)` stacks each component, with a new first dimension of n.
-Toolkit: both forms. tf1ps.FIFOQueue takes the same arguments. Its `get` always returns the whole
-element, here by names (docs/queues.md).
+Toolkit: bare TensorFlow, and tf1ps. tf1ps.FIFOQueue takes the same arguments. Its `get` always
+returns the whole element, here by names (docs/queues.md).
 
     $ python examples/book/queue_of_tuples.py
     number 10

@@ -10,7 +10,7 @@ after the error. A limit in RunOptions replaces the session's limit for one run.
 The book omits one thing: a `dequeue_many(4)` that finds three elements takes them, and loses them
 when its time is over. (Even a single dequeue can lose an element that arrives at the end of its
 time.) `get` of tf1ps' queues loses none: each element is either in the queue or with the caller.
-Toolkit: both forms. docs/queues.md
+Toolkit: bare TensorFlow, and tf1ps (docs/queues.md).
 
     $ python examples/book/queue_timeouts.py
     2.0

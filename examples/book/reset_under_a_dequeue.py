@@ -12,7 +12,7 @@ queue and waits for two.
 
 Do not close a session on a dead ps: on 2.x `close` hangs, and the interpreter's exit hangs, too. So
 this program leaves by os._exit.
-Toolkit: both forms. docs/containers.md
+Toolkit: bare TensorFlow, and tf1ps (docs/containers.md).
 
     $ python examples/book/reset_under_a_dequeue.py
     tf.Session.reset: the ps ...

@@ -7,7 +7,7 @@ batches leave 12 elements. The third batch must wait, because it would leave 7. 
 queue, the floor does not count any more, and all remaining elements come out.
 The book omits one thing: while the third `dequeue_many` waits, it takes the two elements above the
 floor. If a timeout ends it, they are lost. `get` of tf1ps' queue leaves them in the queue.
-Toolkit: both forms. docs/queues.md
+Toolkit: bare TensorFlow, and tf1ps (docs/queues.md).
 
     $ python examples/book/shuffle_queue.py
     tf.queue.RandomShuffleQueue

@@ -5,15 +5,15 @@ Mechanism: the age of a gradient, and what lessens its harm. The age is the numb
 others make between this worker's reading of the variables and its own update.
 Four workers update for themselves. A step pauses for 30 ms in place of a computation, and the last
 worker's step for 150 ms. One worker alone bears the learning rate, 0.08 with momentum 0.9. All rows
-use the same number of examples. The next minibatch goes to the worker that is ready first. Nobody
-makes up for a dropped gradient.
-What to look for: the age, and the loss that comes of it. The lower rate, damping and a bounded lead
-help here. Dropping is not enough: it leaves out the oldest gradients, those of the slow worker, but
-at this rate the others' gradients, two updates old, do harm already. Nor is a larger batch: it
-makes a quarter of the updates, and these are no fresher. Warm-up begins with one worker, and one
-more joins after each quarter of the minibatches. It puts the harm off: once all have joined, the
-ages are as before. With a bounded lead all workers wait for the slowest one, which costs the time
-that four workers had gained.
+use the same number of examples. The next minibatch goes to the worker that is ready first. No
+worker makes up for a dropped gradient.
+What to look for: the age, and the loss. The lower rate, damping and a bounded lead help here.
+Dropping is not enough: it leaves out the oldest gradients, those of the slow worker. But at this
+rate the gradients of the other workers, which are two updates old, already do harm. A larger batch
+is not enough either: it makes a quarter of the updates, and these are no fresher. Warm-up begins
+with one worker, and one more joins after each quarter of the minibatches. It only delays the harm:
+after the last worker has joined, the ages are as before. With a bounded lead all workers wait for
+the slowest one, which costs the time that four workers had gained.
 The graph is in stale_updates.py.
 Toolkit: tf1ps.replication has the policies that `tf1ps-worker` has flags for (docs/staleness.md).
 The barrier between two trials is from tf1ps, too (docs/barriers.md).

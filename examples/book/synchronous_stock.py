@@ -1,9 +1,9 @@
 """TensorFlow's own SyncReplicasOptimizer: accumulators, tokens, a spare replica, and its trap.
 
 Example B40. Section: parallel.
-Mechanism: each variable has an accumulator for its gradients. (In the book it is a queue, as it was
-once.) A thread of the chief takes the mean when enough gradients have come, makes the update, and
-puts tokens into one queue. A step ends when its worker has got a token.
+Mechanism: each variable has an accumulator for its gradients. (The book describes a queue, as in
+early versions.) A thread of the chief takes the mean when enough gradients have come, makes the
+update, and puts tokens into one queue. A step ends when its worker has got a token.
 
 1. By default the queue holds tokens from the start (num_tokens=-1: as many as there are gradients
    in an update), and any worker may take any token. Here worker 1 trains alone before the chief's

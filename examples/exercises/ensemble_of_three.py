@@ -47,6 +47,7 @@ from tf1ps.replication import in_graph_ensemble
 from tf1ps.state import DoneQueues
 
 FIRST = "/job:worker/task:0"
+LIMIT = 600.0  # seconds for the search
 
 
 def build(chosen, other=""):
@@ -101,8 +102,10 @@ def use(server):
   tf.disable_v2_behavior()
   queue = tf1ps.FIFOQueue(1, [tf.string], [[]], shared_name="top three", device=FIRST)
   done = DoneQueues(1, ["the ensemble"], places=[FIRST], container="")
-  with tf.Session(server) as session:
-    chosen = json.loads(queue.get(session, timeout=600.0).decode())
+  # Without a limit, a session waits for ever for a server that never starts.
+  config = tf.ConfigProto(operation_timeout_in_ms=int(1000 * LIMIT))
+  with tf.Session(server, config=config) as session:
+    chosen = json.loads(queue.get(session, timeout=LIMIT).decode())
     try:
       print("variables to initialise: %s; in other containers: %s" % (
         uninitialized(server, chosen), uninitialized(server, chosen, "other-")))

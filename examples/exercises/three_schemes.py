@@ -20,7 +20,7 @@ TensorFlow 2.21:
     vertical         0.34           100        10000     0.936
 
 The graphs are in scheme_graphs.py.
-Toolkit: tf1ps.SyncReplicasOptimizer, model_parallel, Barrier, DoneQueues (docs/synchronous.md).
+Toolkit: tf1ps.SyncReplicasOptimizer (docs/synchronous.md), split_dense, Barrier and DoneQueues.
 
     $ python examples/exercises/three_schemes.py
     scheme        seconds  global steps  digits used  accuracy
@@ -28,14 +28,8 @@ Toolkit: tf1ps.SyncReplicasOptimizer, model_parallel, Barrier, DoneQueues (docs/
     synchronous   ...  0.9...
     vertical      ...  0.9...
 
-That starts all tasks on this machine. By hand, each in a shell of its own and in any order:
-
-    1$ python examples/exercises/three_schemes.py worker 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
-    2$ python examples/exercises/three_schemes.py worker 1 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
-    3$ python examples/exercises/three_schemes.py ps 0 127.0.0.1:2221 127.0.0.1:2222 \
-        127.0.0.1:2223
+That starts all tasks on this machine. By hand, start each task in a shell of its own: its arguments
+are its job, its index, and the addresses of the ps and of both workers.
 """
 
 import argparse

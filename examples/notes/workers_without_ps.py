@@ -6,8 +6,8 @@ workers take the mean together, and each applies it to its own w. Variables that
 equal updates stay equal, so only gradients travel.
 What to look for: both workers (targets 1 and 3) print the same weights. One process that has both
 targets gets these weights, too.
-Toolkit: tf1ps.replication.all_reduce (docs/all_reduce.md). Bare collectives wait for ever for a
-worker that died or has built another model. tf1ps names that worker.
+Toolkit: tf1ps.replication.build_mirrored and watch_peers (docs/all_reduce.md). Bare collectives
+wait for ever for a worker that died or has built another model. tf1ps names that worker.
 
     $ python examples/notes/workers_without_ps.py
     worker 0: [0.0, 1.0, 1.5, 1.75, 1.875]

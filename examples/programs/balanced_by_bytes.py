@@ -8,8 +8,8 @@ the balance: make the large ones first.
 What to look for: in turns, ps 0 gets all the weights and ps 1 gets all the biases. A ps with more
 bytes sends and receives more in each step, and the workers wait for the slowest ps.
 Toolkit: tf1ps.GreedyLoadBalancingStrategy and tf1ps.byte_size_load_fn, which left TensorFlow with
-tf.contrib.training; any setter takes them (docs/drop_in.md). Programs are placed in this way by
-default.
+tf.contrib.training. Any setter takes them (docs/drop_in.md). Programs for `tf1ps-worker` get this
+placement by default.
 
     $ python examples/programs/balanced_by_bytes.py
     variable             bytes  in turns        by bytes

@@ -1,11 +1,11 @@
-"""Runs examples as their docstrings say, and compares what they print with what stands there.
+"""Runs examples as their docstrings say, and compares their output with the docstrings.
 
     make examples                               all
     make examples ARGS="B13 two_clients book"   some: by number, by name, or a whole folder
     make examples ARGS=--table                  writes the tables in README.md, README.zh.md anew
 
-prints a line for each example with its seconds. Then it prints for each one that failed the lines
-that were expected ("-") and those that came ("+"). The exit code is 1 if one failed.
+It prints a line with the seconds of each example. For each failed example it then prints the
+expected lines ("-") and the lines that came instead ("+"). The exit code is 1 if one failed.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def main():
 
 
 def leave(number, frame):
-  """Ends the shells of the example that runs; a second signal does not keep it from that."""
+  """Ends the shells of the running example; a second signal does not prevent that."""
   signal.signal(number, signal.SIG_IGN)
   sys.exit(128 + number)
 

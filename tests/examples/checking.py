@@ -1,12 +1,12 @@
-"""Runs the commands in an example's docstring and compares what they print with what stands there.
+"""Runs the commands of an example's docstring, and compares their output with the docstring.
 
-1. Each `127.0.0.1:PORT` in them gets a free port, and each `/tmp/NAME` a place in a fresh folder.
-2. Each shell is started as a process of its own, with this Python as `python`, and the programs in
-   bin/ as `tf1ps-ps` and so on. Then all are waited for, until the time is over or one has failed.
-3. Whatever carries the mark of this run in its environment then, is ended by its process id.
-4. Each shell must have ended with 0, printed what was said, and left nothing running.
+1. Each `127.0.0.1:PORT` gets a free port, and each `/tmp/NAME` a place in a fresh folder.
+2. Each shell starts as a process of its own. In it `python` is this Python, and programs of bin/
+   are `tf1ps-ps` and so on. The check waits for all shells until the time is over or one fails.
+3. The check ends each process that still carries the mark of this run in its environment.
+4. Each shell must have ended with 0, printed the expected lines, and left no process.
 
-See docstrings.py for how commands are written.
+docstrings.py says how commands are written.
 """
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ STALE = ("TF_CONFIG", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSIO
 
 
 class Result(NamedTuple):
-  """What came of it."""
+  """The outcome of a check."""
   seconds: float
-  problem: str  # "" where all is well; else lines for people
-  skipped: str  # the TensorFlow that it needs, where that is another one; else ""
+  problem: str  # "" if all is well; else lines that say what is wrong
+  skipped: str  # the TensorFlow that the example needs, if this is another one; else ""
 
 
 def check(example: Example, limit=LIMIT, root=ROOT, choose_ports=find_free_ports) -> Result:

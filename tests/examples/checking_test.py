@@ -185,9 +185,8 @@ def test_a_second_signal_does_not_keep_it_from_ending_the_example():
     [sys.executable, "-m", "tests.examples", "hello_server"], cwd=str(docstrings.ROOT),
     stdout=subprocess.PIPE, env=dict(os.environ, TEST_MARK=mark.partition("=")[2]))
   harness.wait_until(lambda: len(marked()) >= 3)  # itself, the shell, the example
-  program.send_signal(signal.SIGTERM)
-  while program.poll() is None:
-    program.send_signal(signal.SIGTERM)
+  harness.wait_until(
+    lambda: program.send_signal(signal.SIGTERM) or program.poll() is not None)
   program.communicate()
   assert program.returncode == 128 + signal.SIGTERM
   assert not marked()

@@ -1,7 +1,9 @@
 """Every example whose docstring shows a command prints what stands there."""
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import re
 
 import pytest
 import tensorflow.compat.v1 as tf
@@ -38,6 +40,15 @@ def test_prints_what_it_says(example, forks, tmp_path):
 
 def test_those_with_a_name_here_are_there():
   assert set(FAST + AS_A_USER) <= {label(example) for example in docstrings.find()}
+
+
+@pytest.mark.any_tensorflow
+def test_every_name_of_tf1ps_in_a_docstring_is_public():
+  for path in sorted((docstrings.ROOT / "examples").glob("**/*.py")):
+    for found in re.findall(r"\btf1ps\.(?:[a-z]+\.)?\w+", docstrings.read(path).docstring):
+      room, _, name = found.rpartition(".")
+      is_room = (docstrings.ROOT / found.replace(".", "/")).is_dir()
+      assert is_room or name in importlib.import_module(room).__all__, "%s: %s" % (path, found)
 
 
 def test_no_example_has_the_name_of_a_library():
