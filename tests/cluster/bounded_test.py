@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 
@@ -87,3 +88,24 @@ def test_a_fork_does_not_wait_at_its_end_for_a_call_of_its_parent():
       bounded._await_calls()
       os._exit(time.monotonic() - begin < compat.TIMING.late_close_limit)
     assert os.waitpid(child, 0)[1] >> 8 == 1
+
+
+def test_a_fork_ends_although_another_thread_held_the_lock():
+  held, forked = threading.Event(), threading.Event()
+
+  def hold():
+    with bounded._has_ended:
+      held.set()
+      forked.wait()
+
+  thread = threading.Thread(target=hold)
+  thread.start()
+  held.wait()
+  child = os.fork()
+  if not child:
+    signal.alarm(10)  # it would wait for the lock without a limit
+    bounded._await_calls()
+    os._exit(0)
+  forked.set()
+  thread.join()
+  assert os.waitpid(child, 0)[1] == 0

@@ -102,10 +102,10 @@ _idle: List[_Helper] = []  # helpers that wait for a call
 
 
 def _forget_threads() -> None:
-  """A fork has none of the threads."""
-  global _awaited
+  """A fork has none of the threads; one of them may have held the lock."""
+  global _awaited, _has_ended
   _idle.clear()
-  _awaited = 0
+  _awaited, _has_ended = 0, threading.Condition()
 
 
 if hasattr(os, "register_at_fork"):
