@@ -85,11 +85,9 @@ class GradientExchange:
   def _make_rows(self, bucket, shared_name):
     name = "tf1ps.gradients:%s:%s" % (shared_name, bucket.name)
     common = (self._rounds.rules.replicas, self._rounds.container, name)
-    if isinstance(bucket.gradient, tf.IndexedSlices):
-      return _SparseRows(bucket.variables[0], bucket.gradient, *common)
-    if bucket.shape.is_fully_defined():
+    if isinstance(bucket.gradient, tf.Tensor) and bucket.shape.is_fully_defined():
       return _DenseRows(bucket, *common)
-    return _ShapelessRows(bucket.variables[0], bucket.dtype, *common)
+    return _VectorRows(bucket.variables[0], bucket.gradient, *common)
 
   def _by_task(self):
     """Pairs of rows and their buckets, task by task."""
@@ -100,7 +98,7 @@ class GradientExchange:
 
 
 class _DenseRows:
-  """The rows of dense gradients, on the device of the bucket's variables."""
+  """The rows of dense gradients of known shapes, on the device of the bucket's variables."""
 
   def __init__(self, bucket: Bucket, replicas: int, container: str, shared_name: str):
     self.variable = bucket
@@ -132,69 +130,26 @@ class _DenseRows:
     with _beside(self.variable):
       rows = tf.raw_ops.ResourceGather(
         resource=self._handle, indices=tf.where(tf.equal(arrived, 1))[:, 0], dtype=self._dtype)
-      mean = tf.reduce_mean(tf.cast(rows, sum_dtype(self._dtype)), axis=0)
-      mean = tf.cast(mean, self._dtype)
-      mean.set_shape(self.variable.shape)
-      return mean
+      return _mean(rows, self._dtype, self.variable.shape)
 
 
-class _ShapelessRows:
-  """The rows of the dense gradients of one variable whose shape is known only in a run."""
+class _VectorRows:
+  """The rows of one variable whose gradients have no known shape: each is a variable of its own.
 
-  def __init__(self, variable, dtype, replicas: int, container: str, shared_name: str):
+  A dense gradient is one vector there. A sparse one (tf.IndexedSlices) is two, indices and values.
+  """
+
+  def __init__(self, variable, gradient, replicas: int, container: str, shared_name: str):
     self.variable = variable
-    self._dtype = tf.as_dtype(dtype)
+    self._is_sparse = isinstance(gradient, tf.IndexedSlices)
+    self._dtypes = [part.dtype for part in self._parts(gradient)]
+    dims = variable.shape.as_list() if variable.shape.ndims is not None else []
+    name = ":".join(
+      [shared_name, *(dtype.name for dtype in self._dtypes), "x".join(map(str, dims))])
     with _beside(variable):
       self._handles = [
-        _handle(self._dtype, None, container, "%s:%s:%d" % (shared_name, self._dtype.name, i))
-        for i in range(replicas)]
-
-  def is_made(self) -> tf.Tensor:
-    """Whether the rows exist, a bool scalar."""
-    with _beside(self.variable):
-      return tf.reduce_all([tf.raw_ops.VarIsInitializedOp(resource=handle)
-                            for handle in self._handles])
-
-  def make(self) -> List[tf.Operation]:
-    """Makes them, empty."""
-    with _beside(self.variable):
-      return [tf.raw_ops.AssignVariableOp(resource=handle, value=tf.zeros([0], self._dtype))
-              for handle in self._handles]
-
-  def push(self, gradient, replica: int) -> List[tf.Operation]:
-    """Writes a replica's row."""
-    with _beside(self.variable):
-      return [tf.raw_ops.AssignVariableOp(resource=self._handles[replica], value=gradient)]
-
-  def mean(self, arrived: tf.Tensor) -> tf.Tensor:
-    """The mean of the rows with a 1, in the order of the replicas."""
-    with _beside(self.variable):
-      rows = [_if_arrived(arrived[i], handle, self._dtype)
-              for i, handle in enumerate(self._handles)]
-      shape = tf.shape(self.variable, out_type=tf.int64)
-      rows = tf.reshape(
-        tf.concat(rows, 0), tf.concat([tf.reduce_sum(arrived)[tf.newaxis], shape], 0))
-      mean = tf.reduce_mean(tf.cast(rows, sum_dtype(self._dtype)), axis=0)
-      mean = tf.cast(mean, self._dtype)
-      mean.set_shape(self.variable.shape)
-      return mean
-
-
-class _SparseRows:
-  """The slices of one variable's sparse gradients (tf.IndexedSlices), replica by replica."""
-
-  def __init__(self, variable, gradient: tf.IndexedSlices, replicas: int, container: str,
-               shared_name: str):
-    self.variable = variable
-    self._values, self._indices = gradient.values.dtype, gradient.indices.dtype
-    inner = variable.shape[1:]
-    name = "%s:%s:%s:%s" % (shared_name, self._values.name, self._indices.name,
-                            "x".join(map(str, inner.as_list())) if inner.ndims is not None else "")
-    with _beside(variable):
-      self._handles = [
-        (_handle(self._indices, None, container, "%s:%d:indices" % (name, i)),
-         _handle(self._values, None, container, "%s:%d:values" % (name, i)))
-        for i in range(replicas)]
+        [_handle(dtype, None, container, "%s:%d:%d" % (name, replica, part))
+         for part, dtype in enumerate(self._dtypes)] for replica in range(replicas)]
 
   def is_made(self) -> tf.Tensor:
     """Whether the rows exist, a bool scalar."""
@@ -205,30 +160,40 @@ class _SparseRows:
   def make(self) -> List[tf.Operation]:
     """Makes them, empty."""
     with _beside(self.variable):
-      empty = (tf.zeros([0], self._indices), tf.zeros([0], self._values))
+      empty = [tf.zeros([0], dtype) for dtype in self._dtypes]
       return [tf.raw_ops.AssignVariableOp(resource=handle, value=value)
               for handles in self._handles for handle, value in zip(handles, empty)]
 
   def push(self, gradient, replica: int) -> List[tf.Operation]:
-    """Writes a replica's slices."""
+    """Writes a replica's row."""
     with _beside(self.variable):
-      return [tf.raw_ops.AssignVariableOp(resource=handle, value=value) for handle, value in zip(
-        self._handles[replica], (gradient.indices, gradient.values))]
+      return [tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+              for handle, value in zip(self._handles[replica], self._parts(gradient))]
 
-  def mean(self, arrived: tf.Tensor) -> tf.IndexedSlices:
-    """The slices of the replicas with a 1, divided by the number of these."""
+  def mean(self, arrived: tf.Tensor):
+    """The mean of the rows with a 1, dense or sparse like the gradients."""
     with _beside(self.variable):
-      indices, values = [], []
-      for i, (index_handle, value_handle) in enumerate(self._handles):
-        indices.append(_if_arrived(arrived[i], index_handle, self._indices))
-        values.append(_if_arrived(arrived[i], value_handle, self._values))
-      indices, values = tf.concat(indices, 0), tf.concat(values, 0)
-      shape = tf.shape(self.variable, out_type=self._indices)
-      slices = tf.concat([tf.shape(indices, out_type=self._indices), shape[1:]], 0)
-      values = tf.reshape(values, slices)
-      values.set_shape(tf.TensorShape([None]).concatenate(self.variable.shape[1:]))
-      divisor = tf.cast(tf.reduce_sum(arrived), self._values)
-      return tf.IndexedSlices(values / divisor, indices, shape)
+      parts = [
+        tf.concat([_if_arrived(arrived[replica], handles[part], dtype)
+                   for replica, handles in enumerate(self._handles)], 0)
+        for part, dtype in enumerate(self._dtypes)]
+      return (self._mean_of_slices if self._is_sparse else self._mean_of_rows)(
+        tf.reduce_sum(arrived), *parts)
+
+  def _parts(self, gradient):
+    return [gradient.indices, gradient.values] if self._is_sparse else [gradient]
+
+  def _mean_of_rows(self, count, rows):
+    shape = tf.shape(self.variable, out_type=tf.int64)
+    rows = tf.reshape(rows, tf.concat([count[tf.newaxis], shape], 0))
+    return _mean(rows, self._dtypes[0], self.variable.shape)
+
+  def _mean_of_slices(self, count, indices, values):
+    shape = tf.shape(self.variable, out_type=indices.dtype)
+    slices = tf.concat([tf.shape(indices, out_type=indices.dtype), shape[1:]], 0)
+    values = tf.reshape(values, slices)
+    values.set_shape(tf.TensorShape([None]).concatenate(self.variable.shape[1:]))
+    return tf.IndexedSlices(values / tf.cast(count, values.dtype), indices, shape)
 
 
 def _beside(variable):
@@ -239,6 +204,12 @@ def _handle(dtype, shape, container, shared_name):
   shape = tf.TensorShape(shape)
   return tf.raw_ops.VarHandleOp(
     dtype=dtype, shape=shape, container=container, shared_name=shared_name)
+
+
+def _mean(rows, dtype, shape) -> tf.Tensor:
+  mean = tf.cast(tf.reduce_mean(tf.cast(rows, sum_dtype(dtype)), axis=0), dtype)
+  mean.set_shape(shape)
+  return mean
 
 
 def _if_arrived(arrived, handle, dtype) -> tf.Tensor:
