@@ -1,4 +1,4 @@
-"""A chart of rows: how many times the classic script's steps a second each system makes."""
+"""A chart of rows: how many times the classic script's steps per second each system makes."""
 from __future__ import annotations
 
 from typing import Sequence

@@ -1,16 +1,16 @@
-"""Records a second of a CSV file, by queues, tf.data and feeding, against the classic pipeline.
+"""Records per second of a CSV file, by queues, tf.data and feeding, against the classic pipeline.
 
     python -m benchmarks.input_csv [--rounds=5] [--seconds=2] [--records=80000] [--batch_size=128]
 
 The files, of 28 columns of floats, are written into a temporary folder. Each kind reads them over
 and over, shuffles (with the same buffer) and makes batches, in a graph and a session of its own;
 rounds are interleaved, so that whatever else the machine does meets all alike. Printed for each
-kind: the median of its rounds in records a second, the smallest and the largest, the ratio of its
+kind: the median of its rounds in records per second, the smallest and the largest, the ratio of its
 median to that of the classic pipeline, and the processor time that a record takes in all threads,
 which tells more than the rate where other programs run.
 
 Then what loading while training gains: a model trains on batches whose loading takes time, loaded
-between two steps and fed, and loaded by the feeding thread: steps a second, and the loss after as
+between two steps and fed, and loaded by the feeding thread: steps per second, and the loss after as
 many steps.
 """
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Source:
     self._next = self._session.make_callable(batch)
 
   def measure(self, seconds):
-    """Records a second, and the processor's microseconds for a record."""
+    """Records per second, and the processor's microseconds for a record."""
     began = time.perf_counter()
     while time.perf_counter() - began < _FIRST:  # what has waited since the last round
       self._next()
@@ -216,7 +216,7 @@ def loaded_batches(steps, load_ms):
 
 
 def train(by_thread, steps, load_ms):
-  """Trains; returns steps a second and the last loss."""
+  """Trains; returns steps per second and the last loss."""
   with tf.Graph().as_default():
     dtypes, shapes = (tf.float32, tf.float32), ([None, COLUMNS], [None, 1])
     if by_thread:

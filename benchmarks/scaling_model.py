@@ -8,14 +8,15 @@ smallest sizes count as much as the largest:
 
     p(v)  ms of ps processors a step, over the variables v that a worker updates
     g(v)  s to build a worker's graph, over the variables
-    q(w)  ms of ps processors a step of S, over the workers w: what each further worker adds to it
+    q(w)  ms of ps processors per step of S, over the workers w: what each further worker adds to it
     m(w)  MB of the ps, over the workers
     s(t)  s until a session has made its first run, over the tasks t that it sees
 
-One worker alone makes r steps a second, each sends B bytes, half of them each way. For w workers on
-machines of their own and n ps of c cores each and d bits a second, which share the load evenly,
+One worker alone makes r steps per second, and each sends B bytes, half of them each way. For w
+workers on machines of their own and n ps of c cores each and d bits per second, which share the
+load evenly,
 
-    asked for      w r              steps a second
+    asked for      w r              steps per second
     processors     n c 1000 / p_n   the most that the ps can apply; p_n = n a + b v: what a step
                                     costs without any variable, it costs on each ps
     wire           n d / 8 / (B/2)  the most that can travel
@@ -114,7 +115,7 @@ def fit_sessions(rows: Sequence[dict]) -> Dict[str, Line]:
 
 def limits(fitted: Fitted, variables: int, workers: int, ps: int, cores: int,
            gbit: float) -> Dict[str, float]:
-  """What is asked for, and what the ps can do, in steps a second; and from where on it is less.
+  """What is asked for, and what the ps can do, in steps per second; and from where on it is less.
 
   Args:
     fitted: see `fit_system`.
