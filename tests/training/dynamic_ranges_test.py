@@ -7,9 +7,12 @@ import pathlib
 import signal
 import time
 
+import numpy as np
 import pytest
+import tensorflow.compat.v1 as tf
 
 from tests import harness
+from tests.training import local_job
 from tests.training.job import Job, codes, find, last_line
 
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "ranged.py")
@@ -84,7 +87,8 @@ def test_files_whose_order_may_have_changed_are_done_with_their_epoch(start, tmp
   workers[0].wait_for("So all ranges of an epoch are done at the end of its pass")
 
 
-@pytest.mark.parametrize("flags", [[], pytest.param(["--shuffled=100"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [[], ["--shuffled=100"]])
 def test_sixty_four_files_three_workers_and_one_that_is_killed(start, tmp_path, flags):
   """All records are trained on; again only what the killed worker held: two files at most."""
   folder = tmp_path / "files"
@@ -141,27 +145,41 @@ def test_what_a_lost_worker_held_is_trained_on_by_the_others(start, tmp_path):
   assert ps.wait() in (0, 1)
 
 
-def test_the_checkpoint_knows_what_is_done(start, tmp_path, files):
+def test_the_checkpoint_knows_what_is_done(tmp_path, files):
   flag, numbers = files
-  flags = ["--source=files", flag, "--checkpoint_dir=%s" % (tmp_path / "model")]
-  job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
-  ps, chief = job.ps(), job.worker()
-  assert codes(chief, ps) == [0, 0], chief.output
-  for epochs, own in ((1, 0), (3, 2 * len(numbers))):
-    job = make_job(start, tmp_path, "--epochs=%d" % epochs, *flags, num_workers=1)
-    ps, chief = job.ps(), job.worker()
-    assert codes(chief, ps) == [0, 0], chief.output
-    assert last_line(chief, LAST)[1:3] == [own, DONE % epochs]
-  assert trained_on(tmp_path) == {number: 3 for number in numbers}
+  folder, seen = flag.partition("=")[2], collections.Counter()
+  for epochs, own in ((1, len(numbers)), (1, 0), (3, 2 * len(numbers))):
+    outcome = local_job.train(
+      lambda mode, shard: noted(mode, seen, tf.data.TextLineDataset(shard.files(folder + "/*.txt")),
+                                shard),
+      epochs=epochs, shard="dynamic", batch_size=10, checkpoint_dir=str(tmp_path / "model"))
+    assert (outcome.examples, outcome.reason) == (own, DONE % epochs)
+  assert seen == {number: 3 for number in numbers}
 
 
-def test_the_last_checkpoint_knows_of_the_last_step(start, tmp_path):
-  flags = ["--epochs=1", "--records=400", "--checkpoint_dir=%s" % (tmp_path / "model")]
-  for own, more in ((400, "--save_checkpoints_steps=1"), (0, "--save_checkpoints_steps=1")):
-    job = make_job(start, tmp_path, *flags, more, num_workers=1)
-    ps, chief = job.ps(), job.worker()
-    assert codes(chief, ps) == [0, 0], chief.output
-    assert last_line(chief, LAST)[1] == own
+def noted(mode, seen, records, shard):
+  """The numbers of a dataset, shared out; those of the training are counted in `seen`."""
+  def note(batch):
+    seen.update(int(number) for number in batch)
+    return np.float32(batch) / 1000
+
+  rows = (shard.dataset(records) if mode == "train" else tf.data.Dataset.range(10)).batch(
+    shard.batch_size)
+  batch = tf.data.make_initializable_iterator(rows).get_next()
+  if mode == "train":
+    batch = tf.numpy_function(note, [batch], tf.float32)
+    batch.set_shape([None])
+  batch = tf.cast(batch, tf.float32)
+  return batch, batch
+
+
+def test_the_last_checkpoint_knows_of_the_last_step(tmp_path):
+  for own in (400, 0):
+    outcome = local_job.train(
+      lambda mode, shard: noted(mode, collections.Counter(), tf.data.Dataset.range(400), shard),
+      epochs=1, shard="dynamic", batch_size=10, save_checkpoints_secs=None,
+      save_checkpoints_steps=1, checkpoint_dir=str(tmp_path / "model"))
+    assert outcome.examples == own
 
 
 @pytest.mark.slow
@@ -227,12 +245,12 @@ def test_synchronous_workers_leave_when_nothing_is_left(start, tmp_path):
   assert trained_on(tmp_path) == {number: 1 for number in range(830)}
 
 
-@pytest.mark.parametrize("flags, text", [
-  (["--one_shot"], "Replace make_one_shot_iterator by tf.data.make_initializable_iterator"),
-  (["--replication=in_graph"], "needs --replication=between_graph"),
-  (["--sync_replicas"], "give --on_uneven=shrink or pad")])
-def test_what_cannot_be_shared_so_is_refused(start, tmp_path, flags, text):
-  job = make_job(start, tmp_path, "--epochs=1", *flags, num_workers=1)
-  chief = job.worker()
-  assert chief.wait() == 1
-  assert text in chief.lines[-1]
+def test_an_iterator_that_cannot_begin_again_is_refused():
+  def input_fn(mode, shard):
+    rows = shard.dataset(tf.data.Dataset.range(100)).batch(shard.batch_size)
+    batch = tf.cast(tf.data.make_one_shot_iterator(rows).get_next(), tf.float32)
+    return batch, batch
+
+  with pytest.raises(ValueError, match=(
+      "Replace make_one_shot_iterator by tf.data.make_initializable_iterator")):
+    local_job.train(input_fn, epochs=1, shard="dynamic")

@@ -1,27 +1,29 @@
-"""Jobs of several steps a run, as a user starts them: real processes."""
+"""Jobs of several steps per run: in this process, and as a user starts them."""
 from __future__ import annotations
+
+import functools
 
 import pytest
 
+from tests.training import local_job
 from tests.training.dynamic_ranges_test import files, train_all_twice  # noqa: F401
 from tests.training.job import Job, codes, find, last_line
+from tf1ps.training.outcome import NanLossError
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
         r"[\d.]+ s, (.*), exit code (\d)")
 
 
-@pytest.mark.parametrize("flags, steps, examples, reason", [
-  (["--steps=45"], 45, 180, "reached --steps=45"),
-  (["--examples=187"], 47, 188, "trained on its part of --examples=187"),
-  (["--epochs=1", "--batch_size=12"], 34, 400, "went through its data --epochs=1 times")])
+@pytest.mark.parametrize("options, steps, examples, reason", [
+  (dict(steps=45), 45, 180, "reached --steps=45"),
+  (dict(examples=187), 47, 188, "trained on its part of --examples=187"),
+  (dict(epochs=1, batch_size=12), 34, 400, "went through its data --epochs=1 times")])
 @pytest.mark.parametrize("variables", ["resource", pytest.param("ref", marks=pytest.mark.slow)])
-def test_one_worker_ends_at_the_very_step(start, flags, steps, examples, reason, variables):
-  job = Job(start, num_ps=2, num_workers=1, flags=[
-    "--steps_per_execution=8", "--batch_size=4", "--variables=" + variables, *flags])
-  (*ps,), (worker,) = job.all()
-  assert codes(worker, *ps) == [0] * 3, worker.output
-  assert last_line(worker, LAST) == [steps, examples, "", reason, 0]
-  assert find(worker, r" at step (\d+) \(") == [steps]
+def test_one_worker_ends_at_the_very_step(options, steps, examples, reason, variables):
+  outcome = local_job.train(**dict(
+    dict(batch_size=4, steps_per_execution=8, variables=variables), **options))
+  assert (outcome.steps, outcome.examples, outcome.reason) == (steps, examples, reason)
+  assert outcome.staleness == "" and outcome.global_step == steps
 
 
 def test_two_workers_go_over_the_last_step_by_less_than_their_number(start):
@@ -35,12 +37,10 @@ def test_two_workers_go_over_the_last_step_by_less_than_their_number(start):
   assert all("staleness" in end[2] for end in ends)
 
 
-def test_a_nan_within_a_run_is_told_with_its_step(start):
-  job = Job(start, num_workers=1, flags=[
-    "--steps_per_execution=4", "--batch_size=4", "--steps=40", "--nan_at=6"])
-  (ps,), (worker,) = job.all()
-  assert codes(worker, ps) == [1, 1]
-  assert find(worker, r"the loss is NaN at global step (\d+) \(step (\d+) of this") == [6, 6]
+def test_a_nan_within_a_run_is_told_with_its_step():
+  with pytest.raises(NanLossError, match=r"the loss is NaN at global step 6 \(step 6 of this"):
+    local_job.train(functools.partial(local_job.line_input, nan_at=22),
+                    batch_size=4, steps_per_execution=4, steps=40)
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ LINES = 35
 
 
 @pytest.mark.parametrize("source, policy", [
-  ("datasets", "files"), ("readers", "records"),
+  ("datasets", "files"),
   *[pytest.param(source, policy, marks=pytest.mark.slow) for source, policy in [
-    ("datasets", "records"), ("readers", "files"), ("files", "files"), ("files", "records"),
-    ("blocks", "records")]]])
+    ("readers", "records"), ("datasets", "records"), ("readers", "files"), ("files", "files"),
+    ("files", "records"), ("blocks", "records")]]])
 def test_each_worker_has_its_four_epochs(start, tmp_path, source, policy):
   for number in range(FILES):
     (tmp_path / ("%d.txt" % number)).write_text(

@@ -38,7 +38,7 @@ class Look(object):
 
 def test_nobody_leads_by_more_than_max_lead(start):
   job = Job(start, num_workers=3, flags=[
-    "--staleness_policy=max_lead:2", "--steps=45", "--batch_size=4", "--container=job"])
+    "--staleness_policy=max_lead:2", "--steps=30", "--batch_size=4", "--container=job"])
   ps = job.ps()
   workers = [job.worker(i, "--slow_index=2", "--step_seconds=0.2") for i in range(3)]
   ps.wait_for("serving at")
@@ -56,7 +56,7 @@ def test_nobody_leads_by_more_than_max_lead(start):
   leads = [find(worker, LEAD) for worker in workers]
   assert [lead[0] for lead in leads[:2]] == [2, 2] and leads[2][0] <= 2
   assert float(leads[0][1]) > 1 and float(leads[1][1]) > 1  # seconds waited
-  assert sum(last_line(worker, LAST)[0] for worker in workers) in range(45, 48)
+  assert sum(last_line(worker, LAST)[0] for worker in workers) in range(30, 33)
 
 
 @pytest.mark.slow
@@ -144,13 +144,3 @@ def test_all_policies_work_together(start):
     lead, = re.findall(r"lead (\d+) at most", text)
     assert int(lead) <= 3
   assert 150 <= find(workers[0], r"global step (\d+) in ")[0] < 153
-
-
-@pytest.mark.parametrize("flags, text", [
-  (["--batch_size=8,4,2"], "--batch_size=8,4,2 has 3 numbers, but the job has 2 workers"),
-  (["--staleness_policy=max_lead:2", "--sync_replicas"], "--staleness_policy=max_lead:2 applies "
-                                                         "to asynchronous updates")])
-def test_what_cannot_be_meant_is_refused_before_any_work(start, flags, text):
-  worker = Job(start, flags=["--steps=5", *flags]).worker(0)
-  assert worker.wait() == 1
-  assert text in worker.lines[-1]

@@ -151,9 +151,9 @@ def test_summaries_of_steps_on_a_ps(graph, ps, tmp_path):
   assert tags >= {"traffic/" + name for name in names + list(step_trace.TimeShares._fields[:4])}
 
 
-@pytest.mark.parametrize("flags", [
-  [], *(pytest.param([flag], marks=pytest.mark.slow)
-        for flag in ("--sync_replicas", "--variables=ref"))])
+# The same of the default flags: worker_test.py, test_three_workers_stop_together.
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [["--sync_replicas"], ["--variables=ref"]])
 def test_the_last_line_of_a_job(start, flags):
   job = Job(start, num_ps=2, num_workers=2, flags=["--steps=300", *flags])
   ps, workers = job.all()

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 
 import pytest
 
 from tests import harness
+from tests.training import local_job
 from tests.training.job import Job, codes, find, last_line
+from tests.training.traffic_report_test import LINE as SENT
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster.description import Task
 from tf1ps.compat import leftovers
@@ -33,22 +36,20 @@ def test_three_workers_stop_together(start):
     workers[0], r"examples by worker: worker 0: (\d+), worker 1: (\d+), worker 2: (\d+)")
   assert shares == [end[1] for end in ends]
   assert find(workers[0], r"at step (\d+) \((\d+) examples") == [reached, 400]
+  assert re.search(", " + SENT + r", [\d.]+ s, reached", workers[0].lines[-1]), workers[0].lines[-1]
+  assert not any("sent" in worker.lines[-1] for worker in workers[1:])
   for index, task in enumerate(ps):
     last_line(task, r"ps %d: the chief released this task: the job has ended, [\d.]+ s, exit code 0"
               % index)
 
 
-def test_steps_are_of_the_job_however_often_it_is_started(start, tmp_path):
+def test_steps_are_of_the_job_however_often_it_is_started(tmp_path):
   found = []
   for steps in (100, 100, 150):
-    job = Job(start, num_workers=1, flags=["--checkpoint_dir=%s" % tmp_path, "--steps=%d" % steps])
-    job.ps()
-    chief = job.worker()
-    assert chief.wait() == 0, chief.output
-    own, examples, reason, _ = last_line(chief, LAST)
-    assert reason == "reached --steps=%d" % steps and examples == 32 * own
-    found.append((own, find(chief, r"global step (\d+) in ")[0],
-                  float(find(chief, r"test loss ([\d.]+) at")[0])))
+    outcome = local_job.train(checkpoint_dir=str(tmp_path), steps=steps)
+    assert outcome.reason == "reached --steps=%d" % steps
+    assert outcome.examples == 32 * outcome.steps
+    found.append((outcome.steps, outcome.global_step, outcome.evaluation.metrics["loss"]))
   assert [(own, step) for own, step, _ in found] == [(100, 100), (0, 100), (50, 150)]
   losses = [loss for _, _, loss in found]
   assert losses[0] == losses[1] > losses[2]
@@ -56,8 +57,8 @@ def test_steps_are_of_the_job_however_often_it_is_started(start, tmp_path):
 
 def test_epochs_and_examples_are_of_the_job_however_often_it_is_started(start, tmp_path):
   found = []
-  for flag in ("--epochs=2", "--epochs=2", "--epochs=3", "--examples=1265"):
-    job = Job(start, flags=["--checkpoint_dir=%s" % tmp_path, flag])
+  for flag in ("--epochs=2", "--epochs=2", "--examples=865"):
+    job = Job(start, flags=["--checkpoint_dir=%s" % tmp_path, "--variables=ref", flag])
     (ps,), workers = job.all()
     assert codes(*workers, ps) == [0, 0, 0]
     ends = [last_line(worker, LAST) for worker in workers]
@@ -67,27 +68,26 @@ def test_epochs_and_examples_are_of_the_job_however_often_it_is_started(start, t
              "(--epochs=2)")
   # 200 of 400 records for each worker: seven batches per epoch, thirteen for two.
   assert found == [[[400, went_through % 2]] * 2 + [26], [[0, nothing]] * 2 + [26],
-                   [[200, went_through % 3]] * 2 + [40],
-                   # 65 are left of 1265: a batch of 32 for the part of 32, two for that of 33.
-                   [[n, "trained on its part of --examples=1265"] for n in (64, 32)] + [43]]
+                   # 65 are left of 865: a batch of 32 for the part of 32, two for that of 33.
+                   [[n, "trained on its part of --examples=865"] for n in (64, 32)] + [29]]
 
 
-@pytest.mark.parametrize("flags, steps, examples, reason", [
-  # A worker's part, in whole batches.
-  (["--examples=641"], [11, 10], [352, 320], "trained on its part of --examples=641"),
-  # 200 of 400 records for each, twice: twelve batches and a half.
-  (["--epochs=2", "--variables=ref"], [13, 13], [400, 400],
-   "went through its data --epochs=2 times"),
-])
-def test_examples_and_epochs_are_counted_over_all_workers(start, flags, steps, examples, reason):
-  job = Job(start, flags=flags)
+def test_more_epochs_go_on_from_those_of_the_starts_before(tmp_path):
+  found = [local_job.train(checkpoint_dir=str(tmp_path), epochs=epochs) for epochs in (2, 3)]
+  assert [(one.examples, one.reason, one.global_step) for one in found] == [
+    (800, "went through its data --epochs=2 times", 25),
+    (400, "went through its data --epochs=3 times", 38)]
+
+
+def test_examples_are_counted_over_all_workers(start):
+  """A worker's part, in whole batches."""
+  job = Job(start, flags=["--examples=641"])
   (ps,), workers = job.all()
   assert codes(*workers, ps) == [0, 0, 0]
-  ends = [last_line(worker, LAST) for worker in workers]
-  assert [end[0] for end in ends] == steps
-  assert [end[1] for end in ends] == examples
-  assert [end[2] for end in ends] == [reason, reason]
-  assert find(workers[0], r"global step (\d+) in ") == [sum(steps)]
+  reason = "trained on its part of --examples=641"
+  assert [last_line(worker, LAST)[:3] for worker in workers] == [[11, 352, reason],
+                                                                 [10, 320, reason]]
+  assert find(workers[0], r"global step (\d+) in ") == [21]
 
 
 def told(job):
@@ -143,22 +143,42 @@ def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
 
 
-@pytest.mark.parametrize("num_workers, flags, text", [
-  (1, ["--steps=100", "--fail_in=step"], "ValueError: a bad record"),
-  (1, ["--steps=100", "--fail_in=input"], "ValueError: no data today"),
-  (1, ["--steps=100000000", "--fail_in=eval"], "ValueError: no data today"),
-  (2, ["--examples=1"], "ValueError: --examples=1 is less than one for each of the 2 workers")])
-def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start, num_workers, flags, text):
-  job = Job(start, num_workers=num_workers, flags=flags,
-            heartbeat_timeout=2.0)  # then the ps leaves
+def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start):
+  job = Job(start, num_workers=2, flags=["--examples=1"], heartbeat_timeout=2.0)  # the ps leaves
   (ps,), workers = job.all()
-  assert codes(*workers, ps) == [1] * num_workers + [1]
+  assert codes(*workers, ps) == [1, 1, 1]
+  text = "ValueError: --examples=1 is less than one for each of the 2 workers"
   for worker in workers:
     assert text in worker.lines[-1] and worker.lines[-1].endswith("exit code 1"), worker.output
-  assert "no worker is left: /job:worker/task:0 failed" in ps.lines[-1]
+  assert "no worker is left: " in ps.lines[-1]
+  for index in (0, 1):
+    assert "/job:worker/task:%d failed (ValueError: " % index in ps.lines[-1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_error_in_a_step_is_said_in_the_last_line(start):
+  job = Job(start, num_workers=1, flags=["--steps=100", "--fail_in=step"])
+  (ps,), (worker,) = job.all()
+  assert codes(worker, ps) == [1, 1]
+  assert "ValueError: a bad record" in worker.lines[-1], worker.output
+
+
+@pytest.mark.parametrize("failing", ["train", "eval"])
+def test_an_input_that_fails_ends_the_job_before_it_trains(failing):
+  modes = []
+
+  def input_fn(mode, shard):
+    modes.append(mode)
+    if mode == failing:
+      raise ValueError("no data today")
+    return local_job.line_input(mode, shard)
+
+  with pytest.raises(ValueError, match="no data today"):
+    local_job.train(input_fn, steps=100000000)
+  assert modes == ["eval", "train"][:1 + (failing == "train")]
+
+
+@pytest.mark.parametrize("number", [
+  signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, number):
   job = Job(start, num_workers=1, heartbeat_timeout=1.5, flags=[
     "--steps=20", "--evaluate_until=%s" % (tmp_path / "never"),

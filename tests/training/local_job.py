@@ -1,0 +1,63 @@
+"""A job in this process: a ps, and a worker that trains in the test's own thread.
+
+It costs a tenth of processes. For options that change what one worker counts, sends or refuses;
+tests by processes show beside it that the flags reach the worker.
+"""
+from __future__ import annotations
+
+import atexit
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests import harness
+from tf1ps.cluster import server as server_lib
+from tf1ps.pipeline import next_batch
+from tf1ps.program import contract
+from tf1ps.training import options as options_lib
+from tf1ps.training import worker
+
+_servers = []  # the ps, then the worker
+_records = {}
+
+
+def train(input_fn=None, model_fn=None, **options):
+  """Trains to the end; returns the worker's `Outcome`.
+
+  Args:
+    input_fn: the program's; None: 400 records of the line y = 3 x + 2.
+    model_fn: the program's; None: the line.
+    options: fields of `Options`.
+  """
+  if not _servers:  # a process cannot stop them
+    cluster = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+    for job in ("ps", "worker"):
+      _servers.append(tf1ps.Server(cluster, job_name=job, task_index=0))
+      _records.update(server_lib._records)
+    atexit.register(_servers.clear)  # 1.15's destructor needs what the end of Python takes away
+  server_lib._records.update(_records)  # other tests know of no server: see conftest.py
+  program = contract.Program("line", None, input_fn or line_input, model_fn or line_model)
+  has_v2 = tf.control_flow_v2_enabled()
+  tf.disable_control_flow_v2()  # as in tf1ps-worker
+  try:
+    return worker.train(program, _servers[1], options_lib.Options(**options))
+  finally:
+    if has_v2:
+      tf.enable_control_flow_v2()
+
+
+def line_input(mode, shard, nan_at=None):
+  """x in 0 to 1, y = 3 x + 2, of [batch]; record `nan_at` of the training is no number."""
+  x = np.arange(400, dtype=np.float32) / 400
+  if mode == "train" and nan_at is not None:
+    x[nan_at] = np.nan
+  return next_batch(shard.dataset(
+    tf.data.Dataset.from_tensor_slices((x, 3 * x + 2))).batch(shard.batch_size))
+
+
+def line_model(features, labels, mode):
+  """y = w x + b."""
+  w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+  b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
+  return contract.ModelSpec(loss=tf.reduce_mean(tf.square(w * features + b - labels)))
