@@ -79,11 +79,10 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   # judge, and does not export it, because it is no better. Newer releases export the first one.
   _replace(_import("exporter").BestExporter, "_get_best_eval_result",
            lambda unused: lambda self, event_files: None)
-  slim.replace_names(_import("run_config"), "distribute_coordinator_training", {
+  configs = _import("run_config")
+  slim.replace_names(configs, "distribute_coordinator_training", {
     "init_run_config": functools.partial(_init_run_config, check_strategies)})
-  config = _import("run_config").RunConfig
-  config._init_distributed_setting_from_environment_var = _with_a_chief(
-    config._init_distributed_setting_from_environment_var)
+  _replace(configs.RunConfig, "_init_distributed_setting_from_environment_var", _with_a_chief)
   return _import("api._v1.estimator")
 
 
