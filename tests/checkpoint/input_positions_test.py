@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import job as job_lib
+from tests.training import local_job
 from tf1ps.checkpoint import checkpoints, input_positions
 from tf1ps.pipeline import iterators
 
@@ -102,20 +103,38 @@ def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
   assert saw(chief)[-1] == 59 * BATCH
 
 
-def test_data_that_are_over_begin_anew(start, tmp_path):
+def noting(seen, in_python=False):
+  """An input of 20 numbers; the first one of each batch of the training goes to `seen`."""
+  def note(batch):
+    seen.append(int(batch[0]))
+    return batch
+
+  def input_fn(mode, shard):
+    rows = shard.dataset(tf.data.Dataset.range(20))
+    if in_python:
+      rows = rows.map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
+    batch = iterators.next_batch(rows.batch(shard.batch_size))
+    if mode == "train":
+      batch = tf.numpy_function(note, [batch], tf.int64)
+    batch = tf.cast(tf.reshape(batch, [-1]), tf.float32)
+    return batch, batch
+
+  return input_fn
+
+
+def test_data_that_are_over_begin_anew(tmp_path, caplog):
+  caplog.set_level("INFO", "tf1ps")
   for epochs in (1, 2):  # of the job, whenever it was started
-    this = job(start, "--checkpoint_dir=%s" % tmp_path, "--epochs=%d" % epochs, "--records=20",
-               num_workers=1)
-    ps, chief = this.ps(), this.worker()
-    assert job_lib.codes(chief, ps) == [0, 0]
-    assert saw(chief) == [0, 4, 8, 12, 16] and "goes on at" not in chief.output
+    seen = []
+    local_job.train(noting(seen), epochs=epochs, batch_size=BATCH, checkpoint_dir=str(tmp_path))
+    assert seen == [0, 4, 8, 12, 16]
+  assert "restored" in caplog.text and "goes on at" not in caplog.text
 
 
-def test_a_pipeline_in_python_is_told(start):
-  this = job(start, "--in_python", "--steps=3", num_workers=1)
-  ps, chief = this.ps(), this.worker()
-  assert job_lib.codes(chief, ps) == [0, 0]
-  assert "the input calls Python, so its position is not kept" in chief.output
+def test_a_pipeline_in_python_is_told(caplog):
+  caplog.set_level("INFO", "tf1ps")
+  local_job.train(noting([], in_python=True), steps=3, batch_size=BATCH)
+  assert "the input calls Python, so its position is not kept" in caplog.text
 
 
 def test_a_position_that_cannot_be_kept_is_deleted_and_told_once(caplog, monkeypatch):

@@ -97,7 +97,8 @@ def test_the_quick_start_trains_and_ends(tmp_path):
   assert logs == ["evaluator-0.log", "ps-0.log", "ps-1.log", "worker-0.log", "worker-1.log"]
 
 
-@pytest.mark.parametrize("victim", ["ps 1", "worker 0", "worker 1"])
+@pytest.mark.parametrize("victim", [
+  "ps 1", "worker 0", pytest.param("worker 1", marks=pytest.mark.slow)])
 def test_a_killed_task_ends_the_job_and_is_named(launch, victim):
   launcher = launch(*ENDLESS)
   pids = running(launcher)
@@ -146,13 +147,13 @@ def test_a_port_that_is_taken_costs_a_try_and_not_the_job(tmp_path):
 
 def test_two_jobs_at_the_same_time_do_not_meet(launch, tmp_path):
   (tmp_path / "other").mkdir()
-  both = [launch(LINE, "--num_ps=1", "--num_workers=2", "--steps=60", "--step_seconds=0.02"),
-          launch(LINE, "--num_ps=1", "--num_workers=2", "--steps=40", "--step_seconds=0.02",
+  both = [launch(LINE, "--num_ps=1", "--num_workers=1", "--steps=60", "--step_seconds=0.02"),
+          launch(LINE, "--num_ps=1", "--num_workers=1", "--steps=40", "--step_seconds=0.02",
                  "--log_dir=" + str(tmp_path / "other"))]
   for launcher, steps in zip(both, (60, 40)):
     assert launcher.wait(100) == 0, launcher.output
     reached = int(re.search(r"global step (\d+) in", launcher.output).group(1))
-    assert steps <= reached < steps + 2
+    assert reached == steps
 
 
 def test_a_failing_program_is_told_in_its_own_words(launch):

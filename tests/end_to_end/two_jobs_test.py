@@ -17,11 +17,11 @@ SHAPES = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "sh
 
 
 class TwoJobs(job_lib.Job):
-  """Two persistent ps and four workers, 0 and 1 of one job, 2 and 3 of the other."""
+  """Persistent ps and four workers, 0 and 1 of one job, 2 and 3 of the other."""
 
-  def __init__(self, start):
-    super().__init__(start, num_ps=2, num_workers=4)
-    self.servers = [self.ps(index, "--persistent") for index in range(2)]
+  def __init__(self, start, num_ps=1):
+    super().__init__(start, num_ps=num_ps, num_workers=4)
+    self.servers = [self.ps(index, "--persistent") for index in range(num_ps)]
 
   def start_workers(self, first, directory, *flags):
     """Starts the two workers from this index on, the first one as chief."""
@@ -42,7 +42,7 @@ def error_of(chief):
 
 @pytest.mark.slow
 def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
-  jobs = TwoJobs(start)
+  jobs = TwoJobs(start, num_ps=2)
   # All stand in the middle until both jobs have come so far, and the other one until the reset,
   # which wants every task of the cluster, is over.
   common = ["--steps=600", "--step_seconds=0.01", "--save_checkpoints_steps=50", "--block_at=120"]
@@ -68,39 +68,30 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   assert job_lib.codes(*jobs.servers) == [0, 0]
 
 
-def test_two_jobs_of_one_program_without_directories_are_told_apart(start):
+def test_two_jobs_of_one_program_are_told_apart_unless_they_are_given_one_container(start):
   jobs = TwoJobs(start)
   one = jobs.start_workers(0, None, "--steps=100000", "--step_seconds=0.02")
   one[0].wait_for("progress: step ")
   other = jobs.start_workers(2, None, "--steps=10")
   assert job_lib.codes(*other) == [0, 0]
-  for task in one:
+  again = jobs.start_workers(2, None, "--steps=10", "--container=job-0-1")
+  assert again[0].wait() == 1
+  assert re.search(r"container job-0-1 is in use by the job whose chief is "
+                   r"/job:worker/task:0 \(process %d on " % one[0].pid, again[0].output)
+  for task in one + again[1:]:
     task.kill()
 
 
-def test_a_second_job_in_a_container_that_is_in_use_is_refused(start):
-  jobs = TwoJobs(start)
-  one = jobs.start_workers(0, None, "--steps=100000", "--step_seconds=0.02", "--container=shapes")
-  one[0].wait_for("progress: step ")
-  other = jobs.start_workers(2, None, "--steps=10", "--container=shapes")
-  assert other[0].wait() == 1
-  assert re.search(r"container shapes is in use by the job whose chief is "
-                   r"/job:worker/task:0 \(process %d on " % one[0].pid, other[0].output)
-  for task in one + other[1:]:
-    task.kill()
-
-
-@pytest.mark.parametrize("flags, where", [
-  (["--container=mine"], "container mine"), (["--container="], "the default container")])
-def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start, flags, where):
+def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start):
   job = job_lib.Job(start)
   job.ps()
   chief = job.worker(0, "--steps=100000", "--step_seconds=0.02", "--container=theirs")
   chief.wait_for("progress: step ")
-  other = job.worker(1, "--steps=100000", *flags)
-  assert other.wait() == 1
-  assert ("the chief /job:worker/task:0 keeps the job's state in container theirs, but this task "
-          "looks in %s" % where) in other.output
+  for name, where in ("mine", "container mine"), ("", "the default container"):
+    other = job.worker(1, "--steps=100000", "--container=" + name)
+    assert other.wait() == 1
+    assert ("the chief /job:worker/task:0 keeps the job's state in container theirs, but this task "
+            "looks in %s" % where) in other.output
   chief.kill()
 
 

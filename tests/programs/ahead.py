@@ -30,5 +30,5 @@ def model_fn(features, labels, mode):
   """y = w x, with its squared error."""
   y = tf.get_variable("w", [], initializer=tf.zeros_initializer()) * features
   return tf1ps.ModelSpec(
-    loss=tf.losses.mean_squared_error(labels, y), predictions={"y": y},
-    metrics={"error": tf.metrics.mean_absolute_error(labels, y)})
+    loss=tf.reduce_mean(tf.square(y - labels)), predictions={"y": y},
+    metrics={"error": tf.metrics.mean(tf.abs(y - labels))})

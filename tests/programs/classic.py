@@ -31,5 +31,5 @@ def model_fn(features, labels, mode):
   if mode == "predict":
     return tf1ps.ModelSpec(predictions={"y": y})
   return tf1ps.ModelSpec(
-    loss=tf.losses.mean_squared_error(labels, y), predictions={"y": y},
-    metrics={"error": tf.metrics.mean_absolute_error(labels, y)})
+    loss=tf.reduce_mean(tf.square(y - labels)), predictions={"y": y},
+    metrics={"error": tf.metrics.mean(tf.abs(y - labels))})

@@ -10,8 +10,6 @@ import tf1ps
 from tf1ps.checkpoint import input_positions
 
 flags.DEFINE_float("step_seconds", 0.02, "How long a step takes, at least.")
-flags.DEFINE_boolean("in_python", False, "The input calls Python.")
-flags.DEFINE_integer("records", 3000, "How many there are.")
 
 FLAGS = flags.FLAGS
 
@@ -21,9 +19,7 @@ input_positions._PART = 0.5
 
 def input_fn(mode, shard):
   """Numbers from 0."""
-  dataset = shard.dataset(tf.data.Dataset.range(FLAGS.records if mode == "train" else 8))
-  if FLAGS.in_python:
-    dataset = dataset.map(lambda x: tf.numpy_function(lambda y: y, [x], tf.int64))
+  dataset = shard.dataset(tf.data.Dataset.range(3000 if mode == "train" else 8))
   batches = dataset.batch(shard.batch_size)
   return batches.map(lambda x: (tf.reshape(x, [-1]), tf.cast(x, tf.float32)))
 

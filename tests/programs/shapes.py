@@ -50,6 +50,6 @@ def model_fn(features, labels, mode):
   w = tf.get_variable("w", [FLAGS.width], initializer=tf.zeros_initializer())
   b = tf.get_variable("b", [], initializer=tf.zeros_initializer())
   y = tf.reduce_sum(w) * features + b
-  loss = tf.losses.mean_squared_error(labels, y)
+  loss = tf.reduce_mean(tf.square(y - labels))
   return tf1ps.ModelSpec(
-    loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean_absolute_error(labels, y)})
+    loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean(tf.abs(y - labels))})

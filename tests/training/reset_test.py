@@ -12,14 +12,16 @@ def reset_container(job, *names):
 
 
 def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_path):
-  # So many steps that the job is not over when the reset has come to the workers.
-  job = Job(start, num_ps=2, steps=300, step_seconds=0.03, checkpoint_dir=str(tmp_path),
-            save_steps=20)
+  # Neither makes its 51st step before the reset, so that the job is not over then.
+  go_on = tmp_path / "go on"
+  job = Job(start, num_ps=2, steps=120, checkpoint_dir=str(tmp_path / "checkpoints"),
+            save_steps=20, go_on=str(go_on))
   ps = [job.trainer_ps(0), job.trainer_ps(1)]
   workers = [job.trainer(0), job.trainer(1)]
   wait_for_step(workers[0], 50)
   cleared = reset_container(job, "default")
   assert [one.containers for one in cleared] == [["ps"], ["ps"], ["worker"], ["worker"]]
+  go_on.write_text("")
   for worker in workers:
     worker.wait_for("recovered: session ")
     worker.wait_for("the default container was reset: this session ends")
@@ -27,7 +29,7 @@ def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_p
   assert restored >= 20
   assert codes(*workers, *ps) == [0, 0, 0, 0]
   assert [worker.output.count("this session ends") for worker in workers] == [1, 1]
-  assert 300 <= max(steps(workers[0]) + steps(workers[1])).number < 303
+  assert 120 <= max(steps(workers[0]) + steps(workers[1])).number < 123
 
 
 def test_a_reset_of_another_container_disturbs_nobody(start, tmp_path):
