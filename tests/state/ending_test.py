@@ -204,7 +204,7 @@ def test_a_connection_of_a_worker_that_does_not_join_is_no_client(job, start):
     harness.wait_until(lambda: any(
       one.connections for one in heartbeat.members_of(job.records(), "")))
     let_pass(2.0)
-    worker.kill()
+  worker.kill()
   assert ps.wait() == 1
   assert ps.lines[-1] == "lost: no worker came within 5 s (--start_timeout)"
 

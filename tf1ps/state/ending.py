@@ -194,8 +194,9 @@ class _JobWatch:
     elif self._client_since is None:
       self._client_since = now
     elif not self._has_served and now - self._client_since > TIMING.client_works:
-      # A worker that is about to join, or that fails before, has a connection, too.
-      self._has_served, self._client_since = not self._answering_workers(), now
+      # A worker that is about to join has a connection, too. If it has just ended, it has none.
+      self._has_served = not self._answering_workers() and self._connections() > 0
+      self._client_since = now
     self._beat.set(connections=connections, served=self._has_served)
     return has_clients
 
