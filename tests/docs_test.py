@@ -91,7 +91,10 @@ def linear(tmp_path):
 
 def test_first_program_on_one_machine(start, linear):
   arguments, = [a for a in of_program(FIRST, "tf1ps-local") if "linear.py" in a[0]]
-  assert "test error 0." in launcher(start, arguments, linear)
+  output = launcher(start, arguments, linear)
+  assert "test error 0." in output
+  logs = re.search(r"logs in (\S+), removed after a good end without --log_dir", output).group(1)
+  assert not os.path.exists(logs)
 
 
 @pytest.mark.slow
