@@ -64,10 +64,12 @@ def other_schedules(model_dir):
       (lambda: tf.contrib.learn.learn_runner.run(lambda: None), "run_config or output_dir"),
       (lambda: tf.contrib.learn.learn_runner.run(
         lambda output_dir: experiment, model_dir, "tune"), "no schedule 'tune'"),
+      (lambda: tf.contrib.learn.learn_runner.run(lambda output_dir: 5, model_dir),
+       "returned 5, not a tf.contrib.learn.Experiment"),
       (experiment.continuous_eval, "needs a cluster")):
     try:
       refused()
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
       assert text in str(error)
     else:
       raise AssertionError(text)
