@@ -22,6 +22,12 @@ def test_sets_every_field():
       operation_timeout_in_ms=1500, device_filters=["/job:ps/task:0"])
 
 
+def test_small_operations_are_run_as_they_are():
+  config = config_lib.make_small_config({"/job:worker/task:0", "/job:ps/task:0"})
+  assert list(config.device_filters) == ["/job:ps/task:0", "/job:worker/task:0"]
+  assert config.graph_options.rewrite_options.disable_meta_optimizer
+
+
 def test_places_softly_unless_told():
   assert config_lib.make_session_config() == tf.ConfigProto(allow_soft_placement=True)
 

@@ -13,7 +13,7 @@ from tf1ps.transfer import traffic
 
 PS, WORKER = ["/job:ps/task:0", "/job:ps/task:1"], "/job:worker/task:0"
 RUNS = [(True, "sgd"), (False, "sgd"), (True, "adam"), (False, "adam"), (True, "float16")]
-STEPS = 200
+STEPS = 50
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import threading
 
 from tests.v1 import estimator_tasks
 
-STEPS = 400
+STEPS = 200
 TOGETHER = 20  # updates of the synchronous job
 GRADIENTS = [1.0, 2.0, 6.0]  # of its replicas; their mean is 3
-HELD_AT = 200  # who is here waits until the test has done what it wants to do
+HELD_AT = 100  # who is here waits until the test has done what it wants to do
 
 
 def train_paced(cluster, job, index, folder):

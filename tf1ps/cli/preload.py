@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import numpy.random  # noqa: F401  each task draws its own numbers, see task_main.py
+
 import tf1ps
 
 # The modules of the fork server itself, and this one; v1 would change TensorFlow's mode.

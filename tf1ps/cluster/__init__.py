@@ -26,7 +26,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "latest_record", "on_server", "record_of", "record_of_task", "register_end_waiter"],
   "session": ["BoundedSession"],
   "session_config": [
-    "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config"],
+    "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config",
+    "make_small_config"],
   "signals": ["SignalQueue", "SignalWatch", "leave_now", "raise_exit"],
   "versions": ["VersionError", "check_versions"],
 })

@@ -93,6 +93,24 @@ def make_session_config(
   return config
 
 
+def make_small_config(tasks: Sequence[str]):
+  """Makes the config of a session that runs a few small operations of tf1ps's own.
+
+  TensorFlow's graph optimizer takes longer there than the runs.
+
+  Args:
+    tasks: The names of the tasks that the session sees.
+
+  Returns:
+    A new `tf.ConfigProto`.
+  """
+  import tensorflow.compat.v1 as tf
+
+  config = tf.ConfigProto(device_filters=sorted(tasks))
+  config.graph_options.rewrite_options.disable_meta_optimizer = True
+  return config
+
+
 def _set_threads(config, pool, threads):
   """Sets the size of a pool, "inter_op" or "intra_op", and checks the result."""
   field = f"{pool}_parallelism_threads"

@@ -27,7 +27,14 @@ from typing import Callable, Dict, NamedTuple, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, LimitExceeded, ServerRecord, call_within, probe_task
+from tf1ps.cluster import (
+  BoundedSession,
+  LimitExceeded,
+  ServerRecord,
+  call_within,
+  make_small_config,
+  probe_task,
+)
 from tf1ps.compat import TIMING, Error, error_line, retry_refused_run
 from tf1ps.state import containers
 
@@ -59,7 +66,7 @@ class ControlTable:
       limit: seconds for one call.
     """
     self._target, self._keeper, self._limit = target, keeper, limit
-    self._config = tf.ConfigProto(device_filters=sorted({own_task.name, keeper.name}))
+    self._config = make_small_config({own_task.name, keeper.name})
     self._ops = _build(keeper.name)
     self._session = None
     self._lock = threading.Lock()

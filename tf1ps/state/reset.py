@@ -36,6 +36,7 @@ from tf1ps.cluster import (
   bypass_proxy,
   call_within,
   from_cluster_spec,
+  make_small_config,
   probe_task,
   record_of,
 )
@@ -182,7 +183,7 @@ def _close_things(task, names: Sequence[str], others: Sequence[str]) -> List[str
   with graph.as_default(), tf.device(task.name):
     registers = {name: guard.table(name, guard.REGISTER) for name in names}
     values = {name: _values(register) for name, register in registers.items()}
-  config = tf.ConfigProto(device_filters=[task.name])
+  config = make_small_config([task.name])
   closed = []
   with BoundedSession("grpc://" + task.address, graph, config, 1.0) as session:
     for name in names:
