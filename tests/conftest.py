@@ -150,6 +150,27 @@ def set_timing(monkeypatch):
     module, "TIMING", module.TIMING._replace(**fields))
 
 
+@pytest.fixture
+def graphs_as_they_are(monkeypatch):
+  """Has the sessions of this process leave out TensorFlow's graph optimizer.
+
+  It takes longer than the few runs of a test. That it leaves our graphs intact is shown by the
+  tests whose processes train: their sessions have it.
+  """
+  import tensorflow.compat.v1 as tf
+
+  create = tf.Session.__init__
+
+  def create_without(self, target="", graph=None, config=None):
+    own = tf.ConfigProto()
+    if config is not None:
+      own.CopyFrom(config)
+    own.graph_options.rewrite_options.disable_meta_optimizer = True
+    create(self, target, graph, own)
+
+  monkeypatch.setattr(tf.Session, "__init__", create_without)
+
+
 @pytest.fixture(scope="session")
 def common_forks(nothing_left_behind):
   """The process, with TensorFlow imported, that tests' processes are forked from."""

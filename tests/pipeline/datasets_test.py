@@ -11,6 +11,8 @@ import tf1ps
 from tf1ps.pipeline import bad_records, batch_decoding, datasets, graph_input, iterators
 from tf1ps.pipeline.shard import Shard, ShardError, Sources
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 
 @pytest.fixture(autouse=True)
 def graph():

@@ -13,6 +13,8 @@ from tests import harness
 from tf1ps.pipeline import feeding, queue_runners
 from tf1ps.pipeline import shard as shard_lib
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 SESSIONS = [tf.train.MonitoredTrainingSession, tf1ps.MonitoredTrainingSession]
 
 

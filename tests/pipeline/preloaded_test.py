@@ -8,6 +8,8 @@ import tf1ps
 from tf1ps.pipeline import preloaded, producers
 from tf1ps.pipeline import shard as shard_lib
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 
 @pytest.fixture(autouse=True)
 def graph():

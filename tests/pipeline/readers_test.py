@@ -11,6 +11,8 @@ from tests import harness
 from tf1ps.pipeline import graph_input, queue_runners, readers
 from tf1ps.pipeline import shard as shard_lib
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 
 @pytest.fixture(autouse=True)
 def graph():

@@ -38,10 +38,7 @@ def test_five_variables_and_inner_devices(setter, use_resource):
       "/job:worker", "/job:worker/task:1", "/job:worker/device:CPU:0"]
 
 
-@KINDS
-@pytest.mark.parametrize("program", [
-    five_variables_program, training_program, nested_program, shared_program])
-@pytest.mark.parametrize("arguments", [
+ARGUMENTS = [
     dict(ps_tasks=2),
     dict(ps_tasks=3, worker_device=WORKER),
     dict(cluster=CLUSTER, worker_device="/job:worker/task:1/gpu:0", ps_device="/job:ps/cpu:0"),
@@ -53,12 +50,26 @@ def test_five_variables_and_inner_devices(setter, use_resource):
     dict(ps_tasks=2, ps_ops=["Const", "VarHandleOp"]),
     dict(ps_tasks=2, ps_strategy=lambda op: len(op.name) % 2),
     dict(ps_tasks=3, ps_device="/job:params", ps_ops=("VariableV2",)),
-], ids=lambda arguments: " ".join(arguments))
+]
+
+
+# The nested program takes ten times as long as the others.
+@KINDS
+@pytest.mark.parametrize("program", [
+    five_variables_program, training_program, shared_program,
+    pytest.param(nested_program, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda arguments: " ".join(arguments))
 def test_every_op_lands_where_stock_puts_it(arguments, program, use_resource):
   ours = ops_and_devices(
       functools.partial(replica_device_setter, **arguments), program, use_resource)
   stock = ops_and_devices(functools.partial(stock_setter, **arguments), program, use_resource)
   assert ours == stock
+
+
+@pytest.mark.parametrize("arguments, use_resource", [
+    (ARGUMENTS[1], True), (ARGUMENTS[2], False), (ARGUMENTS[4], True), (ARGUMENTS[8], True)])
+def test_every_op_of_a_nested_program_lands_where_stock_puts_it(arguments, use_resource):
+  test_every_op_lands_where_stock_puts_it(arguments, nested_program, use_resource)
 
 
 def test_takes_node_defs_like_stock():

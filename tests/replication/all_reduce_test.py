@@ -9,6 +9,8 @@ from tests.replication import nodes as nodes_lib
 from tests.replication import reference
 from tf1ps.replication import all_reduce, clones
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 WORKERS = nodes_lib.WORKERS
 
 

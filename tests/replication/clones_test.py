@@ -10,6 +10,8 @@ from tests.replication import reference
 from tf1ps.placement import device_setter
 from tf1ps.replication import clones
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 WORKERS = nodes_lib.WORKERS
 
 

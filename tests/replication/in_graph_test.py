@@ -10,6 +10,8 @@ from tests.replication import reference
 from tf1ps.cluster import session as session_lib
 from tf1ps.replication import in_graph, replica_threads
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 PS = "/job:ps/task:0"
 WORKERS = nodes_lib.WORKERS
 

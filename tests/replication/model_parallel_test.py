@@ -7,6 +7,8 @@ import tensorflow.compat.v1 as tf
 from tests import cluster_tasks
 from tf1ps.replication import model_parallel
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 CPUS = tf.ConfigProto(device_count={"CPU": 3})
 RNG = np.random.RandomState(0)
 X = RNG.randn(6, 4).astype(np.float32)

@@ -14,6 +14,8 @@ from tf1ps.replication import ensemble as ensemble_lib
 from tf1ps.replication import queue_ensemble
 from tf1ps.state import queue_errors
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 LONG = 60.0  # seconds; a limit that no test is to reach
 _numbers = itertools.count()
 

@@ -8,6 +8,8 @@ from tests import cluster_tasks
 from tf1ps.compat import recurrent_cells
 from tf1ps.replication import recurrent, split_cost
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 CPUS = tf.ConfigProto(device_count={"CPU": 2})
 TIMES, BATCH, DEPTH, UNITS = 5, 2, 3, 4
 X = np.random.RandomState(0).randn(TIMES, BATCH, DEPTH).astype(np.float32)

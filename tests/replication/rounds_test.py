@@ -10,6 +10,8 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.replication import round_errors, rounds, session_ops, sync_replicas_optimizer, uneven
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 
 def test_each_column_of_the_state_has_a_place_of_its_own():
   columns = rounds.RoundState._field_defaults

@@ -11,6 +11,8 @@ from tests.replication.nodes import WORKERS
 from tf1ps.program import OPTIMIZERS, optimizers
 from tf1ps.replication import staleness
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 AGES = [0, 3, 1, 2, 17, 0]  # updates that others make while a gradient is computed
 RATE = 0.5
 PLACES = ["/job:ps/task:0", WORKERS[1]]  # the first keeps the global step

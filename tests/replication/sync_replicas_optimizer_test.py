@@ -16,6 +16,8 @@ from tests.replication import sync_tasks
 from tf1ps.replication import rounds, sync_replicas_optimizer
 from tf1ps.transfer import traffic
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 MODERN = sys.version_info >= (3, 8)  # TensorFlow 2
 NAMES = ("sgd", "momentum", "adam", "adagrad", "decay")
 
@@ -47,8 +49,9 @@ def reference(name):
 
 
 @pytest.mark.parametrize("replicas, cases, control_flow_v2", [
-  (2, [(2, True, NAMES[2:]), (2, False, NAMES[1:2])], False),
-  pytest.param(3, [(1, True, NAMES[:3]), (3, True, NAMES[:3] + ("rmsprop",))], False,
+  (2, [(2, True, NAMES[3:]), (2, False, NAMES[1:2])], False),
+  pytest.param(3, [(1, True, NAMES[:3]), (2, True, NAMES[2:3]),
+                   (3, True, NAMES[:3] + ("rmsprop",))], False,
                marks=pytest.mark.slow),
   pytest.param(2, [(2, True, NAMES[1:2])], True, marks=pytest.mark.skipif(
     not MODERN, reason="TensorFlow 1 has one control flow unless told")),

@@ -11,6 +11,8 @@ from tf1ps.compat import worker_service
 from tf1ps.state import accumulators, queue_errors, queues
 from tf1ps.state.accumulator_steps import Counts
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 _numbers = itertools.count()
 
 

@@ -14,6 +14,8 @@ from tests.state.after_table import CANCEL, CLOSE, KILLED, RESET, SESSION, STOCK
 from tf1ps.cluster.description import Cluster, Task
 from tf1ps.state import reset
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "queues.md"
 CALLS = after_table.STOCK + after_table.OURS
 # Which one it is depends on whether the call was on its way or began afterwards.

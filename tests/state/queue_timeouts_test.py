@@ -19,6 +19,8 @@ from tests import cluster_tasks, harness, session_tasks
 from tests.state import queue_tasks
 from tf1ps.state import accumulators, barrier, done_queues, queue_call, queue_errors, queues
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 LOSSY = ["FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue"]
 _numbers = itertools.count()
 

@@ -7,6 +7,8 @@ import tensorflow.compat.v1 as tf
 from tests.transfer import steps
 from tf1ps.transfer import accumulating, packed_optimizer, unrolling
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 SIZES = [4, 2, 4, 4, 4, 2, 4, 4]  # of the batches; three make a gradient, and two are left
 
 

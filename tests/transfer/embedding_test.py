@@ -11,6 +11,8 @@ from tests import cluster_tasks, harness
 from tf1ps.placement import device_setter, parts_of_table
 from tf1ps.transfer import embedding, wire
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 ROWS, WIDTH = 7, 2
 TABLE = np.arange(1, 15, dtype=np.float32).reshape(ROWS, WIDTH)
 BAGS = [[1, 4, 1], [], [6], [0, 5], []]  # repeated, empty, single; the last is empty

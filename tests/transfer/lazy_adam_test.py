@@ -8,6 +8,8 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.transfer import lazy_adam
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 PS = "/job:ps/task:0"
 RATE = 0.1
 TABLE = np.linspace(-1, 1, 12).astype(np.float32).reshape(6, 2)

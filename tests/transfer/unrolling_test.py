@@ -7,6 +7,8 @@ import tensorflow.compat.v1 as tf
 from tests.transfer import steps
 from tf1ps.transfer import prefetch, unrolling
 
+pytestmark = pytest.mark.usefixtures("graphs_as_they_are")
+
 
 @pytest.fixture(scope="module", params=[1, 2])
 def cluster(request, forks):

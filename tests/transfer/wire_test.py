@@ -175,10 +175,10 @@ def test_one_bad_value_makes_its_tensor_nan_by_int8(bad):
   """But not the others in the buffer."""
   found, _ = by_int8([1.0, 2.0, 3.0, bad, 0.0, 5.0], [2, 3, 1])
   np.testing.assert_allclose(found, [1.0, 2.0, np.nan, np.nan, np.nan, 5.0], rtol=0.01)
-  for place in range(40):
-    values = np.ones([40])
-    values[place] = bad
-    assert np.all(np.isnan(by_int8(values)[0]))
+  values = np.ones([41, 40])  # one tensor for each place, and one without
+  values[np.arange(40), np.arange(40)] = bad
+  found = by_int8(values.ravel(), [40] * 41)[0].reshape(41, 40)
+  assert np.all(np.isnan(found[:40])) and np.all(found[40] == 1)
 
 
 def test_int8_is_for_gradients_alone():
