@@ -88,11 +88,19 @@ def call(function, *args) -> int:
       return (error.code or 0) & 0xFF  # As the interpreter does.
     sys.stderr.write("%s\n" % (error.code,))
     return EXIT_FAILED
-  except BaseException:
-    traceback.print_exc()
+  except BaseException as error:
+    _print_traceback(error)
     return EXIT_FAILED
   finally:
     flush()
+
+
+def _print_traceback(error):
+  """Prints the traceback from the task's own function on, without the calls of this file."""
+  frames = error.__traceback__
+  while frames.tb_next is not None and frames.tb_frame.f_code.co_filename == __file__:
+    frames = frames.tb_next
+  traceback.print_exception(type(error), error, frames)
 
 
 def _run(env, payload):
