@@ -61,3 +61,45 @@ def _run_program(jobs, job, index, how):
     harness.wait_until(lambda: session.run(count) == 100.0)
   say("saved", session.run(count))
   sys.exit(0)
+
+
+def _queue_and_model():
+  """A queue on the ps, and a variable and a table there that a run leaves behind."""
+  with tf.device("/job:ps/task:0"):
+    done = tf.queue.FIFOQueue(3, tf.int32, shared_name="done")
+    table = tf.raw_ops.MutableHashTableV2(
+      key_dtype=tf.int64, value_dtype=tf.int64, shared_name="seen")
+    with tf.variable_scope("", use_resource=True):
+      step = tf.train.get_or_create_global_step()
+  key = tf.constant([1], tf.int64)
+  insert = tf.raw_ops.LookupTableInsertV2(table_handle=table, keys=key, values=key)
+  return done, step, insert, tf.raw_ops.LookupTableSizeV2(table_handle=table)
+
+
+def await_queue(jobs, kind):
+  """A ps whose own program takes three elements out of a queue, where others call join."""
+  server = tf1ps.Server(jobs, "ps", 0)
+  with tf.Graph().as_default():
+    take = _queue_and_model()[0].dequeue()
+    session = {"stock": tf.Session, "ours": Session}[kind](server.target)
+    say("waits")
+    for _ in range(3):
+      say("took", session.run(take))
+    say("all taken")
+
+
+def report_to_queue(jobs, elements):
+  """A chief that puts elements into that queue; it leaves a table with one key."""
+  server = tf1ps.Server(jobs, "worker", 0)
+  with tf.Graph().as_default():
+    done, step, insert, size = _queue_and_model()
+    element = tf.placeholder(tf.int32, [])
+    put, up = done.enqueue(element), step.assign_add(1)
+    with tf1ps.MonitoredTrainingSession(server.target) as session:
+      say("found", session.run(step), session.run(size))
+      session.run([insert, up])
+      for value in elements:
+        session.run(put, {element: value})
+      if elements == [1]:
+        say("stays")
+        harness.wait_until(lambda: False)

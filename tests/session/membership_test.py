@@ -161,6 +161,17 @@ def test_what_another_run_left_is_cleared(make):
   assert left.found() == [1, 1]
 
 
+def test_a_ps_may_wait_for_a_queue_where_its_program_has_sessions(make, monkeypatch):
+  part = make()
+  records, (task,) = membership_lib.RunRecords(part.record), part.holders
+  monkeypatch.setattr(membership_lib, "record_of_task", lambda task: None)  # as in another process
+  for has_sessions in (True, False):
+    local_server.table(part.record).put({
+      control.CLUSTER_RECORD: part.cluster.to_json(),
+      control.PROGRAM_RECORD: {"has_sessions": has_sessions}})
+    assert records.may_wait_for_queues(task) == has_sessions
+
+
 def test_where_no_run_has_been_nothing_is_cleared(make):
   part = make()
   left = Left(part)

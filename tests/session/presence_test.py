@@ -148,3 +148,19 @@ def test_a_ps_that_waits_for_a_worker_that_failed_leaves(forks):
            for job, index in (("ps", 0), ("worker", 0), ("worker", 1))]
   assert [task.wait() for task in tasks] == [1, 1, 1]
   assert "/job:worker/task:1 failed: ValueError: of the program" in tasks[1].output
+
+
+@pytest.mark.parametrize("kind", ["stock", "ours"])
+def test_a_later_run_leaves_the_queue_for_which_the_program_of_a_ps_waits(forks, kind):
+  jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
+  ps = forks.start("ps 0", presence_tasks.await_queue, jobs, kind)
+  ps.wait_for("waits")
+  first = forks.start("worker 0", presence_tasks.report_to_queue, jobs, [1])
+  ps.wait_for("took 1")
+  first.wait_for("stays")
+  first.kill()
+  # Without a checkpoint directory it cannot know that the state is that of its own run.
+  second = forks.start("worker 0 again", presence_tasks.report_to_queue, jobs, [2, 3])
+  ps.wait_for("all taken")
+  assert [second.wait(), ps.wait()] == [0, 0]
+  assert "found 0 0" in first.output and "found 0 0" in second.output

@@ -140,10 +140,11 @@ def test_only_the_run_in_its_own_container_releases_it(job):
 
 def test_it_tells_its_cluster_and_beats(job):
   job.serve(container="jobs/a")
-  harness.wait_until(lambda: len(job.records()) == 2)
+  harness.wait_until(lambda: len(job.records()) == 3)
   records = job.records()
   assert records[control.CLUSTER_RECORD].value == {
       name: {"0": tasks[0], "1": tasks[1]} for name, tasks in job.jobs.items()}
+  assert records[control.PROGRAM_RECORD].value == {"has_sessions": False}
   member, = heartbeat.members_of(records, "jobs/a")
   assert (member.name, member.role, member.state) == (PS_0, "ps", "serving")
 

@@ -32,6 +32,7 @@ from tf1ps.state import (
   CLUSTER_RECORD,
   MEMBER_FAILED,
   MEMBER_TRAINING,
+  PROGRAM_RECORD,
   RUN_ENDED,
   RUN_FAILED,
   RUN_RUNNING,
@@ -41,6 +42,7 @@ from tf1ps.state import (
   Member,
   RunRecord,
   clear_container,
+  clear_run_state,
   containers_of,
   find_run,
   members_of,
@@ -114,6 +116,17 @@ class RunRecords:
       elif here is not None:
         found_on[task] = here.cluster.to_json()
     return found_on
+
+  def may_wait_for_queues(self, task) -> bool:
+    """Whether a holder's program may run sessions of its own: it is not in `join`, as far as seen.
+
+    Raises ControlError.
+    """
+    if record_of_task(task) is not None:
+      return False  # this process: its chief begins a run
+    found = self.read(task)
+    return CLUSTER_RECORD not in found or (
+      PROGRAM_RECORD in found and found[PROGRAM_RECORD].value["has_sessions"])
 
   def close(self) -> None:
     """Closes the sessions, within the limit of a call."""
@@ -312,10 +325,11 @@ class Membership:
       self._current = max(mine, key=lambda f: f.writes)
     return all(f is not None and f == mine[0] and f.initialised for f in found)
 
-  def begin_initialisation(self) -> None:
+  def begin_initialisation(self, graph=None) -> None:
     """Marks the run as not initialised on the holders, and clears the state of other runs.
 
-    Where no run has been, everything stays: a program may wait on a ps for a queue of its own.
+    Where no run has been, everything stays. Queues stay where a ps's own program may wait for one;
+    there only the state of `graph` is cleared. Raises ControlError or ContainerError.
     """
     goes_on = bool(self.run_id)
     if not goes_on:
@@ -323,7 +337,10 @@ class Membership:
     before = self._current.writes if goes_on and self._current is not None else 0
     self._write(self._new_record(before + 1))
     if not goes_on:
-      clear_container(self.record.container, self._used)
+      spared = [task for task in self._used if self._records.may_wait_for_queues(task)]
+      clear_container(self.record.container, [task for task in self._used if task not in spared])
+      if graph is not None:
+        clear_run_state(self.record, graph, spared)
     self._write_file(RUN_RUNNING)
 
   def claim_run(self) -> None:

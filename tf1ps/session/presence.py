@@ -180,7 +180,7 @@ class PsPresence(Presence):
   def _watch_job(self, record):
     line = ""
     try:
-      line = wait_for_end(record, self._given_way)
+      line = wait_for_end(record, self._given_way, has_sessions=True)
     except JobLostError as lost:
       line, self._lost = str(lost), lost
     if self._given_way.is_set():

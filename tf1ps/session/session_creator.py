@@ -239,7 +239,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       _log.warning("the servers have lost state; %s", (
         "what came after %s is lost" % latest if latest else
         "there is no checkpoint, so training starts over"))
-    membership.begin_initialisation()
+    membership.begin_initialisation(self._graph)
     session = self._open(seen)
     initialise.restore_or_initialise(session, self._scaffold, latest)
     for hook in self._hooks:

@@ -14,7 +14,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "containers": [
     "ContainerError", "check_container_name", "clear_container", "container_of_job",
     "container_scope"],
-  "control": ["CLUSTER_RECORD", "ControlError", "ControlRecord", "ControlTable", "table_for"],
+  "control": [
+    "CLUSTER_RECORD", "ControlError", "ControlRecord", "ControlTable", "PROGRAM_RECORD",
+    "table_for"],
   "done_queues": ["DoneQueues", "DoneTimeout"],
   "ending": ["wait_for_end"],
   "guard": ["GUARD_MISMATCH", "GUARD_RESET", "Guard", "Guarded", "QUEUE_KIND"],
@@ -33,5 +35,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "run": [
     "RUN_ENDED", "RUN_FAILED", "RUN_RUNNING", "RunFile", "RunRecord", "find_run", "new_run_id",
     "write_run"],
+  "run_state": ["clear_run_state"],
   "sum_dtypes": ["sum_dtype"],
 })

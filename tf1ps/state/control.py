@@ -39,6 +39,8 @@ from tf1ps.compat import TIMING, Error, error_line, retry_refused_run
 from tf1ps.state import containers
 
 CLUSTER_RECORD = "cluster"  # the name of the record of the cluster that a task was started with
+# The name of the record of a ps whose program has sessions of its own: {} or {"has_sessions": true}
+PROGRAM_RECORD = "program"
 _TRIES = 1000  # of a change, if another client is faster each time
 
 

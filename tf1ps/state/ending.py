@@ -41,12 +41,14 @@ _log = logging.getLogger("tf1ps")
 DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start tasks by hand
 
 
-def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
+def wait_for_end(record: ServerRecord, interrupted: threading.Event,
+                 has_sessions: bool = False) -> str:
   """Waits until a server's job has ended, or `interrupted` is set; returns a sentence about it.
 
+  `has_sessions` is whether the task's program runs sessions meanwhile, which the chief then spares.
   Raises JobLostError if the job ended without a release, or failed.
   """
-  watch = _JobWatch(record)
+  watch = _JobWatch(record, has_sessions)
   try:
     while not interrupted.wait(TIMING.poll_interval):
       line = watch.look()
@@ -62,9 +64,9 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event) -> str:
 class _JobWatch:
   """The state of a job as a serving task sees it."""
 
-  def __init__(self, record: ServerRecord):
+  def __init__(self, record: ServerRecord, has_sessions: bool):
     cluster = record.cluster
-    self._record = record
+    self._record, self._has_sessions = record, has_sessions
     self._is_ps = cluster.task in cluster.ps
     # A ps reads the run on itself; a worker whose devices are used reads it on the first ps.
     self._released_on = control.table_for(
@@ -106,7 +108,9 @@ class _JobWatch:
   def _look_for_run(self) -> Optional[run.RunRecord]:
     try:
       if not self._cluster_is_written:
-        self._released_on.put({control.CLUSTER_RECORD: self._record.cluster.to_json()})
+        self._released_on.put({
+          control.CLUSTER_RECORD: self._record.cluster.to_json(),
+          control.PROGRAM_RECORD: {"has_sessions": self._has_sessions}})
         self._cluster_is_written = True
       if self._record.persistent:
         return None
