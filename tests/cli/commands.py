@@ -5,6 +5,7 @@ module that can be imported. absl's flags belong to a process, so each command l
 """
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import sys
 from absl import flags
 
 from tests import program_tasks
+from tests.cluster_tasks import say
 from tf1ps.cli import app, evaluator, local, predict, ps, reset, tasks, worker
 from tf1ps.cli import flags as flags_lib
 from tf1ps.training import options
@@ -146,3 +148,15 @@ def print_to(path):
     return 7
 
   return app.run("ps", "prints.", [], main, needs_program=False)
+
+
+def be_first_process(argv):
+  """Runs tf1ps-worker as process 1 of a process namespace, as in a container; says its id here."""
+  if ctypes.CDLL(None).unshare(0x20000000):  # CLONE_NEWPID
+    say("no namespace")
+    return 0
+  child = os.fork()
+  if child == 0:
+    os._exit(worker.run(argv) if os.getpid() == 1 else 3)
+  say("process", child)
+  return os.waitpid(child, 0)[1] >> 8

@@ -67,6 +67,28 @@ def test_ctrl_c_while_the_graph_is_built(start, tmp_path):
   assert "Traceback" not in task.output
 
 
+@pytest.mark.parametrize("at", ["import", "model_fn"])
+def test_sigterm_ends_process_1_while_it_builds(start, tmp_path, at):
+  """The system drops a signal that process 1 of a container does not handle."""
+  wait = "print('building')\nthreading.Event().wait(60)\n"
+  (tmp_path / "failing_model.py").write_text(
+    "import threading\n\n" + (wait if at == "import" else "")
+    + "def model_fn(features, labels, mode):\n  " + wait.replace("\n", "\n  "))
+  program = commands.write(tmp_path, "failing.py", FAILING)
+  task = start("worker", commands.be_first_process, [program, "--steps=3"] + hosts())
+  if "no namespace" in task.wait_for("n"):
+    pytest.skip("this user may not make a process namespace")
+  task.wait_for("building")
+  pid = int(task.wait_for("process ").split()[1])
+  harness.signal_process(pid, signal.SIGTERM)
+  try:
+    assert task.wait(limit=20.0) == 143
+  except AssertionError:
+    harness.signal_process(pid, signal.SIGKILL)
+    raise
+  assert "ended by signal 15" in task.lines[-1]
+
+
 def test_an_error_of_ours_is_a_line(start):
   """The ps refuses connections, and no traceback says more than that."""
   code, lines = commands.run(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -44,6 +45,14 @@ def test_the_garbage_collector_passes_over_what_was_imported():
     task = server.start_task(LocalTask("ps 0", sample_tasks.collector))
     assert sample_tasks.wait_exit(server, task) == 0
     assert sample_tasks.read_output(task) == b"True True\n"
+
+
+def test_a_clock_step_does_not_end_the_wait_for_a_start(monkeypatch):
+  clock = itertools.count(time.time(), 3600.0)
+  monkeypatch.setattr(time, "time", lambda: next(clock))
+  with fork_server.ForkServer() as server:
+    task = server.start_task(LocalTask("ps 0", sample_tasks.answer, (7,)))
+    assert sample_tasks.wait_exit(server, task) == 7
 
 
 def test_an_import_that_fails_shows_why(tmp_path, capfd, monkeypatch):

@@ -150,6 +150,7 @@ def test_a_ps_that_waits_for_a_worker_that_failed_leaves(forks):
   assert "/job:worker/task:1 failed: ValueError: of the program" in tasks[1].output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stock", "ours"])
 def test_a_later_run_leaves_the_queue_for_which_the_program_of_a_ps_waits(forks, kind):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}

@@ -330,6 +330,16 @@ def test_drain(client, kind):
   assert one.queue.drain(one.session) == []
 
 
+def test_drain_of_an_open_shuffle_queue_leaves_what_tensorflow_keeps(shared):
+  one = shared("RandomShuffleQueue", least=2)
+  one.put(1, 2, 3, 4, 5)
+  first = one.queue.drain(one.session)
+  assert len(first) == 3 and one.run(one.queue.size) == 2
+  one.run(one.queue.close)
+  assert sorted(first + one.queue.drain(one.session)) == [1, 2, 3, 4, 5]
+  assert one.run(one.queue.size) == 0
+
+
 # Operations that never block.
 
 
