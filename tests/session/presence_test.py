@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -165,3 +169,34 @@ def test_a_later_run_leaves_the_queue_for_which_the_program_of_a_ps_waits(forks,
   ps.wait_for("all taken")
   assert [second.wait(), ps.wait()] == [0, 0]
   assert "found 0 0" in first.output and "found 0 0" in second.output
+
+
+_WAITS = """
+import sys, time
+import tensorflow.compat.v1 as tf
+import tf1ps
+from tf1ps.session import Session
+server = tf1ps.Server({"ps": ["127.0.0.1:1"], "worker": [sys.argv[1]]}, "worker", 0)
+with tf.Graph().as_default():
+  with tf.device("/job:ps/task:0"):
+    tf.train.create_global_step()
+  for make in (Session, tf1ps.MonitoredTrainingSession):
+    began = time.monotonic()
+    try:
+      make(server.target)
+    except tf1ps.Error as error:
+      print(time.monotonic() - began, str(error).replace("\\n", " "))
+"""
+
+
+@pytest.mark.slow
+def test_the_environment_bounds_the_wait_for_the_start():
+  said = subprocess.run(
+    [sys.executable, "-c", _WAITS, *harness.addresses(1)], stdout=subprocess.PIPE, timeout=100,
+    env=dict(os.environ, TF1PS_START_TIMEOUT="1.5"), check=True)
+  lines = said.stdout.decode().splitlines()
+  assert len(lines) == 2
+  for line in lines:
+    seconds, text = line.split(" ", 1)
+    assert 1.5 <= float(seconds) < 30.0  # without the variable 60
+    assert "/job:ps/task:0" in text
