@@ -193,8 +193,10 @@ def losses(program: Program, outcome: Outcome) -> List[str]:
   if program.evaluator:
     said = outcome.said["evaluator 0" if program.estimator else "eval 0"]
     steps = [int(step) for step in re.findall(r"(?:evaluated|for global) step (\d+)", said)]
-    if not steps or steps[-1] < made:
-      found.append("the last evaluation is of step %s of %d" % (steps[-1] if steps else "-", made))
+    # It leaves at a checkpoint of so many steps; the job may save one more when its workers end.
+    if not steps or steps[-1] < program.steps:
+      found.append("the last evaluation is of step %s of %d" % (
+        steps[-1] if steps else "-", program.steps))
   return found
 
 

@@ -42,13 +42,16 @@ def test_a_cell_of_the_table(name, first, second, saved, codes, said):
   assert outcome(name, first, second, saved, codes) == said
 
 
-def test_an_evaluator_that_left_before_the_last_checkpoint():
+@pytest.mark.parametrize("evaluated, said", [
+  (150, "ends; the last evaluation is of step 150 of 200"),
+  (201, "ends"),  # step 202 was saved after it had left
+])
+def test_an_evaluator_leaves_at_a_checkpoint_of_all_steps(evaluated, said):
   made = legacy_programs.Outcome(
     dict.fromkeys([*ALL, "eval 0"], 0),
-    {"worker 0": steps(100, 200), "worker 1": steps(100, 200), "eval 0": "evaluated step 150: x"},
-    200)
-  assert legacy_programs.verdict(legacy_programs.PROGRAMS["evaluator"], made) == (
-    "ends; the last evaluation is of step 150 of 200")
+    {"worker 0": steps(108, 200), "worker 1": steps(94, 201),
+     "eval 0": "evaluated step %d: x" % evaluated}, 202)
+  assert legacy_programs.verdict(legacy_programs.PROGRAMS["evaluator"], made) == said
 
 
 def test_an_estimator():

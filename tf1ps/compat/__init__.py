@@ -2,11 +2,11 @@
 
 This room alone may use private symbols, each with its reason and a test that fails without it. Of
 TensorFlow these are `tf.Session._do_call` (session_runs.py), `tf.Operation._update_input`
-(graph_inputs.py), `tf.Operation._set_device` (first_task.py), the operations that a
-`tf.train.SessionManager` holds (session_managers.py), the arguments of a
-`tf.train.CheckpointSaverHook` (saver_hooks.py), and what the package tensorflow-estimator misses
-(estimator.py). Of Keras it is `naming.reset_uids` (keras_names.py), of tf_keras and slim what
-slim.py names.
+(graph_inputs.py), `tf.Operation._set_device` (first_task.py), `tf.Operation._set_attr`
+(locked_counts.py), the operations that a `tf.train.SessionManager` holds (session_managers.py), the
+arguments of a `tf.train.CheckpointSaverHook` (saver_hooks.py), and what the package
+tensorflow-estimator misses (estimator.py). Of Keras it is `naming.reset_uids` (keras_names.py), of
+tf_keras and slim what slim.py names.
 
 It also holds what every room shares: the base class of all errors, exit codes and waits.
 """
@@ -28,6 +28,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "keras_names": ["new_graph"],
   "leftovers": [
     "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],
+  "locked_counts": ["lock_counts"],
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "saver_hooks": ["saver_arguments"],

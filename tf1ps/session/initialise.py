@@ -11,7 +11,7 @@ from typing import Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import restore_checkpoint
-from tf1ps.compat import Error
+from tf1ps.compat import Error, lock_counts
 from tf1ps.pipeline import adopt_queue_runners, iterator_initializers, warn_unfilled_queues
 from tf1ps.replication import clear_ops, partial_updates
 
@@ -23,9 +23,13 @@ class SessionCreationError(Error, RuntimeError):
 
 
 def finalize(scaffold: tf.train.Scaffold) -> None:
-  """Adopts the queue runners of the default graph, then finalises the scaffold and the graph."""
+  """Prepares the default graph for its sessions, then finalises the scaffold and the graph.
+
+  It adopts the queue runners, and makes the counts of several workers exact (`lock_counts`).
+  """
   adopt_queue_runners()
   scaffold.finalize()
+  lock_counts(tf.get_default_graph())
 
 
 def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:

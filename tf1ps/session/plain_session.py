@@ -27,6 +27,7 @@ from tf1ps.cluster import (
   record_of,
   wait_for_tasks,
 )
+from tf1ps.compat import lock_counts
 from tf1ps.session import limits, presence, unplaced
 
 
@@ -72,6 +73,7 @@ class Session(BoundedSession):
     """Like `tf.Session.run`."""
     if self._record is not None and self.graph.version != self._seen_version:
       unplaced.place_unplaced(self.graph, self._record.cluster)
+      lock_counts(self.graph)
       self._seen_version = self.graph.version
     result = super().run(fetches, feed_dict, options, run_metadata)
     if self._presence is not None:
