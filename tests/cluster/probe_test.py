@@ -193,6 +193,21 @@ def test_the_limit_is_kept_where_somebody_is_silent(timeout):
   assert timeout <= time.monotonic() - began < timeout + 20.0
 
 
+def test_a_short_last_probe_hides_no_reason(monkeypatch):
+  task = Task("ps", 0, "no-such-host.invalid:2222")
+  limits = []
+
+  def probe_tasks(tasks, timeout):
+    limits.append(timeout)
+    state = probe.NO_SUCH_HOST if len(limits) == 1 else probe.SILENT
+    return [probe.ProbeResult(task, state, state)]
+
+  monkeypatch.setattr(probe, "probe_tasks", probe_tasks)
+  with pytest.raises(probe.TaskUnavailableError, match="no such host"):
+    probe.wait_for_tasks([task], 0.5)
+  assert len(limits) > 1 and max(limits) < probe.TIMING.probe_limit
+
+
 def test_a_task_that_comes_late(start, one_ps, caplog):
   address, = harness.addresses(1)
   late = Task("late", 0, address)

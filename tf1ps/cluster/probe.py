@@ -138,7 +138,9 @@ def wait_for_tasks(
     limit = max(0.1, min(TIMING.probe_limit, began + timeout - time.monotonic()))
     missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
     for one in probe_tasks(missing, limit):
-      seen[one.task] = one
+      # A probe that the end of the wait shortens may be silent where a longer one found the reason.
+      if not (one.state == SILENT and limit < TIMING.probe_limit and one.task in seen):
+        seen[one.task] = one
     absent = [seen[task] for task in tasks if not seen[task].is_up]
     if not absent:
       # A task that was up in an early round may have ended since: all are probed once more.
