@@ -15,7 +15,7 @@ Toolkit: bare TensorFlow. (Programs get their data from `input_fn`, docs/pipelin
     $ python examples/notes/feeding_and_records.py
     fed: [[0.0, 0.5, 1.0], [1.5, 2.0, 2.5], [3.0]]
     read: [[0.0, 0.5, 1.0], [1.5, 2.0, 2.5], [3.0]]
-    without overlap ... ms a step, with it ... ms
+    without overlap ... ms per step, with it ... ms
     overlap saves more than a quarter: True
 """
 
@@ -98,7 +98,7 @@ def compare(path):
   print("fed:", fed_batches())
   print("read:", read_batches(path))
   alone, together = seconds_a_step(overlap=False), seconds_a_step(overlap=True)
-  print("without overlap %.0f ms a step, with it %.0f ms" % (1e3 * alone, 1e3 * together))
+  print("without overlap %.0f ms per step, with it %.0f ms" % (1e3 * alone, 1e3 * together))
   print("overlap saves more than a quarter:", bool(together < 0.75 * alone))
 
 

@@ -4,7 +4,7 @@
 needs travels there once per step, for any number of uses. `compare_split` measures two steps
 alternately, so that other load of the machine affects both. `split_table` formats both:
 
-              ms a step    bytes a step between devices
+              ms per step    bytes per step between devices
   unsplit         1.204                               0
   split           2.311                         524,288
   the split takes 1.92 times as long: it is not worth it
@@ -134,7 +134,7 @@ def compare_split(unsplit: Callable[[], object], split: Callable[[], object], st
 
 def split_table(times: Comparison, split_bytes: int, unsplit_bytes: int = 0) -> str:
   """The costs of both steps as lines, with whether the split was worth it."""
-  lines = ["%-10s %12s %31s" % ("", "ms a step", "bytes a step between devices")]
+  lines = ["%-10s %12s %31s" % ("", "ms per step", "bytes per step between devices")]
   for name, seconds, count in (("unsplit", times.unsplit, unsplit_bytes),
                                ("split", times.split, split_bytes)):
     lines.append("%-10s %12.3f %31s" % (name, 1e3 * seconds, format(count, ",")))
