@@ -12,19 +12,19 @@ Toolkit: tf1ps.replication.layers_on_devices, split_dense, unrolled_recurrent an
 
     $ python examples/model_parallel.py
     A dense layer on each device: after 33 steps the loss is 0.0028..., and split 0.0028...
-                  ms per step    bytes per step between devices
+                ms per step  bytes per step between devices
     unsplit       ...                               0
     split         ...                          65,540
     the split takes ... times as long: it is ...worth it
 
     Half of a dense layer's columns on each device: ... loss is 0.009..., and split 0.009...
-                  ms per step    bytes per step between devices
+                ms per step  bytes per step between devices
     unsplit       ...                               0
     split         ...                          24,580
     the split takes ... times as long: it is ...worth it
 
     A recurrent layer on each device: after 33 steps the loss is 0.067..., and split 0.067...
-                  ms per step    bytes per step between devices
+                ms per step  bytes per step between devices
     unsplit       ...                               0
     split         ...                         655,364
     the split takes ... times as long: it is ...worth it

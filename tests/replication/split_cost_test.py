@@ -196,7 +196,7 @@ def test_times_of_sessions():
 def test_a_table():
   slow = split_cost.split_table(split_cost.Comparison(0.001204, 0.0023116), 524288)
   assert slow.splitlines() == [
-    "              ms per step    bytes per step between devices",
+    "            ms per step  bytes per step between devices",
     "unsplit           1.204                               0",
     "split             2.312                         524,288",
     "the split takes 1.92 times as long: it is not worth it"]

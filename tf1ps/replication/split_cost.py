@@ -4,7 +4,7 @@
 needs travels there once per step, for any number of uses. `compare_split` measures two steps
 alternately, so that other load of the machine affects both. `split_table` formats both:
 
-              ms per step    bytes per step between devices
+            ms per step  bytes per step between devices
   unsplit         1.204                               0
   split           2.311                         524,288
   the split takes 1.92 times as long: it is not worth it
