@@ -299,6 +299,16 @@ def test_docs_have_the_tags_of_the_summaries():
   assert "`checkpoints/%s/`" % evaluator.SUMMARIES in page
 
 
+@pytest.mark.slow
+def test_docs_a_cluster_in_a_notebook(linear):
+  (linear / "notebook.py").write_text("from linear import input_fn, model_fn\n" + block_with(
+    "docs/programs.md", "# A cell of a notebook"))
+  done = subprocess.run([sys.executable, "notebook.py"], cwd=str(linear), stdout=subprocess.PIPE,
+                        universal_newlines=True, check=True, timeout=120)
+  step, metrics = done.stdout.splitlines()[-1].split(" ", 1)
+  assert int(step) >= 300 and "'error'" in metrics
+
+
 def test_docs_two_optimizers(start, tmp_path):
   program = block_with("docs/programs.md", "import numpy as np\n")
   (tmp_path / "two_optimizers.py").write_text(program)

@@ -12,7 +12,7 @@ from tf1ps import version
 NAMES = ["Coordinator", "Error", "FIFOQueue", "GreedyLoadBalancingStrategy", "ModelSpec",
          "MonitoredTrainingSession",
          "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
-         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "main",
+         "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "local_cluster", "main",
          "replica_device_setter", "run_local", "start_queue_runners"]
 PROGRAM = """
 import json, sys

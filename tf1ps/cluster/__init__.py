@@ -22,8 +22,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
     "task_name_of_device", "wait_for_tasks"],
   "server": [
-    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "job_container",
-    "latest_record", "on_server", "record_of", "record_of_task", "register_end_waiter"],
+    "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "as_task",
+    "job_container", "latest_record", "on_server", "record_of", "record_of_task",
+    "register_end_waiter"],
   "session": ["BoundedSession"],
   "session_config": [
     "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config",

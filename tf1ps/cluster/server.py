@@ -14,9 +14,10 @@ It differs from `tf.train.Server` in this order:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -30,6 +31,8 @@ from tf1ps.compat import Error, signal_exit_code
 # {target: record} of this process's servers. A process global, because a session or a graph builder
 # of a drop-in gets at most the target of its server.
 _records: Dict[str, "ServerRecord"] = {}
+# The record that a thread has chosen, where one process has the servers of several tasks.
+_of_thread = threading.local()
 # What `join` waits with. A process global, because only rooms above this one know how a job ends.
 _end_waiter = None
 # Called with the record of each new server, and of each server whose `join` begins. Process
@@ -79,8 +82,22 @@ def record_of_task(task: Task) -> Optional[ServerRecord]:
   return next((record for record in _records.values() if record.cluster.task == task), None)
 
 
+@contextlib.contextmanager
+def as_task(record: ServerRecord) -> Iterator[None]:
+  """Makes this thread the task of a server, where one process has servers of several tasks."""
+  before = getattr(_of_thread, "record", None)
+  _of_thread.record = record
+  try:
+    yield
+  finally:
+    _of_thread.record = before
+
+
 def latest_record() -> Optional[ServerRecord]:
-  """Returns the record of this process's last server; None without a server."""
+  """Returns the record of this thread's task, else of this process's last server, else None."""
+  chosen = getattr(_of_thread, "record", None)
+  if chosen is not None:
+    return chosen
   return list(_records.values())[-1] if _records else None
 
 

@@ -9,6 +9,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
   "gpus": ["divide_gpus", "visible_gpus"],
   "local": ["Outcome", "run_tasks"],
+  "in_process": ["LocalCluster", "TaskFailedError", "local_cluster"],
   "ports": ["find_free_addresses", "find_free_ports"],
   "scripts": ["run_together"],
   "task_main": ["die_with_parent", "prepare_streams"],

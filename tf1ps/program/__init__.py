@@ -12,8 +12,8 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "choices": ["OPTIMIZERS", "VARIABLES"],
   "contract": [
-    "ModelSpec", "ModelSpecError", "Program", "ProgramError", "batch_size_of", "build_input",
-    "build_model", "check_variables", "load_program"],
+    "ModelSpec", "ModelSpecError", "Program", "ProgramError", "as_program", "batch_size_of",
+    "build_input", "build_model", "check_variables", "load_program"],
   "evaluation": [
     "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
   "evaluator": ["EvaluatorOutcome", "RunWatch", "follow_checkpoints"],

@@ -24,6 +24,7 @@ import pkgutil
 import sys
 import sysconfig
 import traceback
+import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import tensorflow.compat.v1 as tf
@@ -105,6 +106,28 @@ def load_program(name: str) -> Program:
   functions = [_function(name, module, each) for each in _FUNCTIONS]
   _check_no_tensors(name, module)
   return Program(name, module, *functions)
+
+
+def as_program(program) -> Program:
+  """Returns the program that a Python caller gives; checks its two functions.
+
+  Args:
+    program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`.
+
+  Raises:
+    ProgramError: it is none of them, or as `load_program`.
+  """
+  if isinstance(program, (str, os.PathLike)):
+    return load_program(os.fspath(program))
+  if isinstance(program, types.ModuleType):
+    name, module = program.__name__, program
+    _check_no_tensors(name, module)
+  elif isinstance(program, (tuple, list)) and len(program) == len(_FUNCTIONS):
+    name, module = "the program", types.SimpleNamespace(**dict(zip(_FUNCTIONS, program)))
+  else:
+    raise ProgramError("program must be a module, its name, the path of a .py file, or the pair "
+                       f"(input_fn, model_fn), got {program!r}")
+  return Program(name, module, *[_function(name, module, each) for each in _FUNCTIONS])
 
 
 def build_input(program: Program, mode: str, shard: Shard) -> Tuple[Any, Any]:

@@ -1,0 +1,303 @@
+"""A cluster in this process, for notebooks and tests: real servers, and a thread for each worker.
+
+1. All servers are in this process. TensorFlow cannot stop a server, so a cluster that has ended
+   leaves its servers to the next one of the same shape. A cell that runs again adds no servers.
+2. `LocalCluster.train` trains a program as tf1ps-worker does, with a thread, a graph and a session
+   for each worker.
+3. Each worker has a hook of ours. It stops the worker after another one has failed, and after an
+   exception of the caller such as KeyboardInterrupt.
+
+The servers share one pool of threads, which the first server of the process makes. A worker may
+wait in it for another worker, so the pool has room for all of them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import time
+from typing import Dict, Iterator, List, Tuple
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import (
+  Cluster,
+  ClusterError,
+  PortTakenError,
+  Server,
+  as_task,
+  exposure_warning,
+  make_session_config,
+  nearest_name,
+)
+from tf1ps.compat import TIMING, Error
+from tf1ps.launch.ports import find_free_addresses
+from tf1ps.program import Program, as_program
+from tf1ps.session import JobFailedError
+from tf1ps.state import ContainerError, clear_container, wait_for_end
+from tf1ps.training import Options, Outcome, check_options, train
+
+_log = logging.getLogger("tf1ps")
+_TRIES = 5  # ports, until each server has one of its own
+# The servers of clusters that have ended, by the shape of the cluster. A process global, because
+# a process cannot stop a server.
+_idle: Dict[Tuple[int, int, bool], List[List[Server]]] = {}
+_kept: List[Server] = []  # all servers: TensorFlow 1 must not destroy one while it works
+
+
+class TaskFailedError(Error, RuntimeError):
+  """A worker of a cluster in this process failed; the worker's own error is chained.
+
+  Attributes:
+    task: the worker's name, "/job:worker/task:1".
+  """
+
+  def __init__(self, task: str, error: BaseException):
+    super().__init__("%s failed: %s: %s" % (task, type(error).__name__, error))
+    self.task = task
+
+
+class LocalCluster:
+  """The servers of a cluster in this process.
+
+  Attributes:
+    servers: {job: [server]}: the `tf1ps.Server`s of "ps", "worker" and, if there is one, "chief".
+    chief: the server of the chief, which is worker 0 without a task "chief". A
+      `ClusterCoordinator` needs the server of a task "chief".
+    cluster: the `tf1ps.cluster.Cluster`, with the task of the chief.
+    target: the target of the chief's server, for a session of your own.
+  """
+
+  def __init__(self, servers: List[Server]):
+    """Takes the running servers of all tasks."""
+    self.servers: Dict[str, List[Server]] = {}
+    for server in servers:
+      self.servers.setdefault(server.cluster.job_name, []).append(server)
+    self.chief = next(server for server in servers if server.cluster.is_chief)
+    self.cluster: Cluster = self.chief.cluster
+    self.target: str = self.chief.target
+    self.is_open = True
+    self._busy = threading.Lock()
+    self._lost: List[threading.Thread] = []  # workers that did not end
+
+  @property
+  def is_idle(self) -> bool:
+    """Whether no worker is left."""
+    return not any(thread.is_alive() for thread in self._lost)
+
+  def train(self, program, **options) -> Outcome:
+    """Trains a program to the job's end, each worker in a thread.
+
+    Args:
+      program: a module, its name, the path of a .py file, or the pair `(input_fn, model_fn)`. A
+        program with flags of its own finds them parsed, or you parse them.
+      **options: the fields of `tf1ps.training.Options`, which are flags of tf1ps-worker:
+        `steps=100, sync_replicas=True`. None means the default.
+
+    Returns:
+      The chief's `tf1ps.training.Outcome`. `evaluation.metrics` has the metrics.
+
+    Raises:
+      ValueError: an option or the program is wrong.
+      TaskFailedError: a worker failed. The others were stopped.
+      RuntimeError: the cluster has ended, or trains in another thread.
+    """
+    made, found = _make_options(options), as_program(program)
+    if not self.is_open:
+      raise RuntimeError("this cluster has ended: train inside the `with` of local_cluster")
+    if not (self._busy.acquire(False) and self.is_idle):
+      raise RuntimeError("this cluster trains already: wait for the end, or open another one")
+    try:
+      names = [task.name for task in self.cluster.replicas]
+      servers = [server for server in sum(self.servers.values(), [])
+                 if server.cluster.task.name in names]
+      job = _Job(found, made)
+      try:
+        return job.run(servers, self.chief)
+      finally:
+        self._lost = job.threads
+    finally:
+      self._busy.release()
+
+
+class _Job:
+  """One training on a cluster.
+
+  Attributes:
+    threads: those of the workers.
+  """
+
+  def __init__(self, program: Program, options: Options):
+    self._program = program._replace(model_fn=self._with_hook(program.model_fn))
+    self._options = options
+    self.threads: List[threading.Thread] = []
+    self._stops = threading.Event()
+    self._outcomes: Dict[str, Outcome] = {}
+    self._failures: List[Tuple[str, BaseException]] = []  # in their order
+
+  def run(self, servers: List[Server], chief: Server) -> Outcome:
+    """Trains; returns the chief's outcome, or raises TaskFailedError."""
+    self.threads = [
+      threading.Thread(target=self._train, args=(server,), daemon=True,
+                       name="tf1ps: " + server.cluster.task.name) for server in servers]
+    for thread in self.threads:
+      thread.start()
+    try:
+      for thread in self.threads:
+        while thread.is_alive() and not self._stops.is_set():
+          thread.join(TIMING.poll_interval)
+    finally:  # after a failure or an exception, the others have a limit
+      self._stops.set()
+      self._await_all()
+    if self._failures:
+      # The failure of a job that another task caused is no cause.
+      own = [each for each in self._failures if not isinstance(each[1], JobFailedError)]
+      name, error = (own or self._failures)[0]
+      raise TaskFailedError(name, error) from error
+    return self._outcomes[chief.cluster.task.name]
+
+  def _await_all(self):
+    until = time.monotonic() + TIMING.workers_end_limit
+    for thread in self.threads:
+      thread.join(max(0.0, until - time.monotonic()))
+    late = [thread.name for thread in self.threads if thread.is_alive()]
+    if late:
+      _log.warning("still at work %g s after the stop: %s", TIMING.workers_end_limit,
+                   ", ".join(late))
+
+  def _train(self, server):
+    name = server.cluster.task.name
+    try:
+      with as_task(server.record):
+        if self._options.replication == "in_graph" and not server.cluster.is_chief:
+          wait_for_end(server.record, self._stops)  # the chief runs steps on it
+        else:
+          self._outcomes[name] = train(self._program, server, self._options)
+    except BaseException as error:
+      self._failures.append((name, error))
+      self._stops.set()
+
+  def _with_hook(self, model_fn):
+    def build(features, labels, mode):
+      spec = model_fn(features, labels, mode)
+      if mode != "train" or not isinstance(getattr(spec, "hooks", None), (list, tuple)):
+        return spec
+      return spec._replace(hooks=[*spec.hooks, _StopHook(self._stops)])
+
+    return build
+
+
+class _StopHook(tf.train.SessionRunHook):
+  """Stops a worker after an event."""
+
+  def __init__(self, event: threading.Event):
+    self._event = event
+
+  def after_run(self, run_context, run_values):
+    """Requests the stop."""
+    if self._event.is_set():
+      run_context.request_stop()
+
+
+@contextlib.contextmanager
+def local_cluster(num_ps: int = 1, num_workers: int = 2, *,
+                  chief: bool = False) -> Iterator[LocalCluster]:
+  """Starts a cluster in this process; a context manager that yields the `LocalCluster`.
+
+  The variables of the ps are gone after the block. The servers stay for the next cluster of the
+  same shape, until the process ends.
+
+  Args:
+    num_ps: the number of ps, 1 or more.
+    num_workers: the number of workers, 1 or more.
+    chief: whether there is also a task "chief", which a `ClusterCoordinator` needs. In `train` it
+      is one more worker.
+
+  Raises:
+    ClusterError: a number is wrong, or TensorFlow executes eagerly.
+  """
+  shape = _check_shape(num_ps, num_workers, chief)
+  idle = _idle.setdefault(shape, [])
+  servers = idle.pop() if idle else _start(*shape)
+  cluster = LocalCluster(servers)
+  try:
+    yield cluster
+  finally:
+    cluster.is_open = False
+    if cluster.is_idle and _clear(servers):
+      idle.append(servers)
+
+
+def _check_shape(num_ps, num_workers, chief):
+  for name, value in (("num_ps", num_ps), ("num_workers", num_workers)):
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+      raise ClusterError("local_cluster: %s must be an integer of 1 or more, got %r" % (
+        name, value))
+  if tf.executing_eagerly():
+    raise ClusterError("local_cluster needs graphs, but TensorFlow executes eagerly here: call "
+                       "tf.compat.v1.disable_v2_behavior() at the start, or import tf1ps.v1 as tf")
+  return num_ps, num_workers, bool(chief)
+
+
+def _start(num_ps, num_workers, chief) -> List[Server]:
+  """Starts the servers, and again with other ports if some were taken meanwhile."""
+  count = num_ps + num_workers + chief
+  config = make_session_config(
+    inter_op_parallelism_threads=max(os.cpu_count() or 1, 2 * count))
+  for number in range(1, _TRIES + 1):
+    addresses = find_free_addresses(count)
+    jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:num_ps + num_workers]}
+    if chief:
+      jobs["chief"] = addresses[-1:]
+    try:
+      servers = []
+      for job, there in jobs.items():
+        for index in range(len(there)):
+          servers.append(Server(jobs, job, index, config=config))
+          _kept.append(servers[-1])
+    except PortTakenError:
+      if number == _TRIES:
+        raise
+      continue
+    warning = exposure_warning(servers[0].cluster)
+    if warning:
+      _log.warning("%s", warning)
+    return servers
+
+
+def _clear(servers) -> bool:
+  """Clears the servers' variables; returns whether all answered."""
+  try:
+    clear_container("", [server.cluster.task for server in servers])
+  except ContainerError as error:
+    _log.warning("%s", error)
+    return False
+  return True
+
+
+def _make_options(given) -> Options:
+  known = [name for name in Options._fields if name != "config"]
+  for name in given:
+    if name not in known:
+      raise ValueError("train: there is no option %s: %s" % (name, nearest_name(name, known)))
+  made = Options(**{name: value for name, value in given.items() if value is not None})
+  if made.checkpoint_dir is not None:
+    made = made._replace(checkpoint_dir=os.fspath(made.checkpoint_dir))
+  try:
+    check_options(made)
+  except TypeError as error:
+    raise ValueError("train: an option has a value of a wrong type: %s" % error) from error
+  for name, alone in (("replication", "all_reduce"), ("num_clones", None)):
+    if getattr(made, name) == alone or alone is None and getattr(made, name) > 1:
+      raise ValueError("train: %s=%s needs a process for each worker: use tf1ps.run_local" % (
+        name, getattr(made, name)))
+  return made
+
+
+@atexit.register
+def _forget():
+  _idle.clear()
+  _kept.clear()
