@@ -291,9 +291,10 @@ def _make_options(given) -> Options:
   except TypeError as error:
     raise ValueError("train: an option has a value of a wrong type: %s" % error) from error
   for name, alone in (("replication", "all_reduce"), ("num_clones", None)):
-    if getattr(made, name) == alone or alone is None and getattr(made, name) > 1:
+    value = getattr(made, name)
+    if (value > 1) if alone is None else (value == alone):
       raise ValueError("train: %s=%s needs a process for each worker: use tf1ps.run_local" % (
-        name, getattr(made, name)))
+        name, value))
   return made
 
 
