@@ -9,7 +9,8 @@ import pytest
 import tf1ps
 from tf1ps import version
 
-NAMES = ["Coordinator", "Error", "FIFOQueue", "GreedyLoadBalancingStrategy", "ModelSpec",
+NAMES = ["ClusterCoordinator", "Coordinator", "Error", "FIFOQueue",
+         "GreedyLoadBalancingStrategy", "ModelSpec",
          "MonitoredTrainingSession",
          "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue", "Server",
          "Supervisor", "SyncReplicasOptimizer", "byte_size_load_fn", "local_cluster", "main",

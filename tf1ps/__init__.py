@@ -16,6 +16,7 @@ _NAMES = {
   "cli": ["main", "run_local"],
   "cluster": ["Server"],
   "compat": ["Error"],
+  "coordinator": ["ClusterCoordinator"],
   "launch": ["local_cluster"],
   "pipeline": ["Coordinator", "start_queue_runners"],
   "placement": ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"],

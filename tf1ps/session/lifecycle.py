@@ -55,7 +55,7 @@ class SessionLifecycle:
                end_timeout: float, saver: Optional[CheckpointSaver] = None,
                summary_dir: Optional[str] = None, releases: bool = True,
                count_examples: Callable[[], int] = lambda: 0, ends_by_vote: bool = False,
-               expects_all: bool = True, ends_job: bool = True):
+               expects_all: bool = True, ends_job: bool = True, awaits_workers: bool = True):
     """Prepares; `enter` begins to watch signals.
 
     Args:
@@ -65,8 +65,9 @@ class SessionLifecycle:
       releases: whether the end of the session is the end of the job, and releases the ps.
       count_examples: returns the examples that this worker has trained on.
       ends_job: False: the end of the process is the end of this task's part, not the session's.
+      awaits_workers: whether the end of the chief waits for the other workers.
     """
-    self._ends_job = ends_job
+    self._ends_job, self._awaits_workers = ends_job, awaits_workers
     self.membership, self.tracker, self.end_timeout = membership, tracker, end_timeout
     self.problems: List[str] = []
     self.ends_by_vote, self.expects_all = ends_by_vote, expects_all
@@ -122,7 +123,7 @@ class SessionLifecycle:
 
   def before_close(self, call_inside) -> None:
     """The chief waits for the other workers, and recovers its session during the wait."""
-    if self.is_chief and self.signum is None and self._ends_job:
+    if self.is_chief and self.signum is None and self._ends_job and self._awaits_workers:
       self._wait_for_workers(call_inside)
     self._closing.set()
     if self._saver is not None and self._holders_answer():

@@ -156,6 +156,7 @@ def open_session(
   shared_options: Sequence[str] = (),
   checkpoint_basename: str = "model.ckpt",
   needs_global_step: bool = True,
+  awaits_workers: bool = True,
 ) -> lifecycle_lib.MonitoredSession:
   """Opens a training session; see `MonitoredTrainingSession` for the arguments not named here.
 
@@ -171,6 +172,7 @@ def open_session(
     shared_options: texts of flags that all workers must agree on.
     checkpoint_basename: the names of the checkpoints before "-STEP".
     needs_global_step: whether a graph without a global step cannot be saved.
+    awaits_workers: whether the end of the chief waits for the other workers.
   """
   scaffold = scaffold or tf.train.Scaffold()
   lifecycle_hooks = [hook for hook in hooks if isinstance(hook, LifecycleHook)]
@@ -202,7 +204,7 @@ def open_session(
         hooks = [hook for hook in hooks if hook is not taken]
   lifecycle = lifecycle_lib.SessionLifecycle(
     membership, tracker, end_timeout, saver, events, releases, count_examples, ends_by_vote,
-    expects_all, ends_job)
+    expects_all, ends_job, awaits_workers)
   common = dict(scaffold=scaffold, is_chief=is_chief, config=config, start_timeout=start_timeout,
                 checkpoint_dir=checkpoint_dir if is_chief else None,
                 max_wait_secs=max_wait_secs, interrupted=lifecycle.interrupted)

@@ -1,0 +1,185 @@
+"""A coordinator whose ps and workers are servers in the test's process."""
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests import harness
+from tf1ps.cluster import ClusterError
+from tf1ps.coordinator import (
+  ClusterCoordinator,
+  FunctionError,
+  PerWorkerValues,
+  StepCancelledError,
+  StepError,
+)
+
+
+class Tasks:
+  """Two ps and two workers that serve, and the server of a chief."""
+
+  def __init__(self):
+    self.jobs = {"chief": harness.addresses(1), "ps": harness.addresses(2),
+                 "worker": harness.addresses(2)}
+    self.servers = [tf1ps.Server(self.jobs, job, index) for job in ("ps", "worker")
+                    for index in range(2)]
+    self.threads = [threading.Thread(target=server.join, kwargs={"exit": False}, daemon=True)
+                    for server in self.servers]
+    for thread in self.threads:
+      thread.start()
+
+  def chief(self):
+    return tf1ps.Server(self.jobs, "chief", 0)
+
+  def end_reasons(self):
+    for thread in self.threads:
+      thread.join(20)
+    return {server.end_reason for server in self.servers}
+
+
+def table():
+  return tf.get_variable("table", [9, 20], initializer=tf.zeros_initializer())
+
+
+def train(iterator, rate):
+  """One step: each row of the table that the batch names moves by the rate."""
+  rows = iterator.get_next()
+  step = tf.train.get_or_create_global_step()
+  looked_up = tf.nn.embedding_lookup(list(table()), rows, partition_strategy="div")
+  loss = tf.reduce_sum(looked_up)
+  made = tf.train.GradientDescentOptimizer(rate).minimize(loss, global_step=step)
+  with tf.control_dependencies([made]):
+    return {"rows": tf.identity(rows)}
+
+
+def sums():
+  return tf.reduce_sum(tf.concat(list(table()), 0), axis=1)
+
+
+def batches():
+  return tf.data.Dataset.range(9).repeat().batch(3)
+
+
+@pytest.fixture(scope="module")
+def tasks():
+  return Tasks()
+
+
+@pytest.fixture(scope="module")
+def coordinator(tasks, tmp_path_factory):
+  with ClusterCoordinator(tasks.chief(), str(tmp_path_factory.mktemp("run")),
+                          partitioner=tf.fixed_size_partitioner(2)) as made:
+    made.build(sums)
+    yield made
+  assert all("the job has ended" in reason for reason in tasks.end_reasons())
+
+
+def test_steps_on_two_workers_change_one_sharded_table(coordinator):
+  dataset = iter(coordinator.create_per_worker_dataset(batches))
+  results = [coordinator.schedule(train, (dataset,), {"rate": 0.5}) for _ in range(18)]
+  coordinator.join(60)
+  assert coordinator.done() and sum(coordinator.completed.values()) == 18
+  rows = np.concatenate([each["rows"] for each in coordinator.fetch(results)])
+  # As in one process: each look at a row moves its 20 numbers by the rate.
+  expected = -0.5 * 20 * np.bincount(rows, minlength=9)
+  assert np.allclose(coordinator.schedule(sums).fetch(20), expected)
+  placed = [(tuple(v.shape.as_list()), v.device) for v in coordinator.graph.get_collection(
+    tf.GraphKeys.GLOBAL_VARIABLES) if v.op.name.startswith("table")]
+  assert placed == [((5, 20), "/job:ps/task:0"), ((4, 20), "/job:ps/task:1")]
+
+
+def fails_if_negative(x):
+  with tf.control_dependencies([tf.assert_non_negative(x, message="x is negative")]):
+    return tf.identity(x)
+
+
+def test_the_error_of_a_step_is_raised_by_join_and_the_rest_is_cancelled(coordinator):
+  coordinator.schedule(fails_if_negative, (1.0,)).fetch(20)
+  bad = coordinator.schedule(fails_if_negative, (-1.0,))
+  with pytest.raises(StepError, match=r"step \d+ \(fails_if_negative\) failed on /job:worker/task:"
+                     r"\d: InvalidArgumentError: .*x is negative"):
+    coordinator.join(20)
+  with pytest.raises(StepError) as caught:
+    bad.fetch()
+  assert caught.value.number == bad.number
+  assert isinstance(caught.value.__cause__, tf.errors.InvalidArgumentError)
+  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(20) == 2.0
+
+
+def test_the_error_of_a_step_is_raised_by_the_next_schedule(coordinator):
+  with pytest.raises(StepError):
+    coordinator.schedule(fails_if_negative, (-1.0,))
+    for _ in range(5000):
+      coordinator.schedule(fails_if_negative, (1.0,))
+  try:
+    coordinator.join(20)
+  except StepCancelledError:
+    pass
+
+
+def test_a_structure_of_results_is_fetched(coordinator):
+  made = {n: [coordinator.schedule(fails_if_negative, (float(n),))] for n in range(3)}
+  assert coordinator.fetch(dict(made, x="y"), 20) == {0: [0.0], 1: [1.0], 2: [2.0], "x": "y"}
+
+
+def numbers():
+  return tf.data.Dataset.range(2)
+
+
+def take(iterator):
+  return iterator.get_next()
+
+
+def test_the_end_of_a_per_worker_dataset_says_what_to_do(coordinator):
+  ended = iter(coordinator.create_per_worker_dataset(numbers))
+  with pytest.raises(StepError, match=r"OutOfRangeError.*repeat\(\) it, or schedule ranges"):
+    for _ in range(9):
+      coordinator.schedule(take, (ended,)).fetch(20)
+  try:
+    coordinator.join(20)
+  except StepError:
+    pass
+
+
+def test_a_worker_keeps_its_own_value(coordinator):
+  name = PerWorkerValues(lambda: tf.get_default_graph().seed or 0)
+  assert coordinator.schedule(lambda x: tf.constant(x), (name,)).fetch(20) == 0
+
+
+def make_big(n):
+  return tf.fill([n], 1.5)
+
+
+def test_a_result_stays_on_the_worker_until_it_is_fetched(coordinator):
+  result = coordinator.schedule(make_big, (1000,), stays=True)
+  coordinator.join(20)
+  assert result._value is None
+  assert result.fetch(20).sum() == 1500.0 and result.fetch().shape == (1000,)
+
+
+def test_a_late_variable_is_refused_and_disturbs_nothing(coordinator):
+  def late():
+    return tf.get_variable("late", [], initializer=tf.zeros_initializer()) + 1.0
+
+  for _ in range(2):
+    with pytest.raises(FunctionError, match="late makes the variable late, which has no value"):
+      coordinator.schedule(late)
+  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(20) == 2.0
+
+
+def test_a_server_that_is_no_chief_is_refused(tasks):
+  with pytest.raises(ClusterError, match="needs the server of the job chief, .*; this is "
+                     "/job:ps/task:0 of a cluster with the jobs chief, ps, worker"):
+    ClusterCoordinator(tasks.servers[0])
+
+
+@pytest.mark.parametrize("name", ["step_timeout", "max_pending", "start_timeout"])
+def test_a_limit_that_is_not_positive_is_refused(tasks, name):
+  server = tf1ps.Server({"chief": harness.addresses(1), "ps": harness.addresses(1),
+                         "worker": harness.addresses(1)}, "chief", 0)
+  with pytest.raises(ValueError, match="%s must be above 0, got 0" % name):
+    ClusterCoordinator(server, **{name: 0})

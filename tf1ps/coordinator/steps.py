@@ -1,0 +1,206 @@
+"""Scheduled steps: a bounded queue between the program and the workers, and the steps' results.
+
+A step is in one of four places: in the queue, on a worker, done, or cancelled. A step whose worker
+was lost goes back to the head of the queue, so it runs at least once. After the first error of a
+step the queue is emptied: the steps in it are cancelled, and the error waits for the program's next
+`schedule` or `join`.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from typing import Any, Callable, Deque, Optional
+
+from tf1ps.compat import TIMING, Error
+
+
+class StepError(Error, RuntimeError):
+  """A scheduled step failed. Its cause (`__cause__`) is the error of TensorFlow or of the program.
+
+  Attributes:
+    number: the number of the step, counted from 1 in the order of `schedule`.
+  """
+
+  def __init__(self, number: int, text: str):
+    super().__init__(text)
+    self.number = number
+
+
+class StepCancelledError(Error, RuntimeError):
+  """A scheduled step did not run, because another step failed first or the coordinator ended."""
+
+
+class RemoteValue:
+  """The result of a scheduled step.
+
+  Attributes:
+    number: the number of the step, counted from 1 in the order of `schedule`.
+  """
+
+  def __init__(self, number: int, function, arguments, stays: bool = False):
+    self.number = number
+    # For the worker that runs the step.
+    self.function, self.arguments, self.stays, self.losses = function, arguments, stays, 0
+    self._take: Optional[Callable[[], Any]] = None
+    self._lock = threading.Lock()
+    self._done = threading.Event()
+    self._value: Any = None
+    self._error: Optional[BaseException] = None
+
+  def fetch(self, timeout: Optional[float] = None) -> Any:
+    """Waits for the step, and returns its result as NumPy values in the structure of the function.
+
+    Args:
+      timeout: seconds; None waits as long as the coordinator has a worker.
+
+    Raises:
+      StepError: the step failed, or its result stayed on a worker that was lost.
+      StepCancelledError: the step did not run.
+      TimeoutError: the step is not done within the timeout.
+    """
+    if not self._done.wait(timeout):
+      raise TimeoutError("step %d is not done within %g s" % (self.number, timeout))
+    with self._lock:
+      if self._take is not None:
+        take, self._take = self._take, None
+        try:
+          self._value = take()
+        except StepError as error:
+          self._error = error
+    if self._error is not None:
+      raise self._error
+    return self._value
+
+  def done(self) -> bool:
+    """Returns whether the step has ended: with a result, with an error, or cancelled."""
+    return self._done.is_set()
+
+  def finish(self, value: Any = None, error: Optional[BaseException] = None,
+             take: Optional[Callable[[], Any]] = None) -> None:
+    """Sets the result, the error, or the function that takes the result from a worker.
+
+    For the room itself.
+    """
+    self._value, self._error, self._take = value, error, take
+    self.arguments = None
+    self._done.set()
+
+
+class StepQueue:
+  """The steps that wait for a worker or are under way.
+
+  Attributes:
+    scheduled: the number of steps scheduled so far.
+    completed: the number of steps that ended with a result.
+    retries: how often a step went back to the queue because its worker or a ps was lost.
+  """
+
+  def __init__(self, capacity: int):
+    self._capacity = capacity
+    self._changed = threading.Condition()
+    self._waiting: Deque[RemoteValue] = collections.deque()
+    self._running = 0
+    self._error: Optional[BaseException] = None
+    self._is_fatal = False
+    self._is_closed = False
+    self.scheduled = self.completed = self.retries = 0
+
+  def put(self, function, arguments, stays: bool, timeout: Optional[float],
+          each_round: Callable[[], None]) -> RemoteValue:
+    """Appends a step; waits while the queue is full. Raises the error of an earlier step."""
+    with self._changed:
+      self._wait(lambda: len(self._waiting) < self._capacity, timeout, each_round,
+                 "the queue of %d steps is full" % self._capacity)
+      self.scheduled += 1
+      step = RemoteValue(self.scheduled, function, arguments, stays)
+      self._waiting.append(step)
+      self._changed.notify_all()
+      return step
+
+  def take(self, limit: float) -> Optional[RemoteValue]:
+    """Returns the next step for a worker; None if there is none within `limit` seconds."""
+    with self._changed:
+      if not self._waiting and not self._is_closed:
+        self._changed.wait(limit)
+      if not self._waiting:
+        return None
+      self._running += 1
+      step = self._waiting.popleft()
+      self._changed.notify_all()
+      return step
+
+  def give_back(self, step: RemoteValue) -> None:
+    """Takes a step back whose worker was lost."""
+    with self._changed:
+      self._running -= 1
+      if self._error is not None or self._is_closed:
+        step.finish(error=_cancelled(step))
+      else:
+        self.retries += 1
+        self._waiting.appendleft(step)
+      self._changed.notify_all()
+
+  def finish(self, step: RemoteValue, value: Any, take: Optional[Callable[[], Any]]) -> None:
+    """Notes the result of a step, or the function that takes it from the worker."""
+    step.finish(value, take=take)
+    with self._changed:
+      self._running -= 1
+      self.completed += 1
+      self._changed.notify_all()
+
+  def fail(self, error: BaseException, step: Optional[RemoteValue] = None) -> None:
+    """Notes the error of a step; without a step, one that no further step can be run after."""
+    with self._changed:
+      if step is not None:
+        self._running -= 1
+        step.finish(error=error)
+      else:
+        self._is_fatal = True
+      if self._error is None:
+        self._error = error
+      self._cancel()
+
+  def is_empty(self) -> bool:
+    """Returns whether no step waits or is under way."""
+    with self._changed:
+      return not self._waiting and not self._running
+
+  def join(self, timeout: Optional[float], each_round: Callable[[], None]) -> None:
+    """Waits until every step has ended; raises the first error of a step."""
+    with self._changed:
+      self._wait(lambda: not self._waiting and not self._running, timeout, each_round,
+                 "%d steps are not done" % (len(self._waiting) + self._running))
+
+  def close(self) -> None:
+    """Cancels the steps that wait. Steps under way end by themselves."""
+    with self._changed:
+      self._is_closed = True
+      self._cancel()
+
+  def _cancel(self):
+    while self._waiting:
+      step = self._waiting.popleft()
+      step.finish(error=_cancelled(step))
+    self._changed.notify_all()
+
+  def _wait(self, is_over, timeout, each_round, problem):
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+      if self._error is not None and (self._is_fatal or not self._running):
+        error = self._error
+        if not self._is_fatal:
+          self._error = None  # it is raised once; then the program may schedule again
+        raise error
+      if self._error is None and is_over():
+        return
+      if deadline is not None and time.monotonic() > deadline:
+        raise TimeoutError("%s after %g s" % (problem, timeout))
+      self._changed.wait(TIMING.poll_interval)
+      each_round()
+
+
+def _cancelled(step):
+  return StepCancelledError(
+    "step %d did not run: an earlier step failed, or the coordinator has ended" % step.number)

@@ -1,0 +1,285 @@
+"""One worker as the coordinator sees it: its graph, its session, the thread that runs steps on it.
+
+The sessions' master is the server of the coordinator's own process. So the loss of a worker is an
+error within a moment, and disturbs no session of another worker. After a loss the thread waits
+until the worker's server answers, opens a new session, and initialises the worker's own state
+(iterators, local variables, tables) again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable, List, Optional, Set
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import BoundedSession, LimitExceeded, Task, call_within, probe_task
+from tf1ps.compat import TIMING, error_line
+from tf1ps.coordinator.functions import Builder, Kept, Signature
+from tf1ps.coordinator.steps import RemoteValue, StepError, StepQueue
+from tf1ps.pipeline import iterator_initializers
+
+_log = logging.getLogger("tf1ps")
+# Errors of TensorFlow that say that a task, or the connection to it, is gone.
+LOSSES = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError,
+          tf.errors.CancelledError)
+# These mean the same if a ps has lost its state meanwhile, and else an error of the program.
+_PERHAPS_LOSSES = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
+_TRIES = 5  # a step that was lost as often as this has perhaps killed its workers
+
+
+class WorkerThread:
+  """Runs steps on one worker, one after the other.
+
+  Attributes:
+    task: the worker.
+    completed: the number of steps that it has completed.
+    sessions: the number of sessions opened on it; those after the first follow a loss.
+  """
+
+  def __init__(self, task: Task, builder: Builder, target: str, config: tf.ConfigProto,
+               queue: StepQueue, list_signatures: Callable[[], List[Signature]],
+               await_state: Callable[[Callable[[], bool]], Optional[int]], open_timeout: float):
+    """Prepares; `start` starts the thread.
+
+    Args:
+      task: the worker.
+      builder: builds functions in the graph of this worker.
+      target: the server of this process.
+      config: the config of the sessions, with filters that show this worker alone.
+      queue: where the steps come from.
+      list_signatures: returns all functions that have been scheduled, in their order.
+      await_state: waits until the ps have whole state, or until its argument returns True. Returns
+        the number of times that it was made anew.
+      open_timeout: seconds that the creation of a session may take.
+    """
+    self.task = task
+    self.completed = self.sessions = 0
+    self._builder, self._target, self._config = builder, target, config
+    self._queue, self._list_signatures, self._await_state = queue, list_signatures, await_state
+    self._open_timeout = open_timeout
+    self._session: Optional[BoundedSession] = None
+    self._callables = {}
+    self._prepared = 0  # functions that the graph has
+    self._initialised: Set[str] = set()  # names of operations
+    self._kept: Optional[Kept] = None  # of any function: all share one store
+    self._state = self._incarnation = None
+    self._since: Optional[float] = None  # when the step under way began
+    self._closing = threading.Event()
+    self._thread = threading.Thread(
+      target=self._work, daemon=True, name="tf1ps: steps of %s" % task.name)
+
+  def start(self) -> None:
+    """Starts the thread."""
+    self._thread.start()
+
+  def stop(self, limit: float) -> None:
+    """Ends the thread after the step under way, or aborts that step after `limit` seconds."""
+    self._closing.set()
+    self._thread.join(limit)
+    session = self._session
+    if self._thread.is_alive() and session is not None:
+      session.abort(lambda: tf.errors.CancelledError(None, None, "the coordinator has ended"))
+      self._thread.join(TIMING.thread_end_limit)
+
+  def check(self) -> None:
+    """Aborts a long step if the worker does not answer, or has been started anew.
+
+    TensorFlow may keep a call to a worker that is gone until another one listens there.
+    """
+    session, since = self._session, self._since
+    if session is None or since is None or (
+        time.monotonic() - since < TIMING.lost_check_interval):
+      return
+    found = probe_task(self.task)
+    if found.is_up and found.incarnation == self._incarnation:
+      return
+    status = "it was started anew" if found.is_up else found.detail
+    text = "%s ran a step and is gone: %s" % (self.task.name, status)
+    session.abort(lambda: tf.errors.UnavailableError(None, None, text))
+
+  def _work(self):
+    try:
+      while not self._closing.is_set():
+        if self._session is None and not self._open():
+          continue
+        step = self._queue.take(TIMING.poll_interval)
+        if step is not None:
+          self._run(step)
+    except Exception as error:  # the program must learn of it, because nobody joins this thread
+      self._queue.fail(error)
+    finally:
+      self._close()
+
+  # The session.
+
+  def _open(self) -> bool:
+    if not self._list_signatures():
+      self._closing.wait(TIMING.poll_interval)
+      return False
+    found = probe_task(self.task)
+    if not found.is_up:
+      self._closing.wait(TIMING.poll_interval)
+      return False
+    state = self._await_state(self._closing.is_set)
+    if state is None:
+      return False
+    try:
+      self._build()
+      self._session = BoundedSession(self._target, self._builder.graph, self._config,
+                                     TIMING.run_session_close_limit)
+      call_within(self._open_timeout, "creating a session on %s" % self.task.name,
+                  self._initialise, self._session)
+    except (LOSSES + _PERHAPS_LOSSES + (LimitExceeded,)) as error:
+      _log.warning("%s has no session yet: %s", self.task.name, error_line(error))
+      self._close()
+      self._closing.wait(TIMING.retry_pause)
+      return False
+    self._state, self._incarnation = state, found.incarnation
+    self.sessions += 1
+    if self.sessions > 1:
+      _log.warning("%s takes steps again", self.task.name)
+    return True
+
+  def _build(self):
+    signatures = self._list_signatures()
+    for signature in signatures:
+      self._builder.build(signature)
+    self._prepared = len(signatures)
+
+  def _prepare(self):
+    """Builds the functions that came since the last call, in the one order."""
+    if len(self._list_signatures()) > self._prepared:
+      self._build()
+      self._initialise(self._session)
+
+  def _initialise(self, session):
+    """Initialises the worker's own state, as far as the session has not done so."""
+    graph = self._builder.graph
+    stages = [
+      [each.initializer for each in graph.get_collection(tf.GraphKeys.LOCAL_VARIABLES)],
+      graph.get_collection(tf.GraphKeys.TABLE_INITIALIZERS), iterator_initializers(graph)]
+    for stage in stages:
+      new = [each for each in stage if each.name not in self._initialised]
+      session.run(new)
+      self._initialised.update(each.name for each in new)
+
+  def _close(self):
+    session, self._session = self._session, None
+    self._callables.clear()
+    self._initialised.clear()
+    if session is not None:
+      if self._kept is not None and self._closing.is_set():
+        self._forget_results(session)
+      self._kept = None
+      session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
+      session.close()
+
+  def _forget_results(self, session):
+    """Gives back the memory of results that nobody fetched: the worker may serve on."""
+    try:
+      call_within(TIMING.leave_limit, "forgetting results", session.run, self._kept.clear)
+    except LOSSES + (LimitExceeded,):
+      pass  # The worker has ended, and its memory with it.
+
+  # A step.
+
+  def _run(self, step: RemoteValue):
+    take = values = None
+    self._since = time.monotonic()
+    try:
+      if step.stays:
+        take = self._call_and_keep(step)
+      if take is None:
+        values = self._call(step)
+    except LOSSES as error:
+      self._lose(step, error)
+    except _PERHAPS_LOSSES as error:
+      # A ps that has lost its state is noticed a moment later than by this step.
+      if self._await_state(self._closing.is_set) != self._state:
+        self._lose(step, error)
+      else:
+        self._fail(step, error)
+    except Exception as error:
+      self._fail(step, error)
+    else:
+      self.completed += 1
+      self._queue.finish(step, values, take)
+    finally:
+      self._since = None
+
+  def _call(self, step):
+    signature = step.function
+    call = self._callables.get(signature.key)
+    if call is None:
+      self._prepare()
+      built = self._builder.build(signature)
+      run = self._session.make_callable(built.fetches, feed_list=built.placeholders)
+      call = self._callables[signature.key] = (run, built.pack)
+    run, pack = call
+    return pack(run(*step.arguments))
+
+  def _call_and_keep(self, step):
+    """Runs a step whose result stays; returns the function that takes it, or None if it has none.
+    """
+    self._prepare()
+    built = self._builder.build(step.function)
+    if not any(isinstance(each, tf.Tensor) for each in built.fetches):
+      return None
+    kept = self._builder.build_kept(step.function)
+    self._kept = kept
+    feeds = dict(zip(built.placeholders, step.arguments))
+    session, name, number = self._session, self.task.name, step.number
+    session.run(kept.put, {**feeds, kept.number: number})
+
+    def take():
+      try:
+        return built.pack(session.run(kept.take, {kept.number: number}))
+      except Exception as error:
+        raise StepError(number, "the result of step %d was lost with %s, where it stayed: schedule "
+                        "the step again" % (number, name)) from error
+
+    return take
+
+  def _lose(self, step, error):
+    _log.warning("%s is lost at step %d: %s", self.task.name, step.number, error_line(error))
+    self._close()
+    step.losses += 1
+    if step.losses == _TRIES:
+      self._fail(step, error)
+    else:
+      self._queue.give_back(step)
+
+  def _fail(self, step, error):
+    text = "step %d (%s) failed on %s: %s: %s" % (
+      step.number, step.function.name, self.task.name, type(error).__name__, error_line(error))
+    if step.losses == _TRIES:
+      text += ". It was lost %d times with its worker: does it end the process?" % _TRIES
+    if isinstance(error, tf.errors.OutOfRangeError):
+      text += ". Has the per-worker dataset ended? repeat() it, or schedule ranges of the data"
+    failure = StepError(step.number, text)
+    failure.__cause__ = error
+    self._queue.fail(failure, step)
+
+
+class WorkerWatch:
+  """A thread that looks for steps whose worker is gone."""
+
+  def __init__(self, workers: List[WorkerThread]):
+    self._workers = workers
+    self._closing = threading.Event()
+    self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: watch of workers")
+
+  def start(self) -> None:
+    self._thread.start()
+
+  def stop(self) -> None:
+    self._closing.set()
+    self._thread.join(TIMING.probe_limit)
+
+  def _watch(self):
+    while not self._closing.wait(TIMING.lost_check_interval / 2):
+      for worker in self._workers:
+        worker.check()
