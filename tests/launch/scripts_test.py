@@ -52,6 +52,13 @@ def test_the_lines_are_in_the_order_of_the_tasks(tmp_path):
     "1$ python %s a 0" % path, "2$ python %s b 'x y'" % path, "3$ python %s c" % path]
 
 
+def test_the_commands_come_before_the_errors_of_the_tasks(tmp_path):
+  done = run(tmp_path, ", ".join(["['a']"] * 8), "os.write(2, b'error\\n')")
+  path = tmp_path / "script.py"
+  assert done.stderr.splitlines() == [
+    "%d$ python %s a" % (number, path) for number in range(1, 9)] + ["error"] * 8
+
+
 @pytest.mark.parametrize("failure, code", [
   ("sys.exit(3)", 3), ("raise OSError('no disk')", 1), ("sys.exit('no disk')", 1), ("return 4", 4),
   ("os.kill(os.getpid(), 9)", 137), ("return [7]", 1)])

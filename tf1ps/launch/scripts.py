@@ -53,11 +53,14 @@ def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) 
   if _is_task:
     raise RuntimeError("the task with the arguments %r called run_together again. Give each task "
                        "arguments that tell main which task it is." % (sys.argv[1:],))
+  # Before the first task, whose own lines on standard error could come within one of these.
+  sys.stderr.write("".join(
+    "%d$ python %s\n" % (number, " ".join(map(shlex.quote, sys.argv[:1] + arguments)))
+    for number, arguments in enumerate(argument_lists, 1)))
+  sys.stderr.flush()
   tasks = []
   try:
-    for number, arguments in enumerate(argument_lists, 1):
-      print("%d$ python %s" % (number, " ".join(map(shlex.quote, sys.argv[:1] + arguments))),
-            file=sys.stderr)
+    for arguments in argument_lists:
       tasks.append(_Task(main, arguments, tempfile.TemporaryFile() if tasks else None))
     with SignalQueue() as signals:
       _wait(tasks, signals)
