@@ -119,6 +119,14 @@ _HOOKS = [
   System("tf1ps's graph in a bare session", "bare"),
   DEFAULTS, tf1ps("checkpoints too", "--checkpoint_dir={folder}/checkpoints")]
 
+# One client schedules the steps of two workers.
+_COORDINATORS = [line._replace(workers=2) for line in (
+  *STRATEGY, System("tf1ps' ClusterCoordinator", "coordinator"),
+  System("tf1ps' ClusterCoordinator, 8 steps per run", "coordinator",
+         ("--steps_per_execution=8",)),
+  System("tf1ps' ClusterCoordinator, 24 steps per run", "coordinator",
+         ("--steps_per_execution=24",)))]
+
 COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", _S)],
   "bandwidth_M": [Comparison("M", _M)],
@@ -131,6 +139,7 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "netns_E": [Comparison("E", _E, gbit) for gbit in (1, 10)],
   "pack_bytes": [Comparison("V20x%d" % width, _SIZES, base=OFF.name)
                  for width in (32, 64, 96, 128, 192, 256, 512)],
+  "coordinator_S": [Comparison("S", _COORDINATORS, base=_COORDINATORS[0].name)],
   "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
 }
 

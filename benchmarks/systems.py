@@ -16,6 +16,7 @@ from tf1ps.launch import find_free_ports
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONTAINER = "bench"  # of tf1ps's jobs
 _FOREVER = 10 ** 9  # steps, or seconds
+_COORDINATED = ("parameter_server_strategy", "coordinator")  # by a task of the job "chief"
 # What a ps of tf1ps understands of a line's options.
 _OF_PS = ("--inter_op_parallelism_threads", "--intra_op_parallelism_threads")
 
@@ -92,7 +93,7 @@ def tasks_of(system: System, run: Run) -> Tuple[List[Task], Dict[str, List[str]]
     "chief": ["%s:%s" % (hosts["worker"], free[-1])]}
   jobs = [("ps", index) for index in range(system.ps)] if system.peer != "local" else []
   jobs += [("worker", index) for index in range(system.workers)]
-  if system.peer == "parameter_server_strategy":
+  if system.peer in _COORDINATED:
     jobs.append(("chief", 0))  # the coordinator
   make = _tf1ps if system.peer == "tf1ps" else _peer
   return [make(system, run, job, index, addresses) for job, index in jobs], addresses
@@ -104,7 +105,7 @@ def _hosts(addresses, jobs):
 
 def _counts(system, job, index):
   """Whether a task counts: each worker its own steps, but one where it knows those of all."""
-  if system.peer == "parameter_server_strategy":
+  if system.peer in _COORDINATED:
     return job == "chief"
   return job == "worker" and (index == 0 or system.peer != "sync_replicas")
 
@@ -117,7 +118,7 @@ def _peer(system, run, job, index, addresses):
   if steps and system.peer in ("classic", "bare") and system.workers > 1:
     steps = run.steps // system.workers  # each counts its own
   jobs = ("ps", "worker")
-  if system.peer == "parameter_server_strategy":
+  if system.peer in _COORDINATED:
     jobs += ("chief",)
   command = [
     system.python, os.path.join("benchmarks", "peers", system.peer + ".py"),

@@ -309,6 +309,14 @@ def test_docs_a_cluster_in_a_notebook(linear):
   assert int(step) >= 300 and "'error'" in metrics
 
 
+@pytest.mark.slow
+def test_docs_a_coordinator(tmp_path):
+  (tmp_path / "coordinator.py").write_text(block_with("docs/coordinator.md", "# coordinator.py"))
+  done = subprocess.run([sys.executable, "coordinator.py"], cwd=str(tmp_path), check=True,
+                        stdout=subprocess.PIPE, universal_newlines=True, timeout=120)
+  assert done.stdout.splitlines()[-1] == "last loss 0.000"
+
+
 def test_docs_two_optimizers(start, tmp_path):
   program = block_with("docs/programs.md", "import numpy as np\n")
   (tmp_path / "two_optimizers.py").write_text(program)

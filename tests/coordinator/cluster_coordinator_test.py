@@ -72,3 +72,20 @@ def test_a_worker_that_stands_still_loses_its_step_and_comes_back(start, tmp_pat
   assert chief.wait() == 0, chief.output
   assert re.search(r"updates 80[01] of 800 retries 1 lost 0", chief.output), chief.output
   assert [task.wait() for task in tasks] == [0, 0, 0, 0]
+
+
+def test_a_ps_that_is_killed_and_restarted_comes_back_from_the_checkpoint(start, tmp_path):
+  job = Job(start)
+  path = tmp_path / "again"
+  tasks = [job.serve("ps", 0), job.serve("worker", 0), job.serve("worker", 1)]
+  ps = job.serve("ps", 1)
+  chief = job.coordinate(1200, [(600, str(path))], str(tmp_path / "checkpoints"))
+  chief.wait_for("step 550 ")
+  ps.kill()
+  tasks.append(job.serve("ps", 1))
+  path.touch()
+  assert chief.wait() == 0, chief.output
+  found = re.search(r"updates (\d+) of 1200 retries (\d+) lost (\d+)", chief.output)
+  updates, retries, lost = map(int, found.groups())
+  assert updates >= 1200 - lost and retries <= 4, chief.output
+  assert [task.wait() for task in tasks] == [0, 0, 0, 0]

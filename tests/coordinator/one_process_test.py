@@ -177,9 +177,63 @@ def test_a_server_that_is_no_chief_is_refused(tasks):
     ClusterCoordinator(tasks.servers[0])
 
 
-@pytest.mark.parametrize("name", ["step_timeout", "max_pending", "start_timeout"])
+@pytest.mark.parametrize("name", [
+  "steps_per_execution", "step_timeout", "max_pending", "start_timeout"])
 def test_a_limit_that_is_not_positive_is_refused(tasks, name):
   server = tf1ps.Server({"chief": harness.addresses(1), "ps": harness.addresses(1),
                          "worker": harness.addresses(1)}, "chief", 0)
   with pytest.raises(ValueError, match="%s must be above 0, got 0" % name):
     ClusterCoordinator(server, **{name: 0})
+
+
+def count(iterator):
+  """A step that adds the number of its batch to a sum; returns the sum after it."""
+  number = iterator.get_next()
+  total = tf.get_variable("total", [], tf.int64, initializer=tf.zeros_initializer())
+  step = tf.train.get_or_create_global_step()
+  with tf.control_dependencies([tf.assign_add(step, 1)]):
+    return number, tf.assign_add(total, number, use_locking=True)
+
+
+def total_of(server, dataset_fn, steps):
+  """Runs steps on one worker, four in a run; returns the results, and the error of the join."""
+  with ClusterCoordinator(server, steps_per_execution=4, start_timeout=20) as coordinator:
+    dataset = iter(coordinator.create_per_worker_dataset(dataset_fn))
+    coordinator.build(count, (dataset,))
+    results = [coordinator.schedule(count, (dataset,)) for _ in range(steps)]
+    try:
+      coordinator.join(60)
+      error = None
+    except StepError as caught:
+      error = caught
+    return results, error, coordinator.completed
+
+
+def one_worker():
+  jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
+          "worker": harness.addresses(1)}
+  for job in ("ps", "worker"):
+    server = tf1ps.Server(jobs, job, 0)
+    threading.Thread(target=server.join, kwargs={"exit": False}, daemon=True).start()
+  return tf1ps.Server(jobs, "chief", 0)
+
+
+def test_several_steps_in_a_run_follow_each_other():
+  results, error, completed = total_of(one_worker(), lambda: tf.data.Dataset.range(1, 19), 18)
+  assert error is None and completed == {"/job:worker/task:0": 18}
+  assert [each.fetch() for each in results] == [(n, n * (n + 1) // 2) for n in range(1, 19)]
+
+
+def test_an_error_in_a_run_of_several_names_its_step():
+  results, error, _ = total_of(one_worker(), lambda: tf.data.Dataset.range(1, 7), 12)
+  assert error.number == 7 and "OutOfRangeError" in str(error)
+  ended = []
+  for step in results:
+    try:
+      ended.append(step.fetch(0)[0])
+    except (StepError, StepCancelledError) as caught:
+      ended.append(str(caught))
+  lost = "ran, but its result was lost, because step 7 of the same run failed"
+  assert sum(lost in str(text) for text in ended) in (0, 2)
+  assert ended[:4] == [1, 2, 3, 4] or lost in ended[5]
+  assert all("did not run" in text for text in ended[7:])

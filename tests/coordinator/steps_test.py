@@ -16,14 +16,34 @@ def put(queue, count=1, timeout=0.2):
   return [queue.put("f", (), False, timeout, nothing) for _ in range(count)]
 
 
+def take_one(queue):
+  step, = queue.take(0.0)
+  return step
+
+
 def test_steps_are_taken_in_their_order_and_a_lost_one_comes_first():
   queue = StepQueue(9)
   steps = put(queue, 3)
-  first = queue.take(0.0)
+  first = take_one(queue)
   assert first is steps[0] and first.number == 1
   queue.give_back(first)
-  assert [queue.take(0.0).number for _ in range(3)] == [1, 2, 3]
-  assert queue.take(0.0) is None and queue.retries == 1 and not queue.is_empty()
+  assert [take_one(queue).number for _ in range(3)] == [1, 2, 3]
+  assert queue.take(0.0) == [] and queue.retries == 1 and not queue.is_empty()
+
+
+class Function:
+  def __init__(self, key):
+    self.key = key
+
+
+def test_steps_of_one_function_are_taken_together_where_enough_wait():
+  queue = StepQueue(9)
+  for key in "ffffgff":
+    queue.put(Function(key), (), False, 0.2, nothing)
+  taken = [[step.number for step in queue.take(0.0, 2, lambda step: step.number != 3)]
+           for _ in range(6)]
+  assert taken == [[1, 2], [3], [4], [5], [6, 7], []]
+  assert not queue.is_empty()
 
 
 def test_a_result_ends_the_step_and_the_join():
@@ -33,7 +53,7 @@ def test_a_result_ends_the_step_and_the_join():
     queue.join(0.05, nothing)
   with pytest.raises(TimeoutError, match="step 1 is not done within 0.05 s"):
     step.fetch(0.05)
-  queue.finish(queue.take(0.0), 7, None)
+  queue.finish(take_one(queue), 7, None)
   queue.join(0.05, nothing)
   assert step.done() and step.fetch() == 7 and queue.completed == 1 and queue.is_empty()
 
@@ -45,7 +65,7 @@ def test_a_full_queue_lets_the_program_wait():
     put(queue, timeout=0.05)
   waiting = threading.Thread(target=put, args=(queue, 1, 20.0))
   waiting.start()
-  queue.take(0.0)
+  take_one(queue)
   waiting.join(20)
   assert not waiting.is_alive() and queue.scheduled == 3
 
@@ -53,7 +73,7 @@ def test_a_full_queue_lets_the_program_wait():
 def test_an_error_cancels_the_steps_that_wait_and_is_raised_once():
   queue = StepQueue(9)
   steps = put(queue, 4)
-  failed, running = queue.take(0.0), queue.take(0.0)
+  failed, running = take_one(queue), take_one(queue)
   error = StepError(1, "step 1 failed")
   queue.fail(error, failed)
   with pytest.raises(StepError, match="step 1 failed"):
@@ -73,7 +93,7 @@ def test_an_error_cancels_the_steps_that_wait_and_is_raised_once():
 def test_a_step_that_is_lost_after_an_error_is_cancelled():
   queue = StepQueue(9)
   put(queue, 2)
-  failed, lost = queue.take(0.0), queue.take(0.0)
+  failed, lost = take_one(queue), take_one(queue)
   queue.fail(StepError(1, "bad"), failed)
   queue.give_back(lost)
   with pytest.raises(StepCancelledError):
@@ -84,7 +104,7 @@ def test_a_step_that_is_lost_after_an_error_is_cancelled():
 def test_an_error_without_a_step_is_raised_every_time():
   queue = StepQueue(9)
   put(queue, 1)
-  queue.take(0.0)
+  take_one(queue)
   queue.fail(ValueError("the ps are gone"))
   for _ in range(2):
     with pytest.raises(ValueError, match="gone"):
@@ -95,7 +115,7 @@ def test_a_closed_queue_cancels_what_waits():
   queue = StepQueue(9)
   step, = put(queue)
   queue.close()
-  assert queue.take(5.0) is None
+  assert queue.take(5.0) == []
   with pytest.raises(StepCancelledError, match="the coordinator has ended"):
     step.fetch(0)
 
@@ -103,7 +123,7 @@ def test_a_closed_queue_cancels_what_waits():
 def test_a_result_that_stayed_is_taken_once():
   queue = StepQueue(9)
   queue.put("f", (), True, None, nothing)
-  step = queue.take(0.0)
+  step = take_one(queue)
   taken = []
   queue.finish(step, None, lambda: taken.append(1) or "far")
   assert step.fetch() == "far" and step.fetch() == "far" and taken == [1]
@@ -112,7 +132,7 @@ def test_a_result_that_stayed_is_taken_once():
 def test_a_result_that_was_lost_where_it_stayed():
   queue = StepQueue(9)
   queue.put("f", (), True, None, nothing)
-  step = queue.take(0.0)
+  step = take_one(queue)
 
   def take():
     raise StepError(1, "lost with worker 1")

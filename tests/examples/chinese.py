@@ -5,6 +5,8 @@ An example without words stands there in English, and a test names it.
 
 # By the path below examples/, as a number may have several files.
 WORDS = {
+  "coordinator.py":
+    "一个协调者把训练步骤分派给三个 worker：查词、嵌入、回答。",
   "book/hello_server.py":
     "在本进程内启动只有一个任务的服务器，并让会话在它上面运行自己的图。",
   "book/gpu_memory.py":

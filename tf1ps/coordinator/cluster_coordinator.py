@@ -44,6 +44,7 @@ class ClusterCoordinator:
     checkpoint_dir: Optional[str] = None,
     *,
     save_checkpoint_secs: Optional[float] = 600.0,
+    steps_per_execution: int = 1,
     step_timeout: float = 600.0,
     max_pending: int = 1000,
     partitioner: Optional[Callable] = None,
@@ -56,6 +57,9 @@ class ClusterCoordinator:
         wait in `join` of theirs.
       checkpoint_dir: where checkpoints are saved and restored from, or None.
       save_checkpoint_secs: seconds between checkpoints; None: only at the end.
+      steps_per_execution: the number of steps that a worker makes in one run of its session, while
+        so many of one function wait. It is for small steps whose arguments are per-worker values.
+        Each step reads what the step before has updated. A lost run is made again as a whole.
       step_timeout: seconds after which a step that does not end counts as lost.
       max_pending: the number of steps that wait for a worker before `schedule` waits.
       partitioner: divides large variables over the ps, such as
@@ -72,13 +76,15 @@ class ClusterCoordinator:
         "a ClusterCoordinator needs the server of the job chief, in a cluster with the jobs ps and "
         "worker; this is %s of a cluster with the jobs %s" % (
           cluster.task.name, ", ".join(sorted(cluster.jobs))))
-    for name, value in (("step_timeout", step_timeout), ("max_pending", max_pending),
+    for name, value in (("steps_per_execution", steps_per_execution),
+                        ("step_timeout", step_timeout), ("max_pending", max_pending),
                         ("start_timeout", start_timeout)):
       if not value > 0:
         raise ValueError("%s must be above 0, got %r" % (name, value))
     self.graph = tf.Graph()
     self._server, self._cluster, self._checkpoint_dir = server, cluster, checkpoint_dir
     self._save_secs, self._step_timeout = save_checkpoint_secs, step_timeout
+    self._at_once = steps_per_execution
     self._partitioner, self._start_timeout = partitioner, start_timeout
     self._queue = StepQueue(max_pending)
     self._signatures: Dict[Any, Signature] = {}
@@ -242,7 +248,8 @@ class ClusterCoordinator:
       builder = self._make_builder(tf.Graph(), task, self._variables)
       self._workers.append(WorkerThread(
         task, builder, record.target, self._config(task), self._queue,
-        lambda: list(self._signatures.values()), self._state.wait, self._start_timeout))
+        lambda: list(self._signatures.values()), self._state.wait, self._start_timeout,
+        self._at_once))
     self._watch = WorkerWatch(self._workers)
     for thread in [self._state, self._watch, *self._workers]:
       thread.start()

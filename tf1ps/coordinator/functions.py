@@ -8,14 +8,18 @@ its own (`PerWorkerValues`).
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import Error
+from tf1ps.pipeline import without_autotuning
+from tf1ps.transfer import Unrolled
 
 _KINDS = "biufcSU"  # of NumPy types that a placeholder can take
+_build_lock = threading.Lock()  # of all builders of the process
 _STORE = "tf1ps.coordinator.results"  # the name of the results that stay on a worker
 
 
@@ -63,8 +67,9 @@ class PerWorkerDataset:
     return self._iterators
 
   def _make_iterator(self):
-    # The device of the worker, without the setter: an iterator never goes to a ps.
-    return tf.data.make_initializable_iterator(self._dataset_fn())
+    # The device of the worker, without the setter: an iterator never goes to a ps. An autotuning
+    # thread would delay the end of the worker's session (examples/coordinator.py shows it).
+    return tf.data.make_initializable_iterator(without_autotuning(self._dataset_fn()))
 
 
 class Signature(NamedTuple):
@@ -77,6 +82,10 @@ class Signature(NamedTuple):
   @property
   def key(self):
     return (self.function, self.parts, repr(self.structure))
+
+  @property
+  def is_fed(self) -> bool:
+    return not all(isinstance(part, PerWorkerValues) for part in self.parts)
 
   @property
   def name(self) -> str:
@@ -171,12 +180,15 @@ class Builder:
     self._setter, self._iterator_device = setter, iterator_device
     self._built: Dict[Any, Built] = {}
     self._kept: Dict[Any, Kept] = {}
+    self._unrolled: Dict[Any, Unrolled] = {}
 
   def build(self, signature: Signature) -> Built:
     """Returns the function in this graph, and builds it at the first call."""
     found = self._built.get(signature.key)
     if found is None:
-      with self.graph.as_default():
+      # One at a time: workers build in threads, and an optimizer outside of the function keeps
+      # tensors from one of its methods to the next.
+      with _build_lock, self.graph.as_default():
         found = self._built[signature.key] = self._make(signature)
     return found
 
@@ -187,6 +199,21 @@ class Builder:
       built = self.build(signature)
       with self.graph.as_default(), tf.device(self._iterator_device):
         found = self._kept[signature.key] = _keep(built.fetches)
+    return found
+
+  def build_unrolled(self, signature: Signature, steps: int) -> Unrolled:
+    """Returns copies of the function, each of which reads what the one before has updated.
+
+    Raises ValueError if the function prefetches, or is fed with arrays.
+    """
+    found = self._unrolled.get(signature.key)
+    if found is None:
+      built = self.build(signature)
+      with self.graph.as_default():
+        with tf.device(self._iterator_device):
+          whole = tf.group(*built.fetches)
+        found = self._unrolled[signature.key] = Unrolled(
+          whole, steps, fetches=built.fetches, worker=self._iterator_device)
     return found
 
   def _make(self, signature):

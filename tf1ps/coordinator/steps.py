@@ -9,9 +9,10 @@ step the queue is emptied: the steps in it are cancelled, and the error waits fo
 from __future__ import annotations
 
 import collections
+import itertools
 import threading
 import time
-from typing import Any, Callable, Deque, Optional
+from typing import Any, Callable, Deque, List, Optional
 
 from tf1ps.compat import TIMING, Error
 
@@ -119,24 +120,35 @@ class StepQueue:
       self._changed.notify_all()
       return step
 
-  def take(self, limit: float) -> Optional[RemoteValue]:
-    """Returns the next step for a worker; None if there is none within `limit` seconds."""
+  def take(self, limit: float, most: int = 1,
+           may_share: Optional[Callable[[RemoteValue], bool]] = None) -> List[RemoteValue]:
+    """Returns the next step for a worker, or the next `most` steps if one run can make them.
+
+    Args:
+      limit: seconds to wait for a step; without one the list is empty.
+      most: the number of steps in such a run.
+      may_share: whether a step may be one of several in a run. They have the same function, too.
+    """
     with self._changed:
       if not self._waiting and not self._is_closed:
         self._changed.wait(limit)
-      if not self._waiting:
-        return None
-      self._running += 1
-      step = self._waiting.popleft()
+      count = min(1, len(self._waiting))
+      if 1 < most <= len(self._waiting):
+        first = self._waiting[0].function.key
+        if all(may_share(step) and step.function.key == first
+               for step in itertools.islice(self._waiting, most)):
+          count = most
+      self._running += count
+      taken = [self._waiting.popleft() for _ in range(count)]
       self._changed.notify_all()
-      return step
+      return taken
 
   def give_back(self, step: RemoteValue) -> None:
     """Takes a step back whose worker was lost."""
     with self._changed:
       self._running -= 1
       if self._error is not None or self._is_closed:
-        step.finish(error=_cancelled(step))
+        step.finish(error=cancelled(step))
       else:
         self.retries += 1
         self._waiting.appendleft(step)
@@ -182,7 +194,7 @@ class StepQueue:
   def _cancel(self):
     while self._waiting:
       step = self._waiting.popleft()
-      step.finish(error=_cancelled(step))
+      step.finish(error=cancelled(step))
     self._changed.notify_all()
 
   def _wait(self, is_over, timeout, each_round, problem):
@@ -201,6 +213,7 @@ class StepQueue:
       each_round()
 
 
-def _cancelled(step):
+def cancelled(step: RemoteValue) -> StepCancelledError:
+  """Returns the error of a step that did not run."""
   return StepCancelledError(
     "step %d did not run: an earlier step failed, or the coordinator has ended" % step.number)

@@ -18,7 +18,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster import BoundedSession, LimitExceeded, Task, call_within, probe_task
 from tf1ps.compat import TIMING, error_line
 from tf1ps.coordinator.functions import Builder, Kept, Signature
-from tf1ps.coordinator.steps import RemoteValue, StepError, StepQueue
+from tf1ps.coordinator.steps import RemoteValue, StepError, StepQueue, cancelled
 from tf1ps.pipeline import iterator_initializers
 
 _log = logging.getLogger("tf1ps")
@@ -41,7 +41,8 @@ class WorkerThread:
 
   def __init__(self, task: Task, builder: Builder, target: str, config: tf.ConfigProto,
                queue: StepQueue, list_signatures: Callable[[], List[Signature]],
-               await_state: Callable[[Callable[[], bool]], Optional[int]], open_timeout: float):
+               await_state: Callable[[Callable[[], bool]], Optional[int]], open_timeout: float,
+               steps_per_execution: int = 1):
     """Prepares; `start` starts the thread.
 
     Args:
@@ -54,12 +55,13 @@ class WorkerThread:
       await_state: waits until the ps have whole state, or until its argument returns True. Returns
         the number of times that it was made anew.
       open_timeout: seconds that the creation of a session may take.
+      steps_per_execution: the number of steps that one run makes, if so many wait.
     """
     self.task = task
     self.completed = self.sessions = 0
     self._builder, self._target, self._config = builder, target, config
     self._queue, self._list_signatures, self._await_state = queue, list_signatures, await_state
-    self._open_timeout = open_timeout
+    self._open_timeout, self._at_once = open_timeout, steps_per_execution
     self._session: Optional[BoundedSession] = None
     self._callables = {}
     self._prepared = 0  # functions that the graph has
@@ -67,6 +69,7 @@ class WorkerThread:
     self._kept: Optional[Kept] = None  # of any function: all share one store
     self._state = self._incarnation = None
     self._since: Optional[float] = None  # when the step under way began
+    self._run_of_several = None  # the Unrolled under way, and its feeds
     self._closing = threading.Event()
     self._thread = threading.Thread(
       target=self._work, daemon=True, name="tf1ps: steps of %s" % task.name)
@@ -105,9 +108,9 @@ class WorkerThread:
       while not self._closing.is_set():
         if self._session is None and not self._open():
           continue
-        step = self._queue.take(TIMING.poll_interval)
-        if step is not None:
-          self._run(step)
+        steps = self._queue.take(TIMING.poll_interval, self._at_once, _may_share)
+        if steps:
+          self._run(steps)
     except Exception as error:  # the program must learn of it, because nobody joins this thread
       self._queue.fail(error)
     finally:
@@ -184,31 +187,45 @@ class WorkerThread:
     except LOSSES + (LimitExceeded,):
       pass  # The worker has ended, and its memory with it.
 
-  # A step.
+  # Steps.
 
-  def _run(self, step: RemoteValue):
-    take = values = None
+  def _run(self, steps: List[RemoteValue]):
+    """Runs one step, or several in one run."""
+    results = None
     self._since = time.monotonic()
     try:
-      if step.stays:
-        take = self._call_and_keep(step)
-      if take is None:
-        values = self._call(step)
+      if len(steps) > 1:
+        results = [(values, None) for values in self._call_unrolled(steps)]
+      else:
+        take = self._call_and_keep(steps[0]) if steps[0].stays else None
+        results = [(None if take else self._call(steps[0]), take)]
     except LOSSES as error:
-      self._lose(step, error)
+      self._lose(steps, error)
     except _PERHAPS_LOSSES as error:
       # A ps that has lost its state is noticed a moment later than by this step.
       if self._await_state(self._closing.is_set) != self._state:
-        self._lose(step, error)
+        self._lose(steps, error)
       else:
-        self._fail(step, error)
+        self._fail(steps, error)
     except Exception as error:
-      self._fail(step, error)
+      self._fail(steps, error)
     else:
-      self.completed += 1
-      self._queue.finish(step, values, take)
+      self.completed += len(steps)
+      for step, (values, take) in zip(steps, results):
+        self._queue.finish(step, values, take)
     finally:
-      self._since = None
+      self._since = self._run_of_several = None
+
+  def _call_unrolled(self, steps):
+    """Runs steps of one function in one run; returns their results."""
+    self._prepare()
+    signature = steps[0].function
+    built = self._builder.build(signature)
+    unrolled = self._builder.build_unrolled(signature, len(steps))
+    feed = unrolled.feed()
+    self._run_of_several = unrolled, feed
+    values = self._session.run([unrolled.fetches, unrolled.train_ops], feed)[0]
+    return [built.pack(each) for each in values]
 
   def _call(self, step):
     signature = step.function
@@ -243,16 +260,30 @@ class WorkerThread:
 
     return take
 
-  def _lose(self, step, error):
-    _log.warning("%s is lost at step %d: %s", self.task.name, step.number, error_line(error))
-    self._close()
-    step.losses += 1
-    if step.losses == _TRIES:
-      self._fail(step, error)
-    else:
-      self._queue.give_back(step)
+  def _count_done(self):
+    """Returns the number of steps that a run of several has made before its error."""
+    if self._run_of_several is None or self._session is None:
+      return 0
+    unrolled, feed = self._run_of_several
+    try:
+      return call_within(TIMING.leave_limit, "counting the steps of a run", unrolled.done,
+                         self._session, feed).steps
+    except LOSSES + (LimitExceeded,):
+      return 0
 
-  def _fail(self, step, error):
+  def _lose(self, steps, error):
+    _log.warning("%s is lost at step %d: %s", self.task.name, steps[0].number, error_line(error))
+    self._close()
+    for step in reversed(steps):  # each goes to the head of the queue
+      step.losses += 1
+      if step.losses == _TRIES:
+        self._fail([step], error)
+      else:
+        self._queue.give_back(step)
+
+  def _fail(self, steps, error):
+    done = self._count_done()
+    step = steps[done]
     text = "step %d (%s) failed on %s: %s: %s" % (
       step.number, step.function.name, self.task.name, type(error).__name__, error_line(error))
     if step.losses == _TRIES:
@@ -262,6 +293,19 @@ class WorkerThread:
     failure = StepError(step.number, text)
     failure.__cause__ = error
     self._queue.fail(failure, step)
+    for number, other in enumerate(steps):
+      if number < done:
+        self.completed += 1
+        self._queue.fail(StepError(other.number, "step %d ran, but its result was lost, because "
+                                   "step %d of the same run failed" % (
+                                     other.number, step.number)), other)
+      elif number > done:
+        self._queue.fail(cancelled(other), other)
+
+
+def _may_share(step: RemoteValue) -> bool:
+  """Whether a step may run with others in one run: it is not fed, and its result does not stay."""
+  return not step.stays and not step.function.is_fed
 
 
 class WorkerWatch:

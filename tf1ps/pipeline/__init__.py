@@ -24,7 +24,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "graph_input": ["add_record_source", "use_bad_records"],
   "iterators": [
     "IteratorPositions", "PositionError", "has_python_calls", "iterator_initializers",
-    "next_batch"],
+    "next_batch", "without_autotuning"],
   "lease_table": ["DifferentDataError", "LeaseTable", "StaleSessionError"],
   "leases": ["BATCHES_PER_BLOCK", "EndlessDatasetError", "RangeReport", "restart_problem"],
   "preloaded": ["preloaded_batches", "preloaded_variables"],
