@@ -41,7 +41,9 @@ def check_goes_on(task, before, count, index=0, workers=1):
 def test_a_worker_alone_comes_back(start):
   # The last step that is counted is the chief's, which is slow: it waits for nobody.
   this = job(start, "--steps=80")
-  ps, chief, worker = this.ps(), this.worker(0, "--step_seconds=0.2"), this.worker(1)
+  # The other one makes its 20 steps in a second, in which its position is kept several times.
+  slow = ["--step_seconds=0.2", "--step_seconds=0.05"]
+  ps, chief, worker = this.ps(), this.worker(0, slow[0]), this.worker(1, slow[1])
   wait_for_batches(worker, 20)
   worker.kill()
   before = len(saw(worker))
