@@ -42,6 +42,7 @@ from tf1ps.training import Options, Outcome, check_options, train
 
 _log = logging.getLogger("tf1ps")
 _TRIES = 5  # ports, until each server has one of its own
+_END_LIMIT = 30.0  # seconds after a failure; a thread cannot be killed, and may build its graph
 # The servers of clusters that have ended, by the shape of the cluster. A process global, because
 # a process cannot stop a server.
 _idle: Dict[Tuple[int, int, bool], List[List[Server]]] = {}
@@ -160,12 +161,12 @@ class _Job:
     return self._outcomes[chief.cluster.task.name]
 
   def _await_all(self):
-    until = time.monotonic() + TIMING.workers_end_limit
+    until = time.monotonic() + _END_LIMIT
     for thread in self.threads:
       thread.join(max(0.0, until - time.monotonic()))
     late = [thread.name for thread in self.threads if thread.is_alive()]
     if late:
-      _log.warning("still at work %g s after the stop: %s", TIMING.workers_end_limit,
+      _log.warning("still at work %g s after the stop: %s", _END_LIMIT,
                    ", ".join(late))
 
   def _train(self, server):
