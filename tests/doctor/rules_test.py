@@ -8,11 +8,11 @@ import pytest
 
 from tests import links_test
 from tf1ps import doctor
-from tf1ps.doctor import changed_rules, missing_rules, name_tables
+from tf1ps.doctor import changed_rules, missing_rules, name_tables, tpu_rules
 
 pytestmark = pytest.mark.any_tensorflow
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OF_NAMES = missing_rules.RULES + changed_rules.RULES
+OF_NAMES = missing_rules.RULES + tpu_rules.RULES + changed_rules.RULES
 
 
 def find(source, rules=OF_NAMES):
@@ -63,6 +63,21 @@ FOUND = {
     "import tensorflow as tf\ntf.contrib.distribute.ParameterServerStrategy(num_gpus_per_worker=1)",
     "from tensorflow.contrib.distribute import MirroredStrategy",
     "from tensorflow.contrib import distribute",
+  ],
+  "tpu-is-refused": [
+    "import tensorflow as tf\ntf.distribute.TPUStrategy(resolver)",
+    "import tensorflow.compat.v1 as tf\ntf.distribute.experimental.TPUStrategy()",
+    "import tf1ps.v1 as tf\ntf.distribute.cluster_resolver.TPUClusterResolver('grpc://a:8470')",
+    "import tensorflow as tf\ntf.contrib.cluster_resolver.TPUClusterResolver(tpu=name)",
+    "import tensorflow as tf\ntf.contrib.tpu.TPUEstimator(model_fn=f)",
+    "import tf1ps.v1 as tf\ntf.estimator.tpu.TPUEstimator(f, d, c, p, True)",
+    "import tensorflow as tf\ntf.flags.DEFINE_bool('use_tpu', True, '')\n"
+    "tf.contrib.tpu.TPUEstimator(f, use_tpu=tf.flags.FLAGS.use_tpu)",
+    "import tensorflow.compat.v1 as tf\ntf.tpu.CrossShardOptimizer(x)",
+    "from tensorflow.contrib import tpu\ntpu.initialize_system()",
+    "import tensorflow.compat.v1 as tf\ntf.tpu.experimental.initialize_tpu_system(x)",
+    "import tf1ps.v1 as tf\ntf.device('/job:worker/task:%d/device:TPU:0' % index)",
+    "import tensorflow as tf\ntf.device('/tpu:0')",
   ],
   "layers-raise": [
     "import tensorflow.compat.v1 as tf\ntf.layers.dense(x, 3)",
@@ -159,6 +174,16 @@ def test_with_the_one_import_a_mended_rule_is_quiet(rule, source):
   "import tensorflow.compat.v1 as tf\ntf.train.Server.create_local_server()\n"
   "tf.device('/job:localhost')",
   "from absl import flags\nflags.DEFINE_string('data_dir', '', '')",
+  # branches for TPUs that need not be taken, and jobs whose name begins with tpu
+  "import tf1ps.v1 as tf\nif FLAGS.use_tpu and FLAGS.tpu_name:\n"
+  "  tf.distribute.cluster_resolver.TPUClusterResolver(FLAGS.tpu_name)",
+  "import tf1ps.v1 as tf\ntry:\n  tf.distribute.cluster_resolver.TPUClusterResolver()\n"
+  "except ValueError:\n  pass",
+  "import tf1ps.v1 as tf\ntf.flags.DEFINE_bool('use_tpu', False, '')\n"
+  "tf.contrib.tpu.TPUEstimator(f, use_tpu=tf.flags.FLAGS.use_tpu)",
+  "import tf1ps.v1 as tf\ntf.contrib.tpu.TPUEstimator(f, use_tpu=False, **more)",
+  "import tf1ps.v1 as tf\nisinstance(strategy, tf.distribute.experimental.TPUStrategy)",
+  "import tensorflow.compat.v1 as tf\ntf.device('/job:tpu_worker/task:0/device:CPU:0')",
 ])
 def test_quiet(source):
   assert not find(source)

@@ -123,6 +123,8 @@ WORDS = {
     "由 n 个共享队列组成的屏障：所有任务到齐之前，都不会继续。",
   "notes/one_job_two_tasks.py":
     "一个作业，两个任务，各有一个服务器：最小的集群。",
+  "strategies.py":
+    "TensorFlow 2 的各种分布策略，在图与会话中逐一用对应的做法实现。",
   "notes/workers_without_ps.py":
     "只有 worker，没有 ps：每个 worker 都有全部变量，梯度在它们之间归约。",
   "notes/what_travels.py":

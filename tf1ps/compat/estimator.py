@@ -21,6 +21,7 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import inspect
 import sys
 import types
 from typing import Callable, Optional
@@ -54,7 +55,8 @@ def prepare_estimator() -> None:
 
 def estimator_with(server: type, session: Callable, make_device_setter: Callable,
                    build_model: Callable[[str, Callable], object],
-                   check_strategies: Callable[[list, dict], None]) -> types.ModuleType:
+                   check_strategies: Callable[[list, dict], None],
+                   check_tpu: Callable[[object], None]) -> types.ModuleType:
   """Imports the module that is `tf.estimator`, with other classes inside.
 
   Args:
@@ -65,6 +67,7 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
       estimator; returns the EstimatorSpec.
     check_strategies: takes the distribution strategies of a RunConfig, and the values of TF_CONFIG;
       raises if they cannot be used.
+    check_tpu: takes the `use_tpu` of a TPUEstimator; raises if it cannot be used.
 
   Raises:
     ImportError: the package is not installed, or this release lacks what changes here.
@@ -79,6 +82,8 @@ def estimator_with(server: type, session: Callable, make_device_setter: Callable
   # judge, and does not export it, because it is no better. Newer releases export the first one.
   _replace(_import("exporter").BestExporter, "_get_best_eval_result",
            lambda unused: lambda self, event_files: None)
+  _replace(_import("tpu.tpu_estimator").TPUEstimator, "__init__",
+           lambda initialise: _with_use_tpu(initialise, check_tpu))
   configs = _import("run_config")
   slim.replace_names(configs, "distribute_coordinator_training", {
     "init_run_config": functools.partial(_init_run_config, check_strategies)})
@@ -195,6 +200,20 @@ def _with_a_chief(initialise):
     return initialise(self, tf_config)
 
   return initialise_with_a_chief
+
+
+def _with_use_tpu(initialise, check_tpu):
+  """Checks the `use_tpu` of a TPUEstimator before it is made; its default is True."""
+  signature = inspect.signature(initialise)
+
+  @functools.wraps(initialise)
+  def checked_initialise(self, *args, **kwargs):
+    arguments = signature.bind(self, *args, **kwargs)
+    arguments.apply_defaults()
+    check_tpu(arguments.arguments["use_tpu"])
+    return initialise(self, *args, **kwargs)
+
+  return checked_initialise
 
 
 def _init_run_config(check_strategies, config, tf_config: Optional[dict]) -> None:

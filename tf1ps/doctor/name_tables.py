@@ -121,7 +121,8 @@ CONTRIB: Dict[str, Optional[str]] = {
   "slim": None,
   "tpu":
     "CrossShardOptimizer InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec "
-    "bfloat16_scope tpu_config tpu_estimator tpu_optimizer",
+    "batch_parallel bfloat16_scope cross_replica_sum initialize_system replicate rewrite shard "
+    "shutdown_system tpu_config tpu_estimator tpu_optimizer",
   "training":
     "GreedyLoadBalancingStrategy HParams StopAfterNEvalsHook SummaryAtEndHook "
     "add_gradients_summaries byte_size_load_fn checkpoints_iterator clip_gradient_norms "

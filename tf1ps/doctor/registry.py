@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from typing import List
 
-from tf1ps.doctor import changed_rules, missing_rules, server_rules, traps
+from tf1ps.doctor import changed_rules, missing_rules, server_rules, tpu_rules, traps
 from tf1ps.doctor.findings import Finding
 from tf1ps.doctor.program import Program
 
-RULES = missing_rules.RULES + changed_rules.RULES + server_rules.RULES + traps.RULES
+RULES = (missing_rules.RULES + tpu_rules.RULES + changed_rules.RULES + server_rules.RULES
+         + traps.RULES)
 
 
 def find_all(program: Program, rules=RULES) -> List[Finding]:

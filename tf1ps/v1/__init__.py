@@ -28,7 +28,8 @@ __getattr__, __dir__ = _namespace.overlay(
     drop_ins={
       "session": ["Session"],
       "state": ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"],
+      "v1.refused_tpu": ["device"],
     },
     namespaces=("app", "compat", "contrib", "distribute", "estimator", "examples", "flags", "image",
-                "layers", "nn", "python", "queue", "train"),
+                "layers", "nn", "python", "queue", "tpu", "train"),
     gone=_renamed.finder())

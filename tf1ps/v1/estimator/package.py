@@ -7,7 +7,7 @@ import types
 from typing import Optional
 
 from tf1ps import compat
-from tf1ps.v1 import train
+from tf1ps.v1 import refused_tpu, train
 from tf1ps.v1.estimator import updates
 
 
@@ -19,7 +19,7 @@ def load() -> Optional[types.ModuleType]:
   return compat.estimator_with(
     server=train.Server, session=updates.MonitoredTrainingSession,
     make_device_setter=updates.make_device_setter, build_model=updates.build_model,
-    check_strategies=_check_strategies)
+    check_strategies=_check_strategies, check_tpu=refused_tpu.check_estimator)
 
 
 def explain(name: str):

@@ -1,0 +1,62 @@
+"""The rule of TPUs: calls that ask for one, which tf1ps refuses."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from tf1ps.doctor import texts
+from tf1ps.doctor.findings import GONE, Rule
+
+_ESTIMATORS = ("tf.contrib.tpu.TPUEstimator", "tf.estimator.tpu.TPUEstimator")
+_CALLS = re.compile(
+  r"tf2?\.(distribute\.(experimental\.)?TPUStrategy"
+  r"|(distribute|contrib)\.cluster_resolver\.TPUClusterResolver"
+  r"|(contrib\.)?tpu\.(CrossShardOptimizer|batch_parallel|cross_replica_sum|initialize_system"
+  r"|replicate|rewrite|shard|shutdown_system)"
+  r"|tpu\.experimental\.(initialize|shutdown)_tpu_system)$")
+# As tf1ps.v1 reads it; `*` stands for an unknown part of the text.
+_DEVICE = re.compile(r"(?:^|[/*])(?:device:)?TPU(?:_\w+)?(?::|$)", re.IGNORECASE)
+
+
+def _asks_for_tpu(program, call) -> bool:
+  name = program.name_of(call.func) or ""
+  if name == "tf.device":
+    device = program.argument(call, "device_name_or_function", 0)
+    return bool(_DEVICE.search(texts.text_of(program, device) or ""))
+  if name in _ESTIMATORS:
+    use_tpu = program.argument(call, "use_tpu", 4)
+    if use_tpu is None:
+      return not program.may_have_more(call)
+    return program.value_of(use_tpu, flags=True) is True
+  return bool(_CALLS.match(name))
+
+
+def _is_optional(program, node) -> bool:
+  """Whether a program asks before it uses a TPU, or goes on without one."""
+  while node is not None:
+    outer = program.parent(node)
+    if isinstance(outer, (ast.If, ast.IfExp)) and node is not outer.test and (
+        "tpu" in texts.words_of(outer.test)):
+      return True
+    if isinstance(outer, ast.Try) and node in outer.body and any(
+        handler.type is None or re.search("ValueError|Exception", ast.dump(handler.type))
+        for handler in outer.handlers):
+      return True
+    node = outer
+  return False
+
+
+def _calls(program):
+  for node in program.nodes:
+    if (isinstance(node, ast.Call) and _asks_for_tpu(program, node)
+        and not _is_optional(program, node)):
+      yield node
+
+
+RULES = (
+  Rule("tpu-is-refused", GONE,
+       "This asks for a TPU, and tf1ps runs parameter servers on CPUs and GPUs",
+       "Use CPUs or GPUs, or TensorFlow's own TPUStrategy without tf1ps.", "docs/v1.md#tpus",
+       False, _calls),
+)

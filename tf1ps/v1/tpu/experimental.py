@@ -1,0 +1,11 @@
+"""`tf.tpu.experimental`: the names that need a TPU refuse at their call."""
+
+from __future__ import annotations
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.v1 import namespace as _namespace
+
+__getattr__, __dir__ = _namespace.overlay(
+    __name__, tf.tpu.experimental,
+    {"v1.refused_tpu": ["initialize_tpu_system", "shutdown_tpu_system"]})
