@@ -12,7 +12,7 @@ from tf1ps.checkpoint import global_step
 from tf1ps.training import traffic_report
 from tf1ps.transfer import step_trace, traffic
 
-LINE = (r"sent ([\d.]+ K?B|[\d.]+ bytes) and (\d+) messages? a step down, (.*) and (\d+) up"
+LINE = (r"sent per step: ([\d.]+ K?B|[\d.]+ bytes) and (\d+) messages? down, (.*) and (\d+) up"
         r"(?: \(\d+ % pulling, \d+ % computing, \d+ % pushing, \d+ % waiting\))?")
 
 
@@ -93,10 +93,10 @@ def test_what_the_line_says():
   ps, worker = "/job:ps/task:0", "/job:worker/task:0"
   hook.report = traffic.StepTraffic([traffic.Message("w:0", ps, worker, 3400000, "shape"),
                                 traffic.Message("g:0", worker, ps, 1700000, "shape")], 2)
-  assert str(hook) == "sent 1.7 MB and 0.5 messages a step down, 850 KB and 0.5 up"
+  assert str(hook) == "sent per step: 1.7 MB and 0.5 messages down, 850 KB and 0.5 up"
   hook.shares = [step_trace.TimeShares(0.4, 0.3, 0.2, 0.1, 1.0),
                  step_trace.TimeShares(0.6, 0.1, 0.2, 0.1, 1.0)]
-  assert str(hook) == ("sent 1.7 MB and 0.5 messages a step down, 850 KB and 0.5 up "
+  assert str(hook) == ("sent per step: 1.7 MB and 0.5 messages down, 850 KB and 0.5 up "
                        "(50 % pulling, 20 % computing, 20 % pushing, 10 % waiting)")
 
 

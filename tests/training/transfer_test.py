@@ -35,7 +35,8 @@ def sent_by(**options):
   """Trains three steps; returns bytes and messages per step, down and then up."""
   text = local_job.train(steps=3, **options).traffic
   return [int(number) for number in re.match(
-    r"sent (\d+) bytes and (\d+) messages? a step down, (\d+) bytes and (\d+) up", text).groups()]
+    r"sent per step: (\d+) bytes and (\d+) messages? down, (\d+) bytes and (\d+) up",
+    text).groups()]
 
 
 def test_small_variables_are_one_message():

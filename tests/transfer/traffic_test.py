@@ -117,7 +117,7 @@ def test_steps_divide(graph):
   fetches = graph_of()
   one, three = traffic.report_traffic(fetches), traffic.report_traffic(fetches, steps=3)
   assert three.down == traffic.Total(80, 4 / 3, 2 / 3, 0)
-  assert str(three).startswith("sent 80 bytes and 1.3 messages a step down, ")
+  assert str(three).startswith("sent per step: 80 bytes and 1.3 messages down, ")
   assert one.messages == three.messages
 
 
@@ -235,7 +235,7 @@ def test_a_table(graph):
     "     2,000,000 bytes: w:0, /job:ps/task:0 to /job:worker/task:0",
     "            12 bytes: g:0, /job:worker/task:0 to /job:ps/task:1",
     "of unknown size: x:0"]
-  assert str(report) == "sent at least 2 MB and 2 messages a step down, 12 bytes and 1 up"
+  assert str(report) == "sent per step: at least 2 MB and 2 messages down, 12 bytes and 1 up"
 
 
 @pytest.mark.parametrize("count, text", [

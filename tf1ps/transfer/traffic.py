@@ -100,7 +100,7 @@ class StepTraffic(NamedTuple):
                  sum(m.bytes is None for m in messages))
 
   def __str__(self):
-    return "sent %s a step down, %s up" % (self.down, self.up.say())
+    return "sent per step: %s down, %s up" % (self.down, self.up.say())
 
 
 def report_traffic(
