@@ -83,8 +83,8 @@ def test_a_model_that_the_program_only_imported_is_the_users_as_well(users):
 
 
 def test_an_installed_program_is_the_users_as_well(users, monkeypatch):
-  folder = users.module.__file__.rpartition("/")[0] + "/"
-  monkeypatch.setattr(errors, "_INSTALLED", (folder,) + errors._INSTALLED)
+  folder = users.module.__file__.rpartition("/")[0]
+  monkeypatch.setattr(errors, "is_installed_file", lambda path: path.startswith(folder))
   assert errors.came_through(raised(users.module.fails, "itself"), users)
   elsewhere = users._replace(module=types.SimpleNamespace(__file__="/elsewhere/p.py"))
   assert not errors.came_through(raised(users.module.fails, "itself"), elsewhere)

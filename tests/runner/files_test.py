@@ -28,24 +28,6 @@ def test_which_files_are_the_programs_own(path, is_own):
   assert files.is_own_file(path) is is_own
 
 
-def test_packages_that_were_installed_into_a_folder_of_their_own(tmp_path, monkeypatch):
-  write(tmp_path, dict.fromkeys(
-    ["numpy/__init__", "numpy/core/a, b", "six", "train", "lib/six"], ""))
-  for name, text in (
-      ("numpy-1.26.dist-info/RECORD",
-       "../../bin/f2py,sha256=1,2\r\nnumpy/__init__.py,,\r\n\"numpy/core/a, b.py\",,\r\n"),
-      ("six.egg-info/installed-files.txt", "../six.py\ntop_level.txt\n"),
-      ("trainer.egg-info/SOURCES.txt", "train.py\n"), ("bad.dist-info/RECORD", "\0")):
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text(text)
-  (tmp_path / "unreadable.dist-info" / "RECORD").mkdir(parents=True)
-  monkeypatch.syspath_prepend(str(tmp_path))
-  assert {str(path.relative_to(tmp_path)): files.is_own_file(str(path))
-          for path in tmp_path.glob("**/*.py")} == {
-    "numpy/__init__.py": False, "numpy/core/a, b.py": False, "six.py": False, "train.py": True,
-    "lib/six.py": True}
-
-
 def test_the_own_files_that_a_program_imports(tmp_path, monkeypatch):
   write(tmp_path, {
     "scripts/train": "import os, numpy, models.net\nfrom near import f", "scripts/unused": "",

@@ -12,20 +12,15 @@ import logging
 import os
 import re
 import signal
-import sysconfig
 import traceback
 from typing import Iterable, Optional
 
-from tf1ps.compat import Error, error_line
+from tf1ps.compat import Error, error_line, is_installed_file
 from tf1ps.training import OLD_FLAGS
 
 # The types that tf1ps and its libraries raise for wrong values; their text names the value.
 _EXPECTED = (ValueError, RuntimeError, OSError)
 _TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_INSTALLED = tuple(
-  sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "purelib", "platlib"))
-
-
 _FOLDED = "  (--verbosity=info shows the frames of TensorFlow and tf1ps as well)\n"
 # What to look at, for texts of Python and TensorFlow.
 _HINTS = (
@@ -120,7 +115,7 @@ def _of_program(frames, program) -> list:
   folder = os.path.dirname(os.path.abspath(program.module.__file__)) + os.sep
   return [frame for frame in frames
           if os.path.isabs(frame.filename) and not frame.filename.startswith(_TF1PS) and (
-            frame.filename.startswith(folder) or not frame.filename.startswith(_INSTALLED))]
+            frame.filename.startswith(folder) or not is_installed_file(frame.filename))]
 
 
 def line(error: BaseException, program=None) -> str:

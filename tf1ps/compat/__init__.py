@@ -25,6 +25,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
   "first_task": ["place_variables"],
   "graph_inputs": ["replace_input"],
+  "installed_files": ["is_installed_file"],
   "keras_names": ["new_graph"],
   "leftovers": [
     "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],

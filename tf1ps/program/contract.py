@@ -22,14 +22,13 @@ import inspect
 import os
 import pkgutil
 import sys
-import sysconfig
 import traceback
 import types
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error
+from tf1ps.compat import Error, is_installed_file
 from tf1ps.graph import LARGEST_GRAPH, constant_bytes, needed_ops
 from tf1ps.pipeline import Shard, next_batch
 
@@ -41,10 +40,6 @@ _MOVING_UPDATES = ("AssignSub", "AssignSubVariableOp")  # and as it updates them
 
 # The functions of a program, and their parameters by position.
 _FUNCTIONS = {"input_fn": ("mode", "shard"), "model_fn": ("features", "labels", "mode")}
-
-# The folders of Python's library and of the installed packages.
-_INSTALLED = tuple(
-  sysconfig.get_paths()[each] + os.sep for each in ("stdlib", "purelib", "platlib"))
 
 
 class ProgramError(Error, ValueError):
@@ -361,7 +356,7 @@ def _place(error: BaseException) -> str:
     return f" ({error.filename}:{error.lineno})"
   frames = [frame for frame in traceback.extract_tb(error.__traceback__)
             if os.path.isabs(frame.filename) and frame.filename != __file__]
-  own = [frame for frame in frames if not frame.filename.startswith(_INSTALLED)] or frames
+  own = [frame for frame in frames if not is_installed_file(frame.filename)] or frames
   return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
@@ -411,11 +406,8 @@ def _python_files(folder: str) -> List[str]:
 
 def _own_modules() -> List[str]:
   """Returns the names of modules that are neither in Python's library nor installed."""
-  library = [os.path.realpath(sysconfig.get_path(name))
-             for name in ("stdlib", "purelib", "platlib")]
-  folders = [folder or os.getcwd() for folder in sys.path]
-  own = [folder for folder in folders if not any(
-    os.path.realpath(folder).startswith(one) for one in library)]
+  folders = [os.path.realpath(folder or os.getcwd()) for folder in sys.path]
+  own = [folder for folder in folders if not is_installed_file(os.path.join(folder, "any.py"))]
   return [module.name for module in pkgutil.iter_modules(own)]
 
 

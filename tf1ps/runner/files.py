@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import csv
-import functools
-import glob
 import os
 import sys
-import sysconfig
-from typing import FrozenSet, Iterator, List, Optional
+from typing import Iterator, List, Optional
+
+from tf1ps.compat import is_installed_file
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_PYTHON = [sysconfig.get_paths()[each] for each in ("stdlib", "platstdlib")]
-_INSTALLED = {"site-packages", "dist-packages"}
 
 
 def is_own_file(path: str) -> bool:
@@ -24,33 +19,8 @@ def is_own_file(path: str) -> bool:
   PYTHONPATH or the script names. The same variable leads to packages of `pip install --target`.
   """
   path = os.path.abspath(path)
-  inside = any(path.startswith(folder + os.sep) for folder in [_OURS, *_PYTHON])
-  return (path.endswith(".py") and not inside and _INSTALLED.isdisjoint(path.split(os.sep))
-          and not _is_listed(path))
-
-
-def _is_listed(path: str) -> bool:
-  """Whether a folder of sys.path has the list of an installed package's files, with this file."""
-  folders = map(os.path.abspath, sys.path)
-  return any(path in _listed_files(each) for each in folders if path.startswith(each + os.sep))
-
-
-@functools.lru_cache(maxsize=None)
-def _listed_files(folder: str) -> FrozenSet[str]:
-  """Returns the files of the packages that were installed into a folder.
-
-  SOURCES.txt does not count: that of an editable install lists the program's own files.
-  """
-  found = set()
-  for pattern in os.path.join("*.dist-info", "RECORD"), os.path.join(
-      "*.egg-info", "installed-files.txt"):
-    for name in glob.glob(os.path.join(glob.escape(folder), pattern)):
-      start = folder if name.endswith("RECORD") else os.path.dirname(name)
-      with contextlib.suppress(OSError, csv.Error), open(
-          name, newline="", encoding="utf-8", errors="replace") as file:
-        found.update(os.path.normpath(os.path.join(start, row[0]))
-                     for row in csv.reader(file) if row)
-  return frozenset(found)
+  return (path.endswith(".py") and not path.startswith(_OURS + os.sep)
+          and not is_installed_file(path))
 
 
 def find_own_files(paths: List[str], parse) -> List[str]:
