@@ -13,10 +13,11 @@ PROGRAM = examples/digits.py
 TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 
 BENCH = benchmarks-results
+MATRIX = matrix-results
 SITE = site
 
 .PHONY: help train test test-legacy test-slow test-slow-legacy examples examples-legacy bench \
-  bench-quick lint docs wheel clean train-flags
+  bench-quick matrix matrix-quick lint docs wheel clean train-flags
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
@@ -26,6 +27,8 @@ help:
 	@echo "make test-slow-legacy  and on TensorFlow 1.15"
 	@echo "make examples     run the examples and compare what they print (ARGS=B13 for some of them)"
 	@echo "make examples-legacy  and on TensorFlow 1.15"
+	@echo "make matrix       make every task fail in every way, at each moment (ARGS='-k ps-training')"
+	@echo "make matrix-quick  the same with short waits"
 	@echo "make bench        compare with every peer: hours, and a quiet machine (ARGS=latency_S for one)"
 	@echo "make bench-quick  see that every kind of benchmark runs"
 	@echo "make lint         check style, and that everything is Python 3.7"
@@ -56,6 +59,15 @@ examples: $(VENV)/installed
 examples-legacy: $(LEGACY_VENV)/installed
 	$(LEGACY_VENV)/bin/python -m tests.examples $(ARGS)
 
+# The cells of docs/survival.md. They wait longer than they compute.
+matrix: $(VENV)/installed
+	mkdir -p $(MATRIX)
+	TF1PS_MATRIX_WHOLE=1 TF1PS_MATRIX_PACE=$(or $(PACE),full) TF1PS_MATRIX_ROWS=$(abspath $(MATRIX))/rows.jsonl \
+	  $(VENV)/bin/python $(PYTEST) tests/survival/matrix_test.py $(ARGS)
+
+matrix-quick:
+	$(MAKE) matrix PACE=quick
+
 # The classic script on TensorFlow 1.15 runs in the environment that `make test-legacy` makes.
 bench: $(VENV)/installed
 	$(VENV)/bin/python -m pip install --quiet --editable ".[bench]"
@@ -85,7 +97,7 @@ wheel: $(VENV)/installed
 	rm -rf build
 
 clean:
-	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LEGACY_VENV) $(DIST) $(BENCH) $(MATRIX) $(SITE) docs/api build *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 train-flags:

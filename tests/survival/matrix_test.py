@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import datetime
+import os
+
+import pytest
+import tensorflow.compat.v1 as tf
+
+from tests.survival import matrix, matrix_job, matrix_page
+
+PACE = matrix.PACES[os.environ.get("TF1PS_MATRIX_PACE", "quick")]
+ROWS = os.environ.get("TF1PS_MATRIX_ROWS")  # a file that gets a line for each cell
+LOGS = os.environ.get("TF1PS_MATRIX_LOGS")  # a folder that gets all output of each cell
+PART = matrix.part_of_commit(tf.VERSION.startswith("1."))
+
+
+def chosen():
+  """The cells that this run has, as parameters; the part's number is in their names."""
+  if os.environ.get("TF1PS_MATRIX_WHOLE"):
+    named = [(cell, cell.name) for cell in matrix.CELLS]
+  else:
+    named = [(cell, "kind-" + cell.name) for cell in matrix.KINDS]
+    named += [(cell, "part%d-%s" % (PART, cell.name)) for cell in matrix.part(PART)]
+  for cell, name in named:
+    reason = matrix.known_failing(cell)
+    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+    yield pytest.param(cell, id=name, marks=marks)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cell", list(chosen()))
+def test_a_cell_does_what_it_promises(start, tmp_path, cell):
+  try:
+    job = matrix_job.Job(cell, PACE, start, tmp_path)
+  except matrix_job.NotPermitted as error:
+    pytest.skip(str(error))
+  try:
+    seen = job.run()
+    output = job.output()
+  finally:
+    job.close()
+  found = matrix_job.problems(cell, seen, PACE)
+  if ROWS:
+    matrix_page.add(ROWS, matrix_page.row(
+      cell, seen, found, PACE, tf.VERSION, str(datetime.date.today())))
+  if LOGS:
+    with open(os.path.join(LOGS, cell.name), "w") as file:
+      file.write("%s\n%s\n%s\n" % (found, seen, output))
+  assert not found, "%s\n%s\nTF1PS_MATRIX_PART=%d runs this part again.\n%s" % (
+    "; ".join(found), seen, PART, output)
+
+
+@pytest.mark.any_tensorflow
+def test_every_cell_is_run_by_some_commit_or_named_as_meaningless():
+  assert len(matrix.ALL) == 4 * 6 * 4 * 4
+  run = matrix.KINDS + [cell for number in range(matrix.PARTS) for cell in matrix.part(number)]
+  assert sorted(run) == sorted(matrix.CELLS)
+  for role in matrix.ROLES:
+    for fault in matrix.FAULTS:
+      kind = [cell for cell in matrix.KINDS if (cell.role, cell.fault) == (role, fault)]
+      assert len(kind) == ((role, fault) != ("evaluator", "cut"))
+  assert all(matrix.expectation(cell) for cell in matrix.CELLS)
+
+
+@pytest.mark.any_tensorflow
+def test_every_exception_is_about_a_cell():
+  for pattern in list(matrix.KNOWN_FAILING) + [each[:4] for each in matrix.EXPECTATIONS]:
+    assert any(matrix.fits(pattern, cell) for cell in matrix.CELLS), pattern
+
+
+@pytest.mark.any_tensorflow
+def test_the_page_is_the_one_that_the_results_make():
+  with open(matrix_page.PAGE, encoding="utf-8") as file:
+    text = file.read()
+  assert matrix_page.with_tables(text, matrix_page.read(matrix_page.RESULTS)) == text, (
+    "python -m tests.survival.matrix_page writes the page again")
