@@ -44,6 +44,7 @@ FOUND = {
     "import tensorflow as tf\ntf.contrib.seq2seq.BasicDecoder(x)",
     "from tensorflow.contrib import rnn\nrnn.AttentionCellWrapper(x)",
     "import tf1ps.v1 as tf\ntf.contrib.crf.crf_binary_score(x)",
+    "import tensorflow as tf\ntf.contrib.layers.real_valued_column('age')",
   ],
   "estimator-is-gone": [
     "import tensorflow.compat.v1 as tf\ntf.estimator.Estimator(f)",

@@ -50,6 +50,7 @@ def names():
       names = {name for name in dir(module) if not name.startswith("_")}
       assert names == set(known.split()), (namespace, names ^ set(known.split()))
   assert not set(dir(contrib)) - set(name_tables.CONTRIB) - set(dir(importlib))
+  assert not [name for name in name_tables.LAYERS_GONE if hasattr(tf.contrib.layers, name)]
   find = renamed.finder()
   for old in name_tables.RENAMED:
     if "." not in old:

@@ -107,6 +107,8 @@ def _has_heir(name: str) -> bool:
   _, _, space, *rest = name.split(".") + [""]
   if space not in name_tables.CONTRIB:
     return space == ""
+  if space == "layers" and rest[0] in name_tables.LAYERS_GONE:
+    return False
   known = name_tables.CONTRIB[space]
   # Programs also reach into the files of a namespace: tf.contrib.layers.python.layers.
   return known is None or rest[0] in ("", "python", "ops") or rest[0] in known.split()
@@ -184,7 +186,8 @@ RULES = (
        _IMPORT_US, _PAGE + "#tfcontrib", True, _contrib_with_heir),
   Rule("contrib-without-heir", GONE,
        "Neither TensorFlow 2 nor tf1ps.v1 has this name of tf.contrib",
-       "Write it anew, or stay with TensorFlow 1.15.", _PAGE + "#tfcontrib", False,
+       "Write it anew, or stay with TensorFlow 1.15. tf.estimator and tf.feature_column take the "
+       "place of the estimators and columns of tf.contrib.", _PAGE + "#tfcontrib", False,
        _contrib_without_heir),
   Rule("estimator-is-gone", GONE, "TensorFlow has had no tf.estimator since 2.16",
        _IMPORT_US + " It has the package tensorflow-estimator.", "docs/estimator.md", True,

@@ -61,6 +61,18 @@ RENAMED.update({"batch_" + name: name for name in (
 OTHER_ARGUMENTS = frozenset(["audio_summary", "batch_matmul", "histogram_summary", "image_summary",
                              "scalar_summary"])
 
+# Names of tf.contrib.layers that the package tf_slim lacks.
+LAYERS_GONE = frozenset(
+  "bucketized_column check_feature_columns create_feature_spec_for_parsing crossed_column "
+  "embedding_column infer_real_valued_columns input_from_feature_columns "
+  "joint_weighted_sum_from_feature_columns make_place_holder_tensors_for_base_features "
+  "one_hot_column parse_feature_columns_from_examples "
+  "parse_feature_columns_from_sequence_examples real_valued_column scattered_embedding_column "
+  "sequence_input_from_feature_columns shared_embedding_columns sparse_column_with_hash_bucket "
+  "sparse_column_with_integerized_feature sparse_column_with_keys "
+  "sparse_column_with_vocabulary_file transform_features weighted_sparse_column "
+  "weighted_sum_from_feature_columns".split())
+
 # What `tf1ps.v1.contrib` has: {namespace: names}; None for all that the package tf_slim has.
 CONTRIB: Dict[str, Optional[str]] = {
   "cluster_resolver":
