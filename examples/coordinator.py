@@ -5,8 +5,9 @@ Mechanism: a coordinator. The ps and the workers are plain servers. The chief ha
 schedules a step, any free worker runs it, and the step of a lost worker runs on another one.
 Each basket has three kinds of fruit; the label is "yes" if one of them is the apple. The words
 become row numbers by lookup tables in each worker's own dataset. The embedding of 9 rows (8 fruits,
-and one for unknown words) is divided over the two ps. The last line is the inline evaluation: the
-workers divide 200 new baskets, and each basket counts once.
+and one for unknown words) is divided over the two ps. The table shows the bytes of each ps, and the
+rows that a step looks up there: with five of eight fruits, ps 0 has more lookups. The last line is
+the inline evaluation: the workers divide 200 new baskets, and each basket counts once.
 Toolkit: tf1ps.ClusterCoordinator (docs/coordinator.md) on tf1ps.local_cluster.
 
     $ python examples/coordinator.py
@@ -15,6 +16,9 @@ Toolkit: tf1ps.ClusterCoordinator (docs/coordinator.md) on tf1ps.local_cluster.
     epoch 3: accuracy ...
     epoch 4: accuracy 1.000
     embedding: (5, 20) on /job:ps/task:0, (4, 20) on /job:ps/task:1
+    ps              variables  shards  bytes  share  lookups  share
+    /job:ps/task:0          4       4    808  50.0%  ...
+    /job:ps/task:1          7       6    808  50.0%  ...
     20 steps by 3 workers, 0 retries; 200 of 200 new baskets are right
 
 With TF_CONFIG in the environment the same file is every role of a cluster of processes. The
@@ -51,7 +55,12 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tf1ps.cluster import resolve_cluster
-from tf1ps.placement import fixed_size_partitioner
+from tf1ps.placement import (
+  count_lookups,
+  fixed_size_partitioner,
+  format_load_table,
+  make_load_table,
+)
 from tf1ps.program import as_program, follow_checkpoints
 from tf1ps.transfer import embedding_lookup
 
@@ -105,13 +114,13 @@ def count_right(logits, labels):
 
 
 def train(iterator):
-  """One step; returns how many of the batch were right, and how many there are."""
+  """One step; returns how many of the batch were right, how many there are, and the lookups."""
   numbers, labels = iterator.get_next()
   logits = model(numbers)
-  update = tf.train.AdagradOptimizer(1.0).minimize(
-    loss_of(logits, labels), tf.train.get_or_create_global_step())
+  loss = loss_of(logits, labels)
+  update = tf.train.AdagradOptimizer(1.0).minimize(loss, tf.train.get_or_create_global_step())
   with tf.control_dependencies([update]):
-    return count_right(logits, labels), tf.size(labels)
+    return count_right(logits, labels), tf.size(labels), count_lookups(loss)
 
 
 def evaluate(words, labels):
@@ -129,8 +138,8 @@ def coordinate(server, checkpoint_dir=None):
     for epoch in range(1, EPOCHS + 1):
       steps = [coordinator.schedule(train, (dataset,)) for _ in range(STEPS)]
       coordinator.join()
-      right, examples = np.sum(coordinator.fetch(steps), axis=0)
-      print("epoch %d: accuracy %.3f" % (epoch, right / examples), flush=True)
+      right, examples, lookups = zip(*coordinator.fetch(steps))
+      print("epoch %d: accuracy %.3f" % (epoch, sum(right) / sum(examples)), flush=True)
     made = sum(coordinator.completed.values())
     words, labels = map(np.array, baskets(seed=2, count=NEW))
     parts = [coordinator.schedule(evaluate, (words[begin:begin + 25], labels[begin:begin + 25]))
@@ -140,6 +149,8 @@ def coordinate(server, checkpoint_dir=None):
               if re.match(r"embedding/part_\d+$", v.op.name)]
     print("embedding:", ", ".join(
       "%s on %s" % (tuple(v.shape.as_list()), v.device) for v in shards))
+    print(format_load_table(make_load_table(graph=coordinator.graph), {
+      task: np.mean([each[task] for each in lookups]) for task in lookups[0]}))
     print("%d steps by %d workers, %d retries; %d of %d new baskets are right" % (
       made, len(coordinator.completed), coordinator.retries, right, NEW), flush=True)
 

@@ -59,7 +59,7 @@ def test_an_argument_that_cannot_be_fed_is_refused(value, said):
 def test_a_tensor_of_another_graph_is_refused():
   with tf.Graph().as_default(), pytest.raises(FunctionError, match="belongs to one graph"):
     split(len, (tf.constant(1),), None)
-  with pytest.raises(FunctionError, match="needs a function as its first argument, got 3"):
+  with pytest.raises(FunctionError, match="the first argument must be a function, got 3"):
     split(3, (), None)
 
 

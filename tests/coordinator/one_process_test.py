@@ -17,6 +17,7 @@ from tf1ps.coordinator import (
   StepCancelledError,
   StepError,
 )
+from tf1ps.placement import count_lookups
 
 
 class Tasks:
@@ -53,7 +54,7 @@ def train(iterator, rate):
   loss = tf.reduce_sum(looked_up)
   made = tf.train.GradientDescentOptimizer(rate).minimize(loss, global_step=step)
   with tf.control_dependencies([made]):
-    return {"rows": tf.identity(rows)}
+    return {"rows": tf.identity(rows), "lookups": count_lookups(loss)}
 
 
 def sums():
@@ -87,6 +88,10 @@ def test_steps_on_two_workers_change_one_sharded_table(coordinator):
   # As in one process: each look at a row moves its 20 numbers by the rate.
   expected = -0.5 * 20 * np.bincount(rows, minlength=9)
   assert np.allclose(coordinator.schedule(sums).fetch(20), expected)
+  on_ps_0 = int(np.sum(rows < 5))
+  lookups = [each["lookups"] for each in coordinator.fetch(results)]
+  assert {task: sum(each[task] for each in lookups) for task in lookups[0]} == {
+    "/job:ps/task:0": on_ps_0, "/job:ps/task:1": len(rows) - on_ps_0}
   placed = [(tuple(v.shape.as_list()), v.device) for v in coordinator.graph.get_collection(
     tf.GraphKeys.GLOBAL_VARIABLES) if v.op.name.startswith("table")]
   assert placed == [((5, 20), "/job:ps/task:0"), ((4, 20), "/job:ps/task:1")]
@@ -148,6 +153,35 @@ def test_the_end_of_a_per_worker_dataset_says_what_to_do(coordinator):
 def test_a_worker_keeps_its_own_value(coordinator):
   name = PerWorkerValues(lambda: tf.get_default_graph().seed or 0)
   assert coordinator.schedule(lambda x: tf.constant(x), (name,)).fetch(20) == 0
+
+
+def where_it_runs(words):
+  """Returns rows of the table, the words' numbers by a table of the task, and the task."""
+  numbers = tf.lookup.StaticVocabularyTable(tf.lookup.KeyValueTensorInitializer(
+    ["a", "b"], [0, 1], tf.string, tf.int64), 1).lookup(words)
+  return sums(), numbers, tf.constant(numbers.device)
+
+
+def test_a_function_runs_on_the_coordinator_with_the_live_variables(coordinator):
+  dataset = iter(coordinator.create_per_worker_dataset(batches))
+  before, numbers, device = coordinator.run(where_it_runs, (np.array(["b", "x", "a"]),), timeout=60)
+  assert list(numbers) == [1, 2, 0] and device == b"/job:chief/task:0"
+  steps = sum(coordinator.completed.values())
+  looked_up = coordinator.schedule(train, (dataset, 0.5)).fetch(20)["rows"]
+  expected = before - 0.5 * 20 * np.bincount(looked_up, minlength=9)
+  assert np.allclose(coordinator.run(where_it_runs, (np.array(["a"]),))[0], expected)
+  # The coordinator has a dataset of its own, which goes on from run to run.
+  assert [list(coordinator.run(take, (dataset,))) for _ in range(2)] == [[0, 1, 2], [3, 4, 5]]
+  assert sum(coordinator.completed.values()) == steps + 1
+
+
+def test_a_function_that_fails_on_the_coordinator_raises_once_and_cancels_no_step(coordinator):
+  with pytest.raises(StepError, match=r"\(fails_if_negative\) failed on /job:chief/task:0: Inval"):
+    coordinator.run(fails_if_negative, (-1.0,))
+  assert coordinator.schedule(fails_if_negative, (2.0,)).fetch(20) == 2.0
+  assert coordinator.run(fails_if_negative, (3.0,)) == 3.0
+  with pytest.raises(FunctionError, match="must be a function, got 3"):
+    coordinator.run(3)
 
 
 def make_big(n):

@@ -7,6 +7,10 @@ An example without words stands there in English, and a test names it.
 WORDS = {
   "coordinator.py":
     "一个协调者把训练步骤分派给三个 worker：查词、嵌入、回答。",
+  "fashion_images.py":
+    "由协调者训练的图像分类器：每轮之后由它自己评估，并根据结果调整。",
+  "uneven_workers.py":
+    "文件长短不一，worker 快慢不一：每一轮都能干净结束，每一行恰好用一次。",
   "book/hello_server.py":
     "在本进程内启动只有一个任务的服务器，并让会话在它上面运行自己的图。",
   "book/gpu_memory.py":

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 from absl.testing import flagsaver
 
-from examples import digits, handwritten_digits
+from examples import digits, fashion_images, handwritten_digits
 from examples.handwritten_digits import read
 from tf1ps.pipeline.shard import Shard
 
@@ -184,3 +185,11 @@ def test_accuracy_counts_the_right_digits(graph):
                  tf.tables_initializer()])
     guess, right, _ = session.run([spec.predictions["digit"], labels, update])
     assert session.run(value) == pytest.approx(np.mean(guess == right))
+
+
+def test_the_classifier_of_a_coordinator_reads_them(mnist, monkeypatch, capsys):
+  monkeypatch.setattr(sys, "argv", ["", "--data_dir=%s" % mnist, "--target=0"])
+  fashion_images.main()
+  first, epoch, last = capsys.readouterr().out.splitlines()
+  assert first == "3 images of 2 x 2 pixels to train on, 2 to test on"
+  assert epoch.startswith("epoch 1: loss 2.") and last == "accuracy 0 reached: True"

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import tensorflow.compat.v1 as tf
 
-from tf1ps.placement.load_table import TaskLoad, format_load_table, make_load_table
+from tf1ps.placement.load_table import (
+  TaskLoad,
+  count_lookups,
+  format_load_table,
+  make_load_table,
+)
 
 KINDS = pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 
@@ -102,3 +107,33 @@ def test_format_with_shards():
 def test_format_without_bytes():
   assert format_load_table([]) == "ps  variables  bytes  share"
   assert format_load_table([TaskLoad("/job:ps/task:0", 1, 0)]).splitlines()[1].endswith("  0.0%")
+
+
+def test_format_with_lookups():
+  rows = [TaskLoad("/job:ps/task:0", 1, 400), TaskLoad("/job:ps/task:1", 1, 400),
+          TaskLoad("/job:ps/task:2", 1, 8)]
+  lookups = {"/job:ps/task:0": 1200.2, "/job:ps/task:1": 400}
+  assert format_load_table(rows, lookups).splitlines() == [
+      "ps              variables  bytes  share  lookups  share",
+      "/job:ps/task:0          1    400  49.5%    1,200  75.0%",
+      "/job:ps/task:1          1    400  49.5%      400  25.0%",
+      "/job:ps/task:2          1      8   1.0%        0   0.0%",
+  ]
+
+
+@KINDS
+def test_lookups_are_rows_of_variables_by_the_task_that_holds_them(use_resource):
+  a = make("a", "/job:localhost/task:0", [9, 2], use_resource)
+  b = make("b", None, [9], use_resource)
+  ids = tf.placeholder(tf.int64, [None])
+  loss = tf.reduce_sum(tf.nn.embedding_lookup(a, ids)) + tf.reduce_sum(tf.gather(a, [[1, 2]]))
+  loss += tf.reduce_sum(tf.gather(b, ids[:1])) + tf.gather(tf.constant([1.0, 2.0]), 1)
+  loss += tf.cond(loss > 0, lambda: tf.reduce_sum(tf.gather(b, [1, 2, 3])), lambda: 0.0)
+  tf.gather(b, [4, 5])  # no part of the step
+  train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+  for fetches in (loss, [train]):
+    counts = count_lookups(fetches)
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      found = session.run(counts, {ids: [3, 3, 7, 0, 1]})
+    assert found == {"/job:localhost/task:0": 7, "": 1}

@@ -3,7 +3,8 @@
 Its own session, a `MonitoredTrainingSession` on a graph with all functions, starts the run,
 initialises or restores the variables, saves checkpoints, notices a lost ps, and releases the ps and
 the workers at the end. One thread drives it. One thread for each worker runs the steps
-(workers.py).
+(workers.py). One more of these threads, with a queue of its own, serves `run`: its task is the
+coordinator's.
 """
 
 from __future__ import annotations
@@ -86,12 +87,13 @@ class ClusterCoordinator:
     self._save_secs, self._step_timeout = save_checkpoint_secs, step_timeout
     self._at_once = steps_per_execution
     self._partitioner, self._start_timeout = partitioner, start_timeout
-    self._queue = StepQueue(max_pending)
+    self._queue, self._own_queue = StepQueue(max_pending), StepQueue(1)
     self._signatures: Dict[Any, Signature] = {}
     self._builder = self._make_builder(self.graph, cluster.task)
     self._trial: Optional[Builder] = None
     self._variables: Set[str] = set()  # those that have values, from the start on
     self._workers: List[WorkerThread] = []
+    self._own: Optional[WorkerThread] = None  # runs functions on the coordinator itself
     self._session = None
     self._state: Optional[_StateWatch] = None
     self._watch: Optional[WorkerWatch] = None
@@ -180,6 +182,38 @@ class ClusterCoordinator:
 
   # More.
 
+  def run(self, function: Callable, args=(), kwargs=None, *,
+          timeout: Optional[float] = None) -> Any:
+    """Runs a function on the coordinator itself, now, and returns its result.
+
+    It is `session.run` for a function: the inline evaluation of a small model between two epochs,
+    or a look at a variable. The function reads the variables as they are on the ps; steps under way
+    may change them meanwhile, so call `join` before. A large evaluation is faster on the workers:
+    schedule it.
+
+    Args:
+      function, args, kwargs: as for `schedule`. The coordinator has a value of its own for each of
+        the per-worker values.
+      timeout: seconds to wait for the result; None waits.
+
+    Returns:
+      The result as NumPy values, in the structure of the function.
+
+    Raises:
+      FunctionError: as for `schedule`.
+      StepError: the function failed. Its number counts the calls of `run`.
+      TimeoutError: the function has not ended within the timeout. The next call waits behind it.
+    """
+    signature, values = split(function, args, kwargs)
+    signature = self._add(signature)
+    self._start()
+    if self._own is None:
+      self._own = self._make_worker(self._cluster.task, self._own_queue)
+      self._own.start()
+    step = self._own_queue.put(signature, values, False, timeout, self._check)
+    self._own_queue.join(timeout, self._check)
+    return step.fetch(timeout)
+
   def build(self, function: Callable, args=(), kwargs=None) -> None:
     """Builds a function before the first step, without scheduling it.
 
@@ -189,8 +223,8 @@ class ClusterCoordinator:
 
   @property
   def retries(self) -> int:
-    """How often a step went back to the queue because its worker or a ps was lost."""
-    return self._queue.retries
+    """How often a step, or a call of `run`, was made again because its worker or a ps was lost."""
+    return self._queue.retries + self._own_queue.retries
 
   @property
   def completed(self) -> Dict[str, int]:
@@ -243,16 +277,21 @@ class ClusterCoordinator:
         None, None, Interval(secs=self._save_secs), Interval(), is_chief=True,
         start_timeout=self._start_timeout, expects_all=False, awaits_workers=False,
         needs_global_step=False)
-    self._state = _StateWatch(self._session, fetch, step is not None, self._queue.fail)
-    for task in self._cluster.tasks("worker"):
-      builder = self._make_builder(tf.Graph(), task, self._variables)
-      self._workers.append(WorkerThread(
-        task, builder, record.target, self._config(task), self._queue,
-        lambda: list(self._signatures.values()), self._state.wait, self._start_timeout,
-        self._at_once))
+    self._state = _StateWatch(self._session, fetch, step is not None, self._fail)
+    self._workers = [self._make_worker(task, self._queue) for task in self._cluster.tasks("worker")]
     self._watch = WorkerWatch(self._workers)
     for thread in [self._state, self._watch, *self._workers]:
       thread.start()
+
+  def _make_worker(self, task, queue) -> WorkerThread:
+    return WorkerThread(
+      task, self._make_builder(tf.Graph(), task, self._variables), self._server.record.target,
+      self._config(task), queue, lambda: list(self._signatures.values()), self._state.wait,
+      self._start_timeout, self._at_once)
+
+  def _fail(self, error):
+    for queue in (self._queue, self._own_queue):
+      queue.fail(error)
 
   def _config(self, task):
     return make_session_config(
@@ -266,8 +305,9 @@ class ClusterCoordinator:
 
   def _end(self, *error):
     self._has_ended = True
-    self._queue.close()
-    for worker in self._workers:
+    for queue in (self._queue, self._own_queue):
+      queue.close()
+    for worker in self._workers + ([] if self._own is None else [self._own]):
       worker.stop(TIMING.steps_end_limit if error[0] is None else TIMING.leave_limit)
     for thread in (self._watch, self._state):
       if thread is not None:

@@ -98,7 +98,7 @@ def split(function: Callable, args, kwargs) -> Tuple[Signature, List[np.ndarray]
   Raises FunctionError for an argument that can be neither.
   """
   if not callable(function):
-    raise FunctionError("schedule needs a function as its first argument, got %r" % (function,))
+    raise FunctionError("the first argument must be a function, got %r" % (function,))
   parts, values = [], []
   structure = _take_leaves((tuple(args or ()), dict(kwargs or {})), parts, values, function)
   return Signature(function, tuple(parts), structure), values

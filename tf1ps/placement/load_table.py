@@ -1,20 +1,24 @@
-"""The load table: the number of variables and bytes that each task holds.
+"""The load table: the variables and bytes that each task holds, and the rows that a step looks up.
 
 `make_load_table` reads the graph, and `format_load_table` makes the text that a chief prints at its
 start. The slots of an optimizer count as variables. A shard of a partitioned variable counts as a
 variable and as a shard.
+
+Equal bytes are not equal work: if most ids of a batch are rows of one shard, its ps is hot. The ids
+are known in a step only, so `count_lookups` builds the counts, and a step returns them.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.graph import VARIABLE_OPS, depths, in_order, needed_ops, source_op, task_of_device
 from tf1ps.placement import load_balancing
 
-_HEADER = ("ps", "variables", "shards", "bytes", "share")
-_SHARDS = 2  # the column of shards, which the text omits if there are none
+_GATHERS = frozenset(["ResourceGather", "GatherV2", "Gather"])
+_READS = frozenset(["Identity", "ReadVariableOp"])  # from a variable to a gather
 
 
 class TaskLoad(NamedTuple):
@@ -55,25 +59,63 @@ def make_load_table(variables=None, graph=None):
   return [TaskLoad(_task_name(*key), *loads[key]) for key in sorted(loads)]
 
 
-def format_load_table(rows):
-  """Returns the load table, rows of `TaskLoad`, as aligned text.
+def count_lookups(fetches) -> Dict[str, tf.Tensor]:
+  """Counts the rows of variables that a step looks up, by the task that holds them.
+
+  Fetch the counts in the run of the step. They need the same ids, so they look up no row again. A
+  lookup in a branch or a loop does not count.
+
+  Args:
+    fetches: a tensor or operation that needs the lookups, such as the loss, or a list of them.
+
+  Returns:
+    {"/job:ps/task:0": int64 scalar}, for each task with a lookup.
+  """
+  ops = needed_ops([getattr(each, "op", each) for each in tf.nest.flatten(fetches)])
+  around = depths(in_order(ops))
+  sizes: Dict[str, List[tf.Tensor]] = {}
+  for op in ops:
+    if op.type in _GATHERS and not around[op.name].branches:
+      variable = source_op(op.inputs[0], _READS)
+      if variable.type in VARIABLE_OPS:
+        ids = op.inputs[1]
+        with tf.get_default_graph().colocate_with(ids.op):  # so that no id travels for the count
+          sizes.setdefault(task_of_device(variable.device), []).append(
+            tf.size(ids, out_type=tf.int64))
+  return {task: tf.add_n(sizes[task]) for task in sorted(sizes)}
+
+
+def format_load_table(rows: Sequence[TaskLoad],
+                      lookups: Optional[Mapping[str, float]] = None) -> str:
+  """Returns the load table as aligned text.
 
   A line of headings and one line per task: task, number of variables, number of shards if there are
   any, bytes, and the task's percentage of all bytes. The last line has no line break.
+
+  Args:
+    rows: the rows of `make_load_table`.
+    lookups: the rows that a step looks up on each task, from runs of `count_lookups`: two more
+      columns, with the task's percentage. None: no such columns.
   """
-  total = sum(row.bytes for row in rows)
-  lines = [_HEADER]
-  for row in rows:
-    share = 100.0 * row.bytes / total if total else 0.0
-    lines.append((row.task or "(not placed)", str(row.variables), str(row.shards),
-                  "{:,}".format(row.bytes), "%.1f%%" % share))
-  if not any(row.shards for row in rows):
-    lines = [line[:_SHARDS] + line[_SHARDS + 1:] for line in lines]
-  widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+  columns = [["ps"] + [row.task or "(not placed)" for row in rows],
+             ["variables"] + ["%d" % row.variables for row in rows]]
+  if any(row.shards for row in rows):
+    columns.append(["shards"] + ["%d" % row.shards for row in rows])
+  columns += _with_share("bytes", [row.bytes for row in rows])
+  if lookups is not None:
+    columns += _with_share("lookups", [lookups.get(row.task, 0) for row in rows])
+  widths = [max(map(len, column)) for column in columns]
   return "\n".join(
-      "  ".join([line[0].ljust(widths[0])]
-                + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])])
-      for line in lines)
+    "  ".join([line[0].ljust(widths[0])]
+              + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])])
+    for line in zip(*columns))
+
+
+def _with_share(name, values):
+  """Returns two columns: values, and the percentage of each."""
+  total = sum(values)
+  return [[name] + ["{:,.0f}".format(value) for value in values],
+          ["share"] + ["%.1f%%" % (100.0 * value / total if total else 0.0) for value in values]]
 
 
 def _is_shard(variable):
