@@ -8,6 +8,9 @@ become row numbers by lookup tables in each worker's own dataset. The embedding 
 and one for unknown words) is divided over the two ps. The table shows the bytes of each ps, and the
 rows that a step looks up there: with five of eight fruits, ps 0 has more lookups. The last line is
 the inline evaluation: the workers divide 200 new baskets, and each basket counts once.
+Two traps: pass the iterator itself to `schedule`, because its elements are on the workers, and
+`next(iterator)` raises an error that says so. And schedule a step or call it, not both: a call
+beside `schedule` would train each batch twice.
 Toolkit: tf1ps.ClusterCoordinator (docs/coordinator.md) on tf1ps.local_cluster.
 
     $ python examples/coordinator.py
@@ -49,6 +52,7 @@ import json
 import os
 import random
 import re
+import time
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -144,6 +148,8 @@ def coordinate(server, checkpoint_dir=None):
     words, labels = map(np.array, baskets(seed=2, count=NEW))
     parts = [coordinator.schedule(evaluate, (words[begin:begin + 25], labels[begin:begin + 25]))
              for begin in range(0, NEW, 25)]
+    while not coordinator.done():  # like `join`, but the program may do other things meanwhile
+      time.sleep(0.01)
     right = sum(coordinator.fetch(parts))
     shards = [v for v in coordinator.graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
               if re.match(r"embedding/part_\d+$", v.op.name)]

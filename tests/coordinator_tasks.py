@@ -36,7 +36,7 @@ def count_examples(begin, end):
   return tf.size(examples), tf.reduce_sum(examples)
 
 
-def coordinate(jobs, steps, kills, checkpoint_dir=None):
+def coordinate(jobs, steps, kills, checkpoint_dir=None, heartbeat_timeout=20.0):
   """Runs steps, then evaluates each example once, by ranges of 7.
 
   Args:
@@ -44,9 +44,10 @@ def coordinate(jobs, steps, kills, checkpoint_dir=None):
     steps: the number of steps.
     kills: (number of a step, file) pairs: the step waits until the file exists.
     checkpoint_dir: where it saves every second.
+    heartbeat_timeout: seconds until a silent ps is lost.
   """
   kills = dict(kills)
-  server = tf1ps.Server(jobs, "chief", 0, heartbeat_timeout=20.0)
+  server = tf1ps.Server(jobs, "chief", 0, heartbeat_timeout=heartbeat_timeout)
   with ClusterCoordinator(server, checkpoint_dir, save_checkpoint_secs=1.0) as coordinator:
     coordinator.build(count_examples, (np.int64(0), np.int64(7)))
     results = []

@@ -89,3 +89,16 @@ def test_a_ps_that_is_killed_and_restarted_comes_back_from_the_checkpoint(start,
   updates, retries, lost = map(int, found.groups())
   assert updates >= 1200 - lost and retries <= 4, chief.output
   assert [task.wait() for task in tasks] == [0, 0, 0, 0]
+
+
+def test_a_ps_that_is_killed_and_stays_away_ends_the_job(start):
+  job = Job(start)
+  tasks = [job.serve("ps", 0), job.serve("worker", 0), job.serve("worker", 1)]
+  ps = job.serve("ps", 1)
+  chief = job.coordinate(10**6, [], None, 5.0)
+  chief.wait_for("step 300 ")
+  ps.kill()
+  assert chief.wait() == 1
+  assert "/job:ps/task:1 at %s: refused" % job.jobs["ps"][1] in chief.lines[-1], chief.output
+  for task in tasks:
+    assert task.wait() == 1 and "/job:chief/task:0 failed (Step" in task.output, task.output

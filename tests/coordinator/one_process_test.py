@@ -1,6 +1,7 @@
 """A coordinator whose ps and workers are servers in the test's process."""
 from __future__ import annotations
 
+import re
 import threading
 
 import numpy as np
@@ -9,7 +10,7 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tests import harness
-from tf1ps.cluster import ClusterError
+from tf1ps.cluster import ClusterError, TaskUnavailableError
 from tf1ps.coordinator import (
   ClusterCoordinator,
   FunctionError,
@@ -18,6 +19,7 @@ from tf1ps.coordinator import (
   StepError,
 )
 from tf1ps.placement import count_lookups
+from tf1ps.transfer import embedding_lookup
 
 
 class Tasks:
@@ -250,6 +252,108 @@ def one_worker():
     server = tf1ps.Server(jobs, job, 0)
     threading.Thread(target=server.join, kwargs={"exit": False}, daemon=True).start()
   return tf1ps.Server(jobs, "chief", 0)
+
+
+def serve(jobs, job, index):
+  server = tf1ps.Server(jobs, job, index)
+  threading.Thread(target=server.join, kwargs={"exit": False}, daemon=True).start()
+
+
+def count_up(step):
+  """A step of a job without a dataset."""
+  total = tf.get_variable("count", [], tf.int64, initializer=tf.zeros_initializer())
+  return tf.assign_add(total, 1, use_locking=True) + 0 * step
+
+
+def test_a_worker_may_come_while_the_job_runs():
+  jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
+          "worker": harness.addresses(2)}
+  serve(jobs, "ps", 0)
+  serve(jobs, "worker", 0)
+  with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=60) as coordinator:
+    assert coordinator.schedule(count_up, (np.int64(1),)).fetch(60) == 1
+    serve(jobs, "worker", 1)
+    made = 1
+
+    def has_both():
+      nonlocal made
+      coordinator.fetch([coordinator.schedule(count_up, (np.int64(n),)) for n in range(20)], 60)
+      made += 20
+      return all(coordinator.completed.values())
+
+    harness.wait_until(has_both, 60, what="steps of the worker that came later")
+    assert sum(coordinator.completed.values()) == made and coordinator.retries == 0
+    assert coordinator.schedule(count_up, (np.int64(1),)).fetch(60) == made + 1
+
+
+def test_a_job_without_a_worker_names_each_address():
+  jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
+          "worker": harness.addresses(2)}
+  serve(jobs, "ps", 0)
+  with pytest.raises(TaskUnavailableError) as caught:
+    with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=4) as coordinator:
+      coordinator.schedule(count_up, (np.int64(1),))
+      coordinator.join()
+  assert str(caught.value).startswith("steps wait, and no worker answers after ")
+  for index, address in enumerate(jobs["worker"]):
+    assert "/job:worker/task:%d at %s: refused" % (index, address) in str(caught.value)
+
+
+def test_a_job_without_a_ps_names_it():
+  jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
+          "worker": harness.addresses(1)}
+  with pytest.raises(Exception, match="/job:ps/task:0 at %s: refused" % jobs["ps"][0]):
+    with ClusterCoordinator(tf1ps.Server(jobs, "chief", 0), start_timeout=2) as coordinator:
+      coordinator.schedule(count_up, (np.int64(1),))
+
+
+def waits_forever():
+  return tf.FIFOQueue(1, [tf.float32], shared_name="empty").dequeue()
+
+
+def test_a_step_that_does_not_end_has_a_limit():
+  with ClusterCoordinator(one_worker(), step_timeout=0.5) as coordinator:
+    coordinator.schedule(waits_forever)
+    with pytest.raises(StepError, match=r"step 1 \(waits_forever\) failed .*DeadlineExceeded.*"
+                       "It was lost 5 times"):
+      coordinator.join(120)
+    assert coordinator.retries == 4
+
+
+def whole_table():
+  """The table, the sums of Momentum for it, and the global step."""
+  train_on(tf.constant([0], tf.int64))
+  variables = {v.op.name: v for v in tf.global_variables()}
+  found = [tf.concat([variables[name] for name in sorted(variables) if re.fullmatch(
+    r"table(/part_\d+)?" + slot, name)], 0) for slot in ("", "/Momentum")]
+  return found + [tf.train.get_global_step().read_value()]
+
+
+def train_on(rows):
+  """One step that moves some rows."""
+  looked_up = embedding_lookup(table(), rows)
+  return tf.train.MomentumOptimizer(0.5, 0.5).minimize(
+    tf.reduce_sum(looked_up), tf.train.get_or_create_global_step())
+
+
+def test_a_checkpoint_of_two_shards_is_restored_into_three_and_into_one(tmp_path):
+  expected = [np.zeros([9, 20]), np.zeros([9, 20]), 0]
+  for shards in (2, 3, 1):
+    with tf.Graph().as_default(), tf1ps.local_cluster(
+        2, 1, chief=True) as cluster, ClusterCoordinator(
+        cluster.chief, str(tmp_path),
+        partitioner=tf.fixed_size_partitioner(shards)) as coordinator:
+      coordinator.build(train_on, (np.array([0]),))
+      found = coordinator.run(whole_table, timeout=60)
+      assert all(np.allclose(*both) for both in zip(found, expected)), (shards, found)
+      for row in (8, shards, shards):
+        coordinator.schedule(train_on, (np.array([row]),))
+      coordinator.join(60)
+      expected = coordinator.run(whole_table)
+      parts = [v.shape.as_list() for v in coordinator.graph.get_collection(
+        tf.GraphKeys.TRAINABLE_VARIABLES)]
+      assert len(parts) == shards and sum(rows for rows, _ in parts) == 9
+  assert expected[2] == 9 and np.count_nonzero(expected[0].any(axis=1)) == 4  # rows 8, 2, 3, 1
 
 
 def test_several_steps_in_a_run_follow_each_other():

@@ -78,8 +78,9 @@ def test_an_error_cancels_the_steps_that_wait_and_is_raised_once():
   queue.fail(error, failed)
   with pytest.raises(StepError, match="step 1 failed"):
     steps[0].fetch(0)
-  with pytest.raises(StepCancelledError, match="step 3 did not run"):
+  with pytest.raises(StepCancelledError, match="step 3 did not run: step 1 failed") as cancelled:
     steps[2].fetch(0)
+  assert cancelled.value.__cause__ is error
   with pytest.raises(TimeoutError):
     queue.join(0.05, nothing)  # step 2 is still under way
   queue.finish(running, "late", None)

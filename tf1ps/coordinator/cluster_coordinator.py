@@ -65,7 +65,8 @@ class ClusterCoordinator:
       max_pending: the number of steps that wait for a worker before `schedule` waits.
       partitioner: divides large variables over the ps, such as
         `tf.fixed_size_partitioner(2)`; None: no variable is divided.
-      start_timeout: seconds until every ps must answer.
+      start_timeout: seconds until every ps must answer, and at least one worker. The same limit
+        holds later, while steps wait and no worker answers.
 
     Raises:
       ClusterError: the server is not a chief with ps and workers.
@@ -158,6 +159,7 @@ class ClusterCoordinator:
 
     Raises:
       StepError: a step failed; the steps that waited behind it are cancelled.
+      TaskUnavailableError: no worker has answered for `start_timeout` seconds.
       TimeoutError: steps are left after `timeout` seconds.
     """
     self._queue.join(timeout, self._check)
@@ -279,7 +281,7 @@ class ClusterCoordinator:
         needs_global_step=False)
     self._state = _StateWatch(self._session, fetch, step is not None, self._fail)
     self._workers = [self._make_worker(task, self._queue) for task in self._cluster.tasks("worker")]
-    self._watch = WorkerWatch(self._workers)
+    self._watch = WorkerWatch(self._workers, self._queue, self._start_timeout)
     for thread in [self._state, self._watch, *self._workers]:
       thread.start()
 

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Callable, Deque, List, Optional
 
-from tf1ps.compat import TIMING, Error
+from tf1ps.compat import TIMING, Error, error_line
 
 
 class StepError(Error, RuntimeError):
@@ -148,7 +148,7 @@ class StepQueue:
     with self._changed:
       self._running -= 1
       if self._error is not None or self._is_closed:
-        step.finish(error=cancelled(step))
+        step.finish(error=cancelled(step, self._error))
       else:
         self.retries += 1
         self._waiting.appendleft(step)
@@ -194,7 +194,7 @@ class StepQueue:
   def _cancel(self):
     while self._waiting:
       step = self._waiting.popleft()
-      step.finish(error=cancelled(step))
+      step.finish(error=cancelled(step, self._error))
     self._changed.notify_all()
 
   def _wait(self, is_over, timeout, each_round, problem):
@@ -213,7 +213,9 @@ class StepQueue:
       each_round()
 
 
-def cancelled(step: RemoteValue) -> StepCancelledError:
-  """Returns the error of a step that did not run."""
-  return StepCancelledError(
-    "step %d did not run: an earlier step failed, or the coordinator has ended" % step.number)
+def cancelled(step: RemoteValue, cause: Optional[BaseException] = None) -> StepCancelledError:
+  """Returns the error of a step that did not run, because of another error or of the end."""
+  error = StepCancelledError("step %d did not run: %s" % (
+    step.number, "the coordinator has ended" if cause is None else error_line(cause)))
+  error.__cause__ = cause
+  return error

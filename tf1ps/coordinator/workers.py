@@ -11,11 +11,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, List, Optional, Set
+from typing import Callable, List, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.cluster import BoundedSession, LimitExceeded, Task, call_within, probe_task
+from tf1ps.cluster import (
+  BoundedSession,
+  LimitExceeded,
+  ProbeResult,
+  Task,
+  TaskUnavailableError,
+  call_within,
+  probe_task,
+)
 from tf1ps.compat import TIMING, error_line
 from tf1ps.coordinator.functions import Builder, Kept, Signature
 from tf1ps.coordinator.steps import RemoteValue, StepError, StepQueue, cancelled
@@ -37,6 +45,7 @@ class WorkerThread:
     task: the worker.
     completed: the number of steps that it has completed.
     sessions: the number of sessions opened on it; those after the first follow a loss.
+    missing: since when its server has not answered, and the last probe; None: it answered.
   """
 
   def __init__(self, task: Task, builder: Builder, target: str, config: tf.ConfigProto,
@@ -59,6 +68,7 @@ class WorkerThread:
     """
     self.task = task
     self.completed = self.sessions = 0
+    self.missing: Optional[Tuple[float, ProbeResult]] = None
     self._builder, self._target, self._config = builder, target, config
     self._queue, self._list_signatures, self._await_state = queue, list_signatures, await_state
     self._open_timeout, self._at_once = open_timeout, steps_per_execution
@@ -124,8 +134,10 @@ class WorkerThread:
       return False
     found = probe_task(self.task)
     if not found.is_up:
+      self.missing = (self.missing[0] if self.missing else time.monotonic(), found)
       self._closing.wait(TIMING.poll_interval)
       return False
+    self.missing = None
     state = self._await_state(self._closing.is_set)
     if state is None:
       return False
@@ -300,7 +312,7 @@ class WorkerThread:
                                    "step %d of the same run failed" % (
                                      other.number, step.number)), other)
       elif number > done:
-        self._queue.fail(cancelled(other), other)
+        self._queue.fail(cancelled(other, failure), other)
 
 
 def _may_share(step: RemoteValue) -> bool:
@@ -309,10 +321,11 @@ def _may_share(step: RemoteValue) -> bool:
 
 
 class WorkerWatch:
-  """A thread that looks for steps whose worker is gone."""
+  """A thread that looks for steps whose worker is gone, and for steps that no worker can take."""
 
-  def __init__(self, workers: List[WorkerThread]):
-    self._workers = workers
+  def __init__(self, workers: List[WorkerThread], queue: StepQueue, limit: float):
+    """Prepares; steps may wait for `limit` seconds while no worker answers."""
+    self._workers, self._queue, self._limit = workers, queue, limit
     self._closing = threading.Event()
     self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: watch of workers")
 
@@ -324,6 +337,16 @@ class WorkerWatch:
     self._thread.join(TIMING.probe_limit)
 
   def _watch(self):
-    while not self._closing.wait(TIMING.lost_check_interval / 2):
+    while not self._closing.wait(min(TIMING.lost_check_interval, self._limit) / 2):
       for worker in self._workers:
         worker.check()
+      self._check_for_any()
+
+  def _check_for_any(self):
+    missing = [worker.missing for worker in self._workers if worker.missing]
+    if len(missing) < len(self._workers) or self._queue.is_empty():
+      return
+    waited = time.monotonic() - max(since for since, _ in missing)
+    if waited > self._limit:
+      self._queue.fail(TaskUnavailableError(
+        [found for _, found in missing], waited, "steps wait, and no worker answers"))
