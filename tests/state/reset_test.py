@@ -13,8 +13,8 @@ from tests import cluster_tasks, harness, server_tasks
 from tests.state import reset_tasks
 from tf1ps.cluster import parsing, probe
 from tf1ps.cluster import session as session_lib
-from tf1ps.compat import worker_service
-from tf1ps.state import containers, control, queue_errors, queues, reset, run
+from tf1ps.compat import TIMING, worker_service
+from tf1ps.state import containers, control, heartbeat, queue_errors, queues, reset, run
 
 IS_1 = tf.__version__.startswith("1.")
 GONE = {  # what a session that lives on finds of each kind of state after a reset
@@ -262,6 +262,19 @@ def test_control_records_stay_and_the_run_is_not_initialised_any_more(clean):
   assert reset.reset_notice(records, "").token not in (first.token, second.token)
   for table in tables:
     table.close()
+
+
+def test_a_reset_lets_the_cancelled_steps_of_a_job_end(clean):
+  # A ps that clears a ref variable under such a step hangs or dies.
+  table = control.ControlTable(target_of(clean.ps[0]), clean.ps[0], clean.ps[0])
+  beat = heartbeat.Heartbeat(table, clean.chief, "chief", "jobs/a", 60.0)
+  beat.beat()
+  began = time.monotonic()
+  reset.reset_containers(clean, ["jobs/b"])
+  without_a_job = time.monotonic() - began
+  reset.reset_containers(clean, ["jobs/a"])
+  assert time.monotonic() - began - without_a_job > TIMING.cancelled_step_limit > without_a_job
+  beat.stop()
 
 
 def test_a_task_that_stands_still_or_is_gone_keeps_nobody(pair):

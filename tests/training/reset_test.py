@@ -1,9 +1,6 @@
 """Training sessions whose container is reset under them."""
 from __future__ import annotations
 
-import pytest
-import tensorflow.compat.v1 as tf
-
 from tests.training.job import Job, codes, find, steps, wait_for_step
 from tf1ps.cluster import parsing
 from tf1ps.state import reset
@@ -14,9 +11,6 @@ def reset_container(job, *names):
   return reset.reset_containers(cluster, names)
 
 
-@pytest.mark.skipif(
-  tf.version.VERSION.startswith("1."), reason="a ps of TensorFlow 1.15 may hang in the reset while "
-  "tasks have sessions on it: docs/containers.md")
 def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_path):
   # Neither makes its 51st step before the reset, so that the job is not over then.
   go_on = tmp_path / "go on"

@@ -95,6 +95,7 @@ class Timing(NamedTuple):
   reset_limit: float = 10.0  # for one task of a cluster to clear its containers
   reset_lock_limit: float = 2.0  # the same in a reset: a longer step is not waited for
   session_stop_limit: float = 5.0  # for the sessions of a job whose container is reset
+  cancelled_step_limit: float = 2.0  # for a server to end a cancelled step; 1.15 begins after 1 s
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
   file_check_limit: float = 20.0  # to find the damaged file after an error
 

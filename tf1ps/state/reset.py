@@ -6,8 +6,9 @@ container's queues. `reset_containers` instead
 
 1. writes a control record that the reset begins, and marks the job's run as not initialised, so
    that its workers wait for their chief. With their next heartbeat the job's sessions see the
-   record, stop and report it. The reset waits for that, because clearing a ref variable under a
-   running step can kill its ps.
+   record, stop and report it. The reset waits for that, and for the end of the cancelled steps on
+   the ps: a step keeps the address of a ref variable, and the ps hangs or dies if the step uses it
+   after the variable is cleared. TensorFlow 1.15 ends a cancelled step only after a second.
 2. closes the things that tf1ps made in the container, on each task. Between the first and the last
    operation of a step a queue must stay: another client could make a new, empty one under its name,
    and the step would wait for it for ever while it holds the lock. So the reset marks each thing as
@@ -45,6 +46,7 @@ from tf1ps.state import containers, control, guard, heartbeat, run
 
 DEFAULT = "default"  # what a user may call the default container of each job
 _RECORD = "reset:"
+_WITH_SESSION = frozenset([heartbeat.MEMBER_STARTING, heartbeat.MEMBER_TRAINING])
 
 
 class Cleared(NamedTuple):
@@ -299,23 +301,30 @@ def _announce(cluster, names, timeout, token) -> None:
 
 
 def _await_sessions(cluster, names, limit, token) -> None:
-  """Waits until the live sessions of the jobs in these containers have stopped."""
+  """Waits until the live sessions of the jobs in these containers have stopped, with their steps.
+
+  A session that is being created ends with its next heartbeat too, but does not answer.
+  """
   task = cluster.control_task
   table = control.ControlTable("grpc://" + task.address, task, task, limit)
   until = time.monotonic() + limit
+  has_sessions = False
   try:
-    while time.monotonic() < until:
+    while True:
       records = table.read()
-      members = [member for name in names
-                 for member in heartbeat.members_of(records, _job_container(name))]
-      if not any(member.state == heartbeat.MEMBER_TRAINING and member.age < TIMING.alive_within
-                 and member.reset != token for member in members):
-        return
+      states = [member.state for name in names
+                for member in heartbeat.members_of(records, _job_container(name))
+                if member.age < TIMING.alive_within and member.reset != token]
+      has_sessions = has_sessions or bool(_WITH_SESSION.intersection(states))
+      if heartbeat.MEMBER_TRAINING not in states or time.monotonic() >= until:
+        break
       time.sleep(TIMING.local_poll_interval)
   except control.ControlError:
     pass  # then no session could read the record either
   finally:
     table.close()
+  if has_sessions:
+    time.sleep(TIMING.heartbeat_interval + TIMING.cancelled_step_limit)
 
 
 def _record(cluster, names, timeout, token, done) -> None:
