@@ -15,9 +15,12 @@ TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 BENCH = benchmarks-results
 MATRIX = matrix-results
 SITE = site
+SECONDS = 60
+SEED =
+CHAOS = -m tools.chaos run $(if $(SEED),--seed=$(SEED)) $(ARGS)
 
 .PHONY: help train test test-legacy test-slow test-slow-legacy examples examples-legacy bench \
-  bench-quick matrix matrix-quick lint docs wheel clean train-flags
+  bench-quick matrix matrix-quick chaos soak lint docs wheel clean train-flags
 
 help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
@@ -31,6 +34,8 @@ help:
 	@echo "make matrix-quick  the same with short waits"
 	@echo "make bench        compare with every peer: hours, and a quiet machine (ARGS=latency_S for one)"
 	@echo "make bench-quick  see that every kind of benchmark runs"
+	@echo "make chaos        disturb a job at random for SECONDS=60, and check its history (SEED=7)"
+	@echo "make soak         the same for 20 minutes, with every fault in every role and phase"
 	@echo "make lint         check style, and that everything is Python 3.7"
 	@echo "make docs         make the documents and the API reference as a site in $(SITE)/"
 	@echo "make wheel        build the wheel into $(DIST)/"
@@ -78,11 +83,17 @@ bench: $(VENV)/installed
 bench-quick: $(VENV)/installed
 	$(VENV)/bin/python -m benchmarks --quick $(ARGS)
 
+chaos: $(VENV)/installed
+	$(VENV)/bin/python $(CHAOS) --seconds=$(SECONDS)
+
+soak: $(VENV)/installed
+	$(VENV)/bin/python $(CHAOS) --seconds=1200 --every_cell
+
 # A Python 3.7, where there is one, has the last word on what is Python 3.7.
 lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
 	@if python=$$(.ci/find_python LEGACY_PYTHON 3.7); then set -x; \
-	  "$$python" -m compileall -q setup.py $(wildcard benchmarks bin examples tests tf1ps); fi
+	  "$$python" -m compileall -q setup.py $(wildcard benchmarks bin examples tests tf1ps tools); fi
 
 # A dead link, or a docstring that cannot be read, is an error.
 docs: $(VENV)/installed

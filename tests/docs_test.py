@@ -253,6 +253,7 @@ COVERED = [
   (r"(legacy|today)/bin/(tf1ps-run|python) ", "tests/legacy/migrating_test.py"),
   (r"(legacy|today)/bin/pip install|python3 -m venv today$", "Makefile, .ci/run"),
   (r"make (help|clean)$", "test_make_*"),
+  (r"make (chaos|soak)|python -m tools.chaos check", "tests/survival/chaos_run_test.py"),
   (r"python3 -m venv \.venv$|\.venv/bin/pip install|\.venv/bin/python -m pytest$", "Makefile"),
   (r"tf1ps-local --program=examples/digits.py --num_ps=2",
    "test_first_program_shows_what_make_train_calls"),

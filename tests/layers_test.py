@@ -87,7 +87,7 @@ def outside_imports(root):
   Files in examples/ that are no examples, but run them all and make the table of them, may.
   """
   of_all = ["examples/%s.py" % name for name in ("__main__", "checking", "contents")]
-  outside = ("benchmarks", "bin", "examples", "tests", "tf1ps_examples")
+  outside = ("benchmarks", "bin", "examples", "tests", "tf1ps_examples", "tools")
   return [report(root, path, line, "imports " + name)
           for path in sources(root, "tf1ps", "examples")
           if str(path.relative_to(root)) not in of_all
@@ -96,7 +96,7 @@ def outside_imports(root):
 
 def private_tensorflow(root):
   found = []
-  for path in sources(root, "benchmarks", "bin", "examples", "tests", "tf1ps"):
+  for path in sources(root, "benchmarks", "bin", "examples", "tests", "tf1ps", "tools"):
     if path.parent.name == "compat":
       continue
     for line, name in imports(root, path):

@@ -1,0 +1,46 @@
+"""Short chaos runs: of tf1ps, which must hold, and of what is broken, which must not."""
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KILLS_A_PS = 4  # a seed whose first fault is the kill of a ps
+
+pytestmark = pytest.mark.slow
+
+
+def run_chaos(tmp_path, *arguments):
+  """Returns the exit code, the report, and {(job, validator): whether it holds}."""
+  environment = {name: value for name, value in os.environ.items() if name != "TF1PS_TIMING"}
+  done = subprocess.run(
+    [sys.executable, "-m", "tools.chaos", "run", "--history=%s" % (tmp_path / "history.jsonl"),
+     *arguments], cwd=str(ROOT), env=environment, stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT, universal_newlines=True, timeout=170)
+  holds = {found[:2]: found[2] == "holds" for found in re.findall(
+    r"^\| (\w+) \| ([\w ]+) \| (holds|\*\*fails\*\*) \|", done.stdout, re.MULTILINE)}
+  return done.returncode, done.stdout, holds
+
+
+def test_a_job_survives(tmp_path):
+  code, report, holds = run_chaos(tmp_path, "--seconds=30", "--seed=22")
+  assert code == 0, report
+  assert len(holds) == 16 and all(holds.values())
+  assert int(re.search(r"^(\d+) injections", report, re.MULTILINE).group(1)) >= 3
+
+
+@pytest.mark.any_tensorflow
+def test_what_is_broken_is_found(tmp_path):
+  code, report, holds = run_chaos(
+    tmp_path, "--seconds=16", "--seed=%d" % KILLS_A_PS, "--faults=kill", "--wait_limit=15",
+    "--breaks=token,range,checkpoint")
+  assert code == 1
+  assert not holds["async", "updates"], report  # checkpoint
+  assert not holds["async", "examples"], report  # range
+  assert not holds["sync", "waits"], report  # token
+  assert holds["async", "queue"] and holds["async", "exit codes"], report

@@ -1,0 +1,1 @@
+"""Tools of the checkout that no user installs."""
