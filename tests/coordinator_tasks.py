@@ -21,12 +21,13 @@ def serve(jobs, job, index):
   say("ended:", server.end_reason)
 
 
-def count_updates():
-  """Builds a step that adds 1 to each of two variables on two ps, and to the global step."""
+def count_updates(iterator):
+  """Builds a step that adds 1, drawn on the worker, to each of two variables on two ps."""
+  one = iterator.get_next()
   first = tf.get_variable("first", [], tf.int64, initializer=tf.zeros_initializer())
   second = tf.get_variable("second", [], tf.int64, initializer=tf.zeros_initializer())
   step = tf.train.get_or_create_global_step()
-  with tf.control_dependencies([tf.assign_add(first, 1), tf.assign_add(second, 1)]):
+  with tf.control_dependencies([tf.assign_add(first, one), tf.assign_add(second, one)]):
     return tf.assign_add(step, 1)
 
 
@@ -50,11 +51,13 @@ def coordinate(jobs, steps, kills, checkpoint_dir=None, heartbeat_timeout=20.0):
   server = tf1ps.Server(jobs, "chief", 0, heartbeat_timeout=heartbeat_timeout)
   with ClusterCoordinator(server, checkpoint_dir, save_checkpoint_secs=1.0) as coordinator:
     coordinator.build(count_examples, (np.int64(0), np.int64(7)))
+    ones = iter(coordinator.create_per_worker_dataset(
+      lambda: tf.data.Dataset.from_tensors(np.int64(1)).repeat()))
     results = []
     for number in range(steps):
       if number in kills:
         wait_until(lambda path=kills[number]: os.path.exists(path), what="a restarted worker")
-      results.append(coordinator.schedule(count_updates))
+      results.append(coordinator.schedule(count_updates, (ones,)))
       if number % 50 == 0:
         results[-1].fetch(60)
         say("step", number, coordinator.completed)

@@ -13,6 +13,7 @@ import tf1ps  # noqa: E402
 from benchmarks import counters, models  # noqa: E402
 
 _JOIN_EVERY = 48  # steps
+_FOREVER = 1e9  # seconds: a system stands while the others have their turns
 
 
 def main():
@@ -26,7 +27,7 @@ def main():
   if args.variables == "resource":
     tf.enable_resource_variables()
   cluster = {job: getattr(args, job + "_hosts").split(",") for job in ("ps", "worker", "chief")}
-  server = tf1ps.Server(cluster, args.job_name, args.task_index)
+  server = tf1ps.Server(cluster, args.job_name, args.task_index, heartbeat_timeout=_FOREVER)
   if args.job_name != "chief":
     server.join()
   model = models.get(args.model)
