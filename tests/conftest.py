@@ -37,7 +37,7 @@ GRACE = 20  # seconds that a process may still take to end after the last test
 # that only a fault reaches stay, as this machine may be busy.
 TIMING = {
   "poll_interval": 0.05, "fast_poll_interval": 0.03, "local_poll_interval": 0.02,
-  "call_poll_interval": 0.1, "retry_pause": 0.05, "longest_retry_pause": 0.5,
+  "call_poll_interval": 0.1, "retry_pause": 0.05, "restart_pause": 0.1, "longest_retry_pause": 0.5,
   "heartbeat_interval": 0.25, "lost_check_interval": 0.5, "range_report_interval": 0.1,
   "first_report": 0.2, "report_interval": 0.4, "global_step_interval": 0.2,
   "status_interval": 0.5, "linger": 1.0, "leave_limit": 1.0, "step_vote_limit_after_signal": 0.5,

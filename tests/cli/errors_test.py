@@ -35,6 +35,9 @@ def makes():
 
 def input_fn(mode, shard): pass
 def model_fn(features, labels, mode): pass
+
+def reads_file():
+  open("/no/such/file")
 """
 HELPER = "def raises():\n  raise ValueError('the helper')\n"
 
@@ -158,3 +161,23 @@ def test_which_exits_are_signals():
   assert [errors.signal_of(SystemExit(code)) for code in codes] == [15, 2, 1, 64] + [None] * 6
   assert errors.signal_of(ValueError(143)) is None
   assert errors.signal_of(KeyboardInterrupt()) == 2
+
+
+def of_tensorflow():
+  raise tf.errors.UnavailableError(None, None, "the server is away")
+
+
+def of_a_disk():
+  raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("function, comes_again", [
+  (of_tensorflow, False), (of_a_disk, False), (lambda: [][1], True), (lambda: int("x"), True)])
+def test_an_error_from_a_value_comes_again_and_one_of_another_task_or_a_disk_may_not(
+    function, comes_again):
+  assert errors.comes_again(raised(function), None) == comes_again
+
+
+def test_an_error_from_the_program_comes_again(users):
+  assert errors.comes_again(raised(users.module.fails, "itself"), users)
+  assert errors.comes_again(raised(users.module.reads_file), users)

@@ -55,9 +55,9 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
 
 
 @pytest.mark.parametrize("name, may_be_zero", [
-    ("tf1ps-local", ["num_ps", "num_workers", "pack_bytes"]),
+    ("tf1ps-local", ["num_ps", "num_workers", "pack_bytes", "stall_after"]),
     ("tf1ps-ps", ["task_index"]),
-    ("tf1ps-worker", ["task_index", "pack_bytes"]),
+    ("tf1ps-worker", ["task_index", "pack_bytes", "stall_after"]),
     ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", []),
     ("tf1ps-reset", [])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
@@ -74,7 +74,7 @@ def test_the_flags_of_a_program():
 def test_the_flags_that_all_tasks_of_a_job_share():
   names = {name: set(commands.names_of(name)) for name in commands.PROGRAMS}
   cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index"}
-  own = {"num_ps", "num_workers", "evaluator", "log_dir"}
+  own = {"num_ps", "num_workers", "evaluator", "restart", "max_restarts", "log_dir"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
   assert own.isdisjoint(names["tf1ps-worker"])
   assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {"program", "verbosity"}

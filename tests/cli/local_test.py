@@ -36,6 +36,7 @@ def refused(start, *argv, **env):
     (["--steps=1", "--num_workers=0"], "--num_workers=0: a job needs at least one worker"),
     (["--steps=1", "--evaluator"],
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),
+    (["--steps=1", "--max_restarts=2"], "--max_restarts=2 needs --restart=on_failure"),
     (["--num_workers=1"],
      "the job has no end: give --steps, --epochs or --examples"),
     (["--steps=1", "--container=my_problem_1"],

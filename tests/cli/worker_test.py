@@ -125,6 +125,7 @@ COMMON = [
   "--learning_rate=0.5", "--variables=ref", "--shard=files",
   "--save_checkpoints_secs=7", "--save_checkpoints_steps=8", "--keep_checkpoint_max=3",
   "--save_summary_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
+  "--stall_after=0.5", "--on_stall=fail",
   "--clip_norm=2.5", "--replication=between_graph", "--num_clones=2", "--on_bad_record=skip:0.25",
   "--partition_bytes=1000", "--pack_bytes=512", "--wire_dtype=bfloat16",
   "--gradient_accumulation_steps=3"]

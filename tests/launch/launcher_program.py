@@ -1,4 +1,4 @@
-"""A launcher for the tests: `launcher_program.py [MODULE] NAME:FUNCTION:ARG,ARG ...`."""
+"""A launcher for the tests: `launcher_program.py [MODULE] [NAME=N] NAME:FUNCTION:ARG,ARG ...`."""
 from __future__ import annotations
 
 import sys
@@ -15,10 +15,12 @@ def make_task(text):
 
 def main(argv):
   local_tasks = [make_task(text) for text in argv if ":" in text]
+  numbers = dict(text.split("=") for text in argv if "=" in text and ":" not in text)
   jobs = [task.name.split()[0] for task in local_tasks]
   return local.run_tasks(
       lambda addresses: local_tasks, jobs.count("ps"), jobs.count("worker"), "evaluator" in jobs,
-      None, preload=[text for text in argv if ":" not in text]).exit_code
+      None, preload=[text for text in argv if ":" not in text and "=" not in text],
+      **{name: int(number) for name, number in numbers.items()}).exit_code
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import pytest
 from tests.launch import sample_tasks
 from tf1ps.compat import exit_codes
 from tf1ps.compat.timing import Timing
-from tf1ps.launch import local
-from tf1ps.launch.fork_server import LocalTask
+from tf1ps.launch import local, restarts
+from tf1ps.launch.fork_server import LocalTask, TaskProcess
 
 
 def run(make_tasks, num_ps, num_workers, log_dir, evaluator=False, **kwargs):
@@ -103,7 +103,9 @@ def test_the_cause_is_named_and_not_its_consequences(tmp_path):
                     1, 2, None)
   assert code == 1
   assert (tmp_path / "noted").exists()  # Worker 0 had its time; it ended with 9, which is no news.
-  last = lines.index("tf1ps-local: last lines of worker 1:")
+  last, = [i for i, line in enumerate(lines) if re.match(
+    r"tf1ps-local: last lines of worker 1, process \d+ on \S+, which ended with exit code 1 at "
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:$", line)]
   assert lines[last + 1] == "tf1ps-local:   Traceback (most recent call last):"
   assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
   assert lines[-1].startswith(
@@ -311,24 +313,136 @@ def test_tasks_other_than_announced_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name, value", [
-    ("num_ps", -1), ("num_workers", 0), ("tries", 0), ("grace", -1.0)])
+    ("num_ps", -1), ("num_workers", 0), ("tries", 0), ("grace", -1.0),
+    ("max_restarts", -1)])
 def test_arguments_out_of_range_are_refused(name, value):
   arguments = dict(dict(num_ps=1, num_workers=1, evaluator=False, log_dir=None), **{name: value})
   with pytest.raises(ValueError, match="%s must be . or more, not %r" % (name, value)):
     local.run_tasks(lambda addresses: [], **arguments)
 
 
+# Restarts.
+
+
+@pytest.fixture
+def soon(set_timing):
+  for module in (local, restarts):
+    set_timing(module, restart_pause=0.05, longest_restart_pause=0.1)
+
+
+def failing(name, folder, times, *more):
+  return LocalTask(name, sample_tasks.fail_first, (str(folder / name), times) + more)
+
+
+@pytest.mark.parametrize("kind, end", [
+  ("exit 7", "ended with exit code 7 (%s): start 1"),
+  ("raise", "ended with exit code 1 (%s): ValueError: no such digit"),
+  ("kill", "was killed by SIGKILL (%s)")])
+@pytest.mark.parametrize("failed", ["ps 0", "worker 0", "worker 1", "evaluator 0"])
+def test_a_task_that_fails_is_started_again(tmp_path, soon, failed, kind, end):
+  (tmp_path / "go").write_text("")
+  tasks = [failing(name, tmp_path, 1, kind) if name == failed else (
+    LocalTask(name, sample_tasks.wait_for, (str(tmp_path / failed),)))
+           for name in ("ps 0", "worker 0", "worker 1", "evaluator 0")]
+  if failed == "ps 0":  # workers that end before make its restart needless
+    tasks[1] = LocalTask("worker 0", sample_tasks.wait_for_text, (str(tmp_path / failed), "2"))
+  code, lines = run(tasks, 1, 2, tmp_path / "logs", evaluator=True, max_restarts=3)
+  assert code == 0, lines
+  log = str(tmp_path / "logs" / (failed.replace(" ", "-") + ".log"))
+  assert [line for line in lines if "restart " in line] == [
+    "tf1ps-local: %s %s: restart 1 of 3 in 0.05 s" % (failed, end % log)]
+  assert re.match(
+    r"tf1ps-local: ok, 1 ps, 2 workers and 1 evaluator, 1 restart, \d+\.\d s$", lines[-1])
+  separators = [line for line in open(log).read().splitlines() if line.startswith("---- ")]
+  assert len(separators) == 2 and separators[0] != separators[1]
+
+
+def test_a_crash_loop_ends_within_its_limit_with_the_first_failure_last(tmp_path, soon):
+  code, lines = run([stay("ps 0", tmp_path), failing("worker 0", tmp_path, 9, "raise")], 1, 1,
+                    None, max_restarts=3)
+  assert code == 1
+  assert [line.rpartition(": ")[2] for line in lines if "restart " in line] == [
+    "restart 1 of 3 in 0.05 s", "restart 2 of 3 in 0.1 s", "restart 3 of 3 in 0.1 s"]
+  assert (tmp_path / "worker 0").read_text() == "4"
+  last, = [i for i, line in enumerate(lines) if "last lines of" in line]
+  assert re.match(
+    r"tf1ps-local: last lines of the first failure of worker 0, process \d+ on \S+, which ended "
+    r"with exit code 1 at [-\d]+ [:\d]+:$", lines[last])
+  assert lines[last + 1] == "tf1ps-local:   start 1"
+  assert lines[-2] == "tf1ps-local:   ValueError: no such digit"
+  assert lines[-1].startswith("tf1ps-local: failed: worker 0 ended with exit code 1: ValueError: "
+                              "no such digit, after 3 restarts, ")
+
+
+@pytest.mark.parametrize("code", [exit_codes.EXIT_REFUSED, exit_codes.EXIT_PORT_TAKEN])
+def test_what_comes_again_ends_the_job_at_once(tmp_path, soon, code):
+  tasks = [stay("ps 0", tmp_path), LocalTask("worker 0", sample_tasks.answer, (code,))]
+  code, lines = run(tasks, 1, 1, None, max_restarts=3, tries=1)
+  assert code == 1 and not [line for line in lines if "restart " in line]
+  assert re.search("failed: worker 0 (ended with exit code 1|found its port taken), ", lines[-1])
+
+
+def test_an_old_failure_is_not_the_first_one_of_a_later_loop(set_timing):
+  set_timing(restarts, restart_reset=0.0)
+  history, first, second = restarts.Restarts(1), *[
+    TaskProcess("ps 0", pid, 0) for pid in (1, 2)]
+  history.note_start("ps 0")
+  assert history.pause_after(first) == restarts.TIMING.restart_pause
+  assert history.pause_after(second) is None
+  assert history.first_failure(second) is second
+
+
+def test_a_task_that_was_released_is_not_the_first_failure():
+  history, released, failed = restarts.Restarts(1), *[
+    TaskProcess("ps 0", pid, 0) for pid in (1, 2)]
+  released.exit_code, failed.exit_code = exit_codes.EXIT_RELEASED, 1
+  history.note_start("ps 0")
+  history.pause_after(released)
+  history.pause_after(failed)
+  assert history.first_failure(failed) is failed
+
+
+def test_a_ps_that_fails_after_the_workers_have_ended_is_not_missed(tmp_path, soon):
+  tasks = [LocalTask("ps 0", sample_tasks.raise_when_gone, (str(tmp_path / "worker 0"),)),
+           LocalTask("worker 0", sample_tasks.tell_and_answer, (str(tmp_path / "worker 0"), 0))]
+  code, lines = run(tasks, 1, 1, None, max_restarts=3)
+  assert code == 0, lines
+  said, = [line for line in lines if line.startswith("tf1ps-local: ps 0 ended with exit code 1")]
+  # The news of the ps's end may come first.
+  assert said.endswith((", after the workers have ended with 0: no restart", ": restart 1 of 3 in "
+                        "0.05 s"))
+
+
+def test_a_ps_that_missed_its_release_ends(tmp_path, soon):
+  tasks = [failing("ps 0", tmp_path, 1, "kill", str(tmp_path / "never")),
+           LocalTask("worker 0", sample_tasks.wait_for_text, (str(tmp_path / "ps 0"), "2"))]
+  code, lines = run(tasks, 1, 1, None, max_restarts=1, grace=0.1)
+  assert code == 0, lines
+
+
 # A launcher in a process of its own.
+
+
+def test_a_signal_during_a_pause_ends_at_once(tmp_path):
+  with launcher("ps 0:stay:%s" % (tmp_path / "ps"), "worker 0:fail_first:%s,9" % (
+      tmp_path / "worker"), "max_restarts=9", TF1PS_TIMING='{"restart_pause": 60}') as process:
+    pids = read_pids(tmp_path, "ps")
+    while "restart 1 of 9 in 60 s" not in process.stdout.readline():
+      pass
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 143
+    assert all_gone(pids) and (tmp_path / "worker").read_text() == "1"
 
 
 LAUNCHER = str(pathlib.Path(__file__).with_name("launcher_program.py"))
 
 
 @contextlib.contextmanager
-def launcher(*arguments):
+def launcher(*arguments, **env):
   """Starts a launcher with these tasks; kills it at the end."""
   process = subprocess.Popen([sys.executable, LAUNCHER] + list(arguments), start_new_session=True,
-                             stdout=subprocess.PIPE, universal_newlines=True)
+                             stdout=subprocess.PIPE, universal_newlines=True,
+                             env=dict(os.environ, **env))
   with process:
     try:
       yield process

@@ -23,12 +23,12 @@ class Pipes(object):
   def __init__(self, log_dir, seconds=0):
     self.lines = []
     self.seconds = seconds
-    processes, self.ends = [], []
+    self.processes, self.ends = [], []
     for index in (0, 1):
       read_end, write_end = os.pipe()
-      processes.append(TaskProcess("worker %d" % index, 4000 + index, read_end))
+      self.processes.append(TaskProcess("worker %d" % index, 4000 + index, read_end))
       self.ends.append(write_end)
-    self.output = output.Output(processes, output.Screen(self.log), log_dir)
+    self.output = output.Output(self.processes, output.Screen(self.log), log_dir)
 
   def log(self, line):
     threading.Event().wait(self.seconds)
@@ -108,8 +108,8 @@ def test_last_lines_leave_progress_out(pipes):
   os.write(pipes.ends[0], b"".join(
     b"line %d\n13:05:%02d progress: step %d\n" % (i, i, i) for i in range(30)))
   pipes.end()
-  assert pipes.output.last_lines("worker 0", 3) == ["line 27", "line 28", "line 29"]
-  assert pipes.output.last_lines("worker 1", 3) == []
+  assert pipes.output.last_lines(pipes.processes[0], 3) == ["line 27", "line 28", "line 29"]
+  assert pipes.output.last_lines(pipes.processes[1], 3) == []
   assert "[worker 0] 13:05:29 progress: step 29" in pipes.lines
 
 
@@ -128,13 +128,13 @@ def test_a_second_start_continues_the_file(tmp_path):
 def test_a_pipe_that_somebody_holds_open_ends_within_the_limit(pipes, tmp_path):
   os.close(pipes.ends.pop())
   os.write(pipes.ends[0], b"complete\npartial")
-  assert pipes.output.wait_end("worker 1", 60)
-  assert not pipes.output.wait_end("worker 0", 0.1)
+  assert pipes.output.wait_end(pipes.processes[1], 60)
+  assert not pipes.output.wait_end(pipes.processes[0], 0.1)
   assert sample_tasks.wait_until(lambda: pipes.lines)
   pipes.output.close(0.5)
   pipes.output.close(0.5)
-  assert pipes.output.wait_end("worker 0", 60)
-  assert pipes.output.wait_end("worker 0", 0)
+  assert pipes.output.wait_end(pipes.processes[0], 60)
+  assert pipes.output.wait_end(pipes.processes[0], 0)
   assert pipes.lines == ["[worker 0] complete", "[worker 0] partial"]
   assert log_of(tmp_path, 0) == b"complete\npartial"
   os.close(pipes.ends[0])

@@ -144,6 +144,17 @@ def tell_and_answer(path, value):
   return value
 
 
+def fail_first(path, times, kind="exit 7", path_to_await=None):
+  """Fails in its first `times` starts, which a file counts; then leaves, or awaits a file."""
+  starts = 1 + (int(read_when_there(path)) if os.path.exists(path) else 0)
+  write_whole(path, starts)
+  print("start %d" % starts)
+  if starts <= times:
+    leave_by(kind)
+  if path_to_await is not None:
+    return wait_for(path_to_await)
+
+
 def raise_when_gone(path):
   """Fails when the process whose id is in a file has ended."""
   pid = int(read_when_there(path))
@@ -174,6 +185,12 @@ def note_signal(path, seconds, code=0, other=None):
 def wait_for(path, code=0):
   """Waits for a file, then leaves."""
   return code if wait_until(lambda: os.path.exists(path), LIMIT) else 4
+
+
+def wait_for_text(path, text):
+  """Waits until a file has a text, then leaves."""
+  return 0 if wait_until(lambda: os.path.exists(path) and read_when_there(path) == text, LIMIT) \
+      else 4
 
 
 def write_and_leave(path):

@@ -21,6 +21,7 @@ flags.DEFINE_boolean("hang_in_initialiser", False, "An initialiser of a variable
 flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other workers do not have.")
 flags.DEFINE_string("fail_in", "", "Raises there: input, model, step, eval, last_eval; "
                     "exit: in the model.")
+flags.DEFINE_string("stop_when", "", "A hook ends training when this file is there.")
 flags.DEFINE_string("build_until", "", "The model is built when this file is there.")
 
 FLAGS = flags.FLAGS
@@ -103,4 +104,16 @@ def model_fn(features, labels, mode):
   # Of few operations: tf.losses and tf.metrics build a check of the shapes for each, in each task.
   loss = tf.reduce_mean(tf.square(y - labels))
   return tf1ps.ModelSpec(
-    loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean(tf.abs(y - labels))})
+    loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean(tf.abs(y - labels))},
+    hooks=[StopWhen(FLAGS.stop_when)] if FLAGS.stop_when and mode == "train" else [])
+
+
+class StopWhen(tf.train.SessionRunHook):
+  """Ends training when a file is there."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def after_run(self, run_context, run_values):
+    if os.path.exists(self._path):
+      run_context.request_stop()

@@ -30,35 +30,36 @@ def loop_of(flags, model_fn=line_program.model_fn):
 @pytest.mark.parametrize("flags, order", [
   (dict(steps_in_flight=2), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
-    "EndOfDataHook", "InputPositions", "TrainedExamples", "StepsInFlight", "TrafficReport",
-    "Progress"]),
+    "EndOfDataHook", "InputPositions", "TrainedExamples", "StepsInFlight", "StallWatch",
+    "TrafficReport", "Progress"]),
   (dict(sync_replicas=True), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
-    "SyncReplicasHook", "InputPositions", "TrainedExamples", "TrafficReport",
-    "Progress"]),
+    "SyncReplicasHook", "InputPositions", "TrainedExamples", "StallWatch",
+    "TrafficReport", "Progress"]),
   (dict(sync_replicas=True, on_uneven="repeat", epochs=1), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EndOfDataHook",
-    "SyncReplicasHook", "InputPositions", "RepeatedData", "TrainedExamples", "TrafficReport",
-    "Progress"]),
+    "SyncReplicasHook", "InputPositions", "RepeatedData", "TrainedExamples", "StallWatch",
+    "TrafficReport", "Progress"]),
   (dict(replication="all_reduce"), [
     "Execution", "ExampleCounter", "StopAtStep", "NoExamplesLeft", "EndOfDataHook", "StepVote",
-    "TrainedExamples", "TrafficReport", "Progress"]),
+    "TrainedExamples", "StallWatch", "TrafficReport", "Progress"]),
   (dict(shard="dynamic", epochs=1), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
-    "EndOfDataHook", "TrainedExamples", "DynamicRanges", "TrafficReport", "Progress"]),
+    "EndOfDataHook", "TrainedExamples", "DynamicRanges", "StallWatch", "TrafficReport",
+    "Progress"]),
   (dict(prefetch=True), [
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples",
-    "EndOfDataHook", "PrefetchHook", "InputPositions", "TrainedExamples", "TrafficReport",
-    "Progress"])])
+    "EndOfDataHook", "PrefetchHook", "InputPositions", "TrainedExamples", "StallWatch",
+    "TrafficReport", "Progress"])])
 def test_the_hooks_of_a_loop_stand_in_this_order(flags, order):
   assert [type(hook).__name__ for hook in loop_of(flags)] == order
 
 
 @pytest.mark.parametrize("flags, kind, behind", [
-  (dict(steps_in_flight=2), "Own", "StepsInFlight"), ({}, "Own", "TrafficReport"),
-  (dict(sync_replicas=True, num_clones=2), "Own", "TrafficReport"),
-  (dict(replication="in_graph", sync_replicas=True), "Own", "TrafficReport"),
-  (dict(replication="all_reduce"), "VotingHook", "TrafficReport")])
+  (dict(steps_in_flight=2), "Own", "StepsInFlight"), ({}, "Own", "StallWatch"),
+  (dict(sync_replicas=True, num_clones=2), "Own", "StallWatch"),
+  (dict(replication="in_graph", sync_replicas=True), "Own", "StallWatch"),
+  (dict(replication="all_reduce"), "VotingHook", "StallWatch")])
 def test_the_hooks_of_the_program_of_one_model_stand_before_the_threads(flags, kind, behind):
   class Own(tf.train.SessionRunHook):
     pass

@@ -29,6 +29,7 @@ from tf1ps.cli import help as help_lib
 from tf1ps.cluster import SignalWatch, raise_exit
 from tf1ps.compat import (
   EXIT_FAILED,
+  EXIT_REFUSED,
   LINE_TIME,
   TIMING,
   guard_streams,
@@ -47,7 +48,8 @@ UsageError = errors.UsageError
 
 def run(program_name: str, summary: str, argv: List[str], main: Callable[[object], int],
         needs_program: bool = True, lazy: bool = False, takes_names: bool = False,
-        on_failure: Callable[[BaseException, str], None] = lambda error, text: None) -> int:
+        on_failure: Callable[[BaseException, str], None] = lambda error, text: None,
+        launched: bool = False) -> int:
   """Runs a program.
 
   Args:
@@ -61,9 +63,10 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     takes_names: whether the arguments that are not flags are names. Such a program has no
       --program.
     on_failure: called with the error that ends the program, and with its line.
+    launched: whether a launcher started this task.
 
   Returns:
-    The exit code.
+    The exit code; for a launcher EXIT_REFUSED after an error that comes again.
   """
   guard_streams()
   name = "tf1ps-" + program_name
@@ -71,7 +74,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     print("%s %s" % (name, version.__version__))
     return 0
   _log_to_stdout(program_name in _TASKS)
-  program, signals = None, []
+  program, signals, calls_main = None, [], False
 
   def leave(number, frame):
     signals.append(number)
@@ -98,6 +101,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
         print(help_lib.text(program_name, summary, program.module.__name__ if program else None))
         return 0
       names = _parse(name, argv, takes_names)
+      calls_main = True
       if takes_names:
         return main(names)
       if needs_program and not path:
@@ -106,7 +110,9 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
   except (Exception, SystemExit, KeyboardInterrupt) as error:
     # C++ on the way to here, or the program, may have made another error of a signal's.
     caught = SystemExit(signal_exit_code(signals[0])) if signals else error
-    return _fail(name, caught, program, on_failure)
+    code = _fail(name, caught, program, on_failure)
+    is_refused = code == EXIT_FAILED and (not calls_main or isinstance(caught, UsageError))
+    return EXIT_REFUSED if launched and is_refused else code
 
 
 def is_verbose() -> bool:

@@ -94,6 +94,16 @@ def came_through(error: BaseException, program) -> bool:
   return bool(_of_program(traceback.extract_tb(error.__traceback__), program))
 
 
+def comes_again(error: BaseException, program) -> bool:
+  """Whether an error before the first step would end another start as well.
+
+  It would if the error came from the user's code or from a value. A file, a server or another task
+  may be there the next time.
+  """
+  passes = isinstance(error, (OSError, RuntimeError, MemoryError)) or hasattr(error, "error_code")
+  return not passes or came_through(error, program)
+
+
 def _own_frames(error, program) -> list:
   """Returns the user's frames: where the error came from, else where its operation was made."""
   frames = _of_program(traceback.extract_tb(error.__traceback__), program)

@@ -18,7 +18,7 @@ _SUMMARY = ("evaluates each checkpoint of a job, writes the figures beside them,
 
 def run(argv, launched: bool = False) -> int:
   """Runs an evaluator; the arguments are those of `ps.run`, though it needs no port."""
-  return app.run("evaluator", _SUMMARY, list(argv), _follow)
+  return app.run("evaluator", _SUMMARY, list(argv), _follow, launched=launched)
 
 
 def _follow(program) -> int:

@@ -14,7 +14,7 @@ from typing import Optional
 from absl import flags
 
 from tf1ps.cli import app, results
-from tf1ps.training import of_program
+from tf1ps.training import DEFAULT_MAX_RESTARTS, RESTART_NEVER, of_program
 
 FLAGS = flags.FLAGS
 _SUMMARY = "trains a program on a cluster of processes on this machine."
@@ -52,6 +52,7 @@ def _run(argv, result_path) -> int:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
+  max_restarts = _max_restarts()
   worker.make_options()
   if FLAGS.container is not None:
     check_container_name(FLAGS.container)
@@ -67,7 +68,8 @@ def _run(argv, result_path) -> int:
     lambda addresses: _make_tasks(addresses, argv, shares, result_path), num_ps, FLAGS.num_workers,
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
-    quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir))
+    quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
+    max_restarts=max_restarts)
   if result_path is not None and outcome.exit_code:
     results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
   elif result_path is not None:
@@ -83,6 +85,15 @@ def _new_log_dir():
     print("tf1ps-local: no temporary directory can be written, so the job has no log files. Give "
           "--log_dir to keep them.")
     return None
+
+
+def _max_restarts() -> int:
+  """How often each task is started again; raises UsageError."""
+  if FLAGS.restart == RESTART_NEVER:
+    if FLAGS.max_restarts is not None:
+      raise app.UsageError("--max_restarts=%d needs --restart=on_failure" % FLAGS.max_restarts)
+    return 0
+  return DEFAULT_MAX_RESTARTS if FLAGS.max_restarts is None else FLAGS.max_restarts
 
 
 def _num_ps() -> int:

@@ -30,7 +30,7 @@ def run(argv, launched: bool = False) -> int:
     The exit code.
   """
   return app.run("ps", _SUMMARY, list(argv), lambda program: _serve(launched),
-                 needs_program=False)
+                 needs_program=False, launched=launched)
 
 
 def _serve(launched: bool) -> int:

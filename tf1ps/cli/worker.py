@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Optional
 
 from absl import flags
 
 from tf1ps.cli import app, errors, results, tasks
-from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED, signal_exit_code
+from tf1ps.compat import (
+  EXIT_FAILED,
+  EXIT_PORT_TAKEN,
+  EXIT_REFUSED,
+  EXIT_RELEASED,
+  signal_exit_code,
+)
 
 FLAGS = flags.FLAGS
 _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which initialises, saves, "
@@ -18,7 +25,7 @@ _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which in
 def run(argv, launched: bool = False, result_path: Optional[str] = None) -> int:
   """Runs a worker; the arguments are those of `ps.run`, and the file of results.py or None."""
   return app.run("worker", _SUMMARY, list(argv),
-                 lambda program: _train(program, launched, result_path))
+                 lambda program: _train(program, launched, result_path), launched=launched)
 
 
 def make_options(config=None):
@@ -39,7 +46,7 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
   config = tasks.make_config(cluster)
   options = make_options(config)
-  outcome, code, was_released = None, 0, False
+  outcome, code, for_launcher, trains = None, 0, None, threading.Event()
   try:
     server = tasks.start_server(cluster, config, start_timeout=FLAGS.start_timeout)
     from tf1ps.session import JobFailedError
@@ -51,7 +58,7 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
         server.join(exit=False)
         reason = server.end_reason
       else:
-        outcome = train(program, server, options)
+        outcome = train(program, server, options, on_session=trains.set)
         reason = outcome.reason
     except JobFailedError as error:
       outcome, code = error.outcome, EXIT_FAILED
@@ -63,7 +70,10 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
     if signum is not None:
       reason, code = "ended by signal %d" % signum, signal_exit_code(signum)
     else:
-      was_released = isinstance(error, ReleasedError)
+      if isinstance(error, ReleasedError):
+        for_launcher = EXIT_RELEASED
+      elif not trains.is_set() and errors.comes_again(error, program):
+        for_launcher = EXIT_REFUSED
       errors.show_traceback(error, program, always=app.is_verbose())
       reason, code = errors.line(error, program), EXIT_FAILED
   if outcome is not None:
@@ -75,7 +85,7 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
       outcome.staleness, outcome.traffic, "%.1f s" % outcome.seconds, reason]
     reason = ", ".join(part for part in parts if part)
   app.last_line("%s: %s" % (name, reason), code)
-  return EXIT_RELEASED if was_released and launched else code
+  return for_launcher if for_launcher is not None and launched else code
 
 
 def _report(outcome, cluster, result_path) -> None:

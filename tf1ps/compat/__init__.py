@@ -22,7 +22,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "Evaluations", "estimator_head", "estimator_problem", "estimator_with",
     "prepare_estimator", "train_and_evaluate"],
   "exit_codes": [
-    "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_RELEASED", "signal_exit_code", "signal_name"],
+    "EXIT_FAILED", "EXIT_PORT_TAKEN", "EXIT_REFUSED", "EXIT_RELEASED", "signal_exit_code",
+    "signal_name"],
   "first_task": ["place_variables"],
   "graph_inputs": ["replace_input"],
   "installed_files": ["is_installed_file"],

@@ -1,9 +1,10 @@
 """The exit codes of tasks and launchers.
 
 0: the task has done everything. `EXIT_FAILED`: it has not; the last line has the reason. 128 + n:
-signal n ended the process before it was done, as in shells. Two codes pass only between a task and
-its launcher: `EXIT_PORT_TAKEN`, after which a launcher that chose the ports tries new ones, and
-`EXIT_RELEASED`, which is never the cause of a failure.
+signal n ended the process before it was done, as in shells. Three codes pass only between a task
+and its launcher: `EXIT_PORT_TAKEN`, after which a launcher that chose the ports tries new ones,
+`EXIT_RELEASED`, which is never the cause of a failure, and `EXIT_REFUSED`, after which a launcher
+makes no other start.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ EXIT_PORT_TAKEN = 98
 # Failed because the chief reported that the job failed: the cause is elsewhere. The task's last
 # line names EXIT_FAILED.
 EXIT_RELEASED = 97
+
+# Failed before the first step by an error that another start would meet again, such as a wrong flag
+# or an error in the program. The task's last line names EXIT_FAILED.
+EXIT_REFUSED = 96
 
 
 def signal_exit_code(number):

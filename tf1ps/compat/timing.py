@@ -112,6 +112,10 @@ class Timing(NamedTuple):
   output_limit: float = 0.5  # for the last output of tasks that have ended
   cause_limit: float = 15.0  # for the task that failed first, where one says that another did
   evaluator_limit: float = 3600.0  # for the evaluator after the last ps
+  restart_pause: float = 1.0  # before the first restart of a failed task; each next one doubles
+  longest_restart_pause: float = 30.0
+  restart_reset: float = 300.0  # a task that lived so long begins with the first pause again
+  stalls_pause: float = 3.0  # for the other tasks that stand still to say what they wait for
   fork_limit: float = 30.0  # for a process to be forked
   fork_server_end_limit: float = 8.0  # for the fork server to end its tasks and itself
   fork_server_kill_limit: float = 5.0  # of that, for the tasks that it kills

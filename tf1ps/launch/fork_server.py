@@ -55,11 +55,13 @@ class TaskProcess(object):
     pid: process id, and the id of its process group.
     output: file descriptor of a pipe with its stdout and stderr; the reader closes it.
     exit_code: None while it runs, then its exit code; -n if signal n ended it.
+    ended_at: None while it runs, then the time of its end, as of `time.time`.
   """
 
   def __init__(self, name: str, pid: int, output: int):
     self.name, self.pid, self.output = name, pid, output
     self.exit_code: Optional[int] = None
+    self.ended_at: Optional[float] = None
 
   def __repr__(self):
     return "TaskProcess(%r, pid=%d, exit_code=%r)" % (self.name, self.pid, self.exit_code)
@@ -213,8 +215,9 @@ class ForkServer(object):
     elif message[0] == "refused":
       raise PreloadError(message[1])
     elif message[0] == "ended":
-      self._processes[message[1]].exit_code = message[2]
-      self.ended.append(self._processes[message[1]])
+      ended = self._processes[message[1]]
+      ended.exit_code, ended.ended_at = message[2], time.time()
+      self.ended.append(ended)
     else:
       return message
     return None

@@ -5,10 +5,12 @@
 3. The launcher waits for the ends of the workers, then of the ps, then of the evaluator. A worker
    that ends with 0 leaves the others alone. The ps and the evaluator have a limit.
 4. If a task found its port taken (`EXIT_PORT_TAKEN`), the others are ended, and 2. begins again.
-5. The first task that fails ends the job, and so does a signal to the launcher: first the workers,
-   so that the chief can save the values of the ps, then the ps and the evaluator; with a signal,
-   and killed after a limit. A second signal kills all at once.
-6. The last line says how the job ended, and names the first failure, not its consequences.
+5. A task that fails is started again at its address, if the caller allows restarts (restarts.py).
+6. The first task that fails without a restart ends the job, and so does a signal to the launcher:
+   first the workers, so that the chief can save the values of the ps, then the ps and the
+   evaluator; with a signal, and killed after a limit. A second signal kills all at once.
+7. The last line says how the job ended, and names the first failure, not its consequences. Above it
+   are the last lines of the task that failed first; after a crash loop, those of its first failure.
 
 A task that fails makes others fail: the first one is the cause. Among failures that the launcher
 saw at once, a task that a signal killed comes before one that chose its exit code. A task with
@@ -23,6 +25,7 @@ import multiprocessing.connection
 import os
 import shutil
 import signal
+import socket
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
@@ -30,6 +33,7 @@ from tf1ps.cluster import SignalQueue
 from tf1ps.compat import (
   EXIT_FAILED,
   EXIT_PORT_TAKEN,
+  EXIT_REFUSED,
   EXIT_RELEASED,
   TIMING,
   signal_exit_code,
@@ -44,6 +48,7 @@ from tf1ps.launch.fork_server import (
 )
 from tf1ps.launch.output import Output, Screen, log_path
 from tf1ps.launch.ports import find_free_addresses
+from tf1ps.launch.restarts import Restarts
 
 # How many of a failed task's last lines are shown again at the end.
 _REPORT_LINES = 10
@@ -61,13 +66,15 @@ class Outcome(NamedTuple):
   report: Sequence[str] = ()
   # Whether a task found its port taken, so that another try makes sense.
   port_taken: bool = False
+  # How many failed tasks were started again.
+  restarts: int = 0
 
 
 def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
               num_ps: int, num_workers: int, evaluator: bool, log_dir: Optional[str],
               preload: Sequence[str] = (), grace: float = 30.0, tries: int = 5,
               log: Callable[[str], None] = print, quiet: bool = True,
-              keeps_logs: bool = True) -> Outcome:
+              keeps_logs: bool = True, max_restarts: int = 0) -> Outcome:
   """Runs the tasks of a job on this machine until all have ended.
 
   Call it from the main thread, where signals arrive.
@@ -85,6 +92,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     log: shows one line.
     quiet: hold back the output of the imports, unless one of them fails.
     keeps_logs: False: the log directory is removed after a job that ends with 0.
+    max_restarts: how often each task is started again after a failure, 0 or more.
 
   Returns:
     The `Outcome`.
@@ -95,7 +103,8 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     OSError: if `log_dir` cannot be written.
   """
   for name, value, least in (("num_ps", num_ps, 0), ("num_workers", num_workers, 1),
-                             ("tries", tries, 1), ("grace", grace, 0)):
+                             ("tries", tries, 1), ("grace", grace, 0),
+                             ("max_restarts", max_restarts, 0)):
     if not value >= least:
       raise ValueError("%s must be %d or more, not %r." % (name, least, value))
   if log_dir is not None:
@@ -112,7 +121,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
         if outcome is not None:
           break
         local_tasks = _make(make_tasks, num_ps, num_workers, evaluator)
-        attempt = _Attempt(server, interrupts, screen, log_dir, grace, keeps_logs)
+        attempt = _Attempt(server, interrupts, screen, log_dir, grace, keeps_logs, max_restarts)
         outcome = attempt.run(local_tasks)
         if outcome.port_taken and number < tries:
           screen.line(_PREFIX + "%s; starting all tasks again with new ports, try %d "
@@ -124,7 +133,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
       _remove_logs(log_dir, outcome)
   for line in outcome.report:
     screen.line(_PREFIX + line)
-  text = {0: "ok, " + _count(num_ps, num_workers, evaluator),
+  text = {0: "ok, " + _count(num_ps, num_workers, evaluator, outcome.restarts),
           EXIT_FAILED: "failed: " + outcome.text}.get(outcome.exit_code, outcome.text)
   if outcome.exit_code and log_dir is not None and os.path.isdir(log_dir):
     text += "" if log_dir in text else "; logs in %s" % log_dir
@@ -174,24 +183,34 @@ def _make(make_tasks, num_ps, num_workers, evaluator):
   return local_tasks
 
 
-def _count(num_ps, num_workers, evaluator):
-  """Returns "2 ps and 1 worker", "1 ps, 2 workers and 1 evaluator"."""
-  parts = ["%d ps" % num_ps, "%d worker%s" % (num_workers, "" if num_workers == 1 else "s")]
-  if evaluator:
-    return "%s, %s and 1 evaluator" % tuple(parts)
-  return " and ".join(parts)
+def _count(num_ps, num_workers, evaluator, restarts):
+  """Returns "2 ps and 1 worker", "1 ps, 2 workers and 1 evaluator, 3 restarts"."""
+  parts = ["%d ps" % num_ps, _plural(num_workers, "worker")]
+  parts = "%s, %s and 1 evaluator" % tuple(parts) if evaluator else " and ".join(parts)
+  return parts + (", " + _plural(restarts, "restart") if restarts else "")
+
+
+def _plural(number, noun):
+  return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 class _Attempt:
   """One start of all tasks, to the end of all of them."""
 
   def __init__(self, server: ForkServer, interrupts: SignalQueue,
-               screen: Screen, log_dir: Optional[str], grace: float, keeps_logs: bool):
+               screen: Screen, log_dir: Optional[str], grace: float, keeps_logs: bool,
+               max_restarts: int):
     """Prepares a start; the arguments are the same in all starts of a job."""
     self._keeps_logs = keeps_logs
     self._server, self._interrupts, self._screen = server, interrupts, screen
     self._log_dir, self._grace = log_dir, grace
-    self._processes: List[TaskProcess] = []
+    self._tasks: Dict[str, LocalTask] = {}
+    self._current: Dict[str, TaskProcess] = {}  # the last start of each task
+    self._restarts = Restarts(max_restarts)
+    self._due: Dict[str, float] = {}  # when a task that failed is started again
+    self._failed: List[TaskProcess] = []  # those that are not started again, the first one first
+    self._seen = len(server.ended)  # of the server's ended tasks
+    self._is_ending = False
     self._output: Optional[Output] = None
     # The tasks that failed first.
     self._causes: List[TaskProcess] = []
@@ -220,21 +239,37 @@ class _Attempt:
     finally:
       if self._output is not None:
         self._output.close(TIMING.output_limit)
-    return outcome._replace(report=() if outcome.port_taken else self._report())
+    return outcome._replace(report=() if outcome.port_taken else self._report(),
+                            restarts=self._restarts.total)
 
   def _start(self, local_tasks):
     try:
       for task in local_tasks:
-        self._processes.append(self._server.start_task(task))
+        self._tasks[task.name] = task
+        self._current[task.name] = self._server.start_task(task)
+        self._restarts.note_start(task.name)
+      processes = list(self._current.values())
       self._screen.line(_PREFIX + "started %s%s" % (
-          ", ".join("%s (process %d)" % (process.name, process.pid)
-                    for process in self._processes),
+          ", ".join("%s (process %d)" % (process.name, process.pid) for process in processes),
           self._say_logs()))
-      self._output = Output(self._processes, self._screen, self._log_dir)
+      self._output = Output(processes, self._screen, self._log_dir)
     except BaseException:
-      for process in self._processes:
+      for process in self._current.values():
         os.close(process.output)
       raise
+
+  def _start_due(self):
+    """Starts the tasks again whose pause is over."""
+    for name in [name for name, moment in self._due.items() if moment <= time.monotonic()]:
+      del self._due[name]
+      self._current[name] = self._server.start_task(self._tasks[name])
+      self._restarts.note_start(name)
+      self._output.add(self._current[name])
+
+  def _start_none(self):
+    """From here on no task is started again."""
+    self._is_ending = True
+    self._due.clear()
 
   def _say_logs(self):
     if self._log_dir is None:
@@ -246,17 +281,25 @@ class _Attempt:
     """Waits until all tasks have ended, or until there is a reason to end them."""
     for jobs, limit in ((("worker",), None), (("ps",), self._grace),
                         (("evaluator",), TIMING.evaluator_limit)):
+      if jobs == ("ps",):
+        self._due = {name: moment for name, moment in self._due.items() if _job_of(name) != "ps"}
       ended = self._wait(self._have_ended(jobs, or_failed=True), limit)
-      received, failed = self._interrupts.received, self._failed()
+      received, failed = self._interrupts.received, self._failed
       # A user may signal every process of the job: tasks that end by that did not fail.
       if received and (failed or not ended):
         self._screen.line(_PREFIX + "%s: ending the workers, then the others" % (
             signal_name(received[0])))
         return _interrupted(received[0])
       if failed:
-        self._wait(lambda: self._causes_of(self._failed()) or not self._running(("worker",)),
+        self._start_none()
+        self._wait(lambda: self._causes_of(self._failed) or not self._running(("worker",)),
                    TIMING.cause_limit)
         return self._failed_outcome()
+      if not ended and jobs == ("ps",) and all(
+          self._restarts.count(process.name) for process in self._running(jobs)):
+        for process in self._running(jobs):  # it missed its release, and has nothing to keep
+          self._server.signal_task(process, signal.SIGKILL)
+        ended = self._wait(self._have_ended(jobs), TIMING.killed_limit)
       if not ended:
         names = ", ".join(process.name for process in self._running(jobs))
         return _failure("%s did not end within %g s after the last %s" % (
@@ -267,26 +310,56 @@ class _Attempt:
     """Waits for a condition; False after `limit` seconds, or when another signal has arrived."""
     end = None if limit is None else time.monotonic() + limit
     while not done():
-      left = None if end is None else end - time.monotonic()
-      if len(self._interrupts.received) > self._handled or (left is not None and left <= 0):
+      if len(self._interrupts.received) > self._handled or (
+          end is not None and time.monotonic() >= end):
         return False
+      self._start_due()
+      moments = list(self._due.values()) + ([] if end is None else [end])
+      left = max(0.0, min(moments) - time.monotonic()) if moments else None
       multiprocessing.connection.wait([self._server, self._interrupts], left)
       self._interrupts.take()
-      self._server.take()
+      self._take_ended()
     return True
 
+  def _take_ended(self):
+    """Takes the server's messages, and decides for each failed task whether it starts again."""
+    self._server.take()
+    ended, self._seen = self._server.ended[self._seen:], len(self._server.ended)
+    # Of failures that were seen at once, a kill is more likely the cause.
+    for process in sorted(ended, key=lambda process: process.exit_code > 0):
+      if process.exit_code:
+        self._note_failure(process)
+
+  def _note_failure(self, process):
+    """Has a failed task started again after a pause, or adds it to the failed ones."""
+    pause = None
+    if not self._is_ending and not self._interrupts.received:
+      if self._is_spare(process):
+        self._screen.line(_PREFIX + "%s, after the workers have ended with 0: no restart" % (
+          self._describe(process)))
+        return
+      pause = self._restarts.pause_after(process)
+    if pause is None:
+      self._failed.append(process)
+      return
+    self._output.wait_end(process, TIMING.output_limit)
+    self._screen.line(_PREFIX + "%s%s: %s" % (
+      self._describe(process), self._last_line(process), self._restarts.say(process.name, pause)))
+    self._due[process.name] = time.monotonic() + pause
+
+  def _is_spare(self, process):
+    """Whether this is a ps that no worker needs any more, in a job with restarts."""
+    return self._restarts.are_allowed and _job_of(process.name) == "ps" and not any(
+      _job_of(name) == "worker" and (one.exit_code != 0) for name, one in self._current.items())
+
   def _running(self, jobs=None):
-    return [process for process in self._processes
-            if process.exit_code is None and (jobs is None or process.name.split()[0] in jobs)]
+    return [process for process in self._current.values()
+            if process.exit_code is None and (jobs is None or _job_of(process.name) in jobs)]
 
   def _have_ended(self, jobs=None, or_failed=False):
-    """Returns the condition that no task of these jobs runs any more, or any task has failed."""
-    return lambda: not self._running(jobs) or (or_failed and bool(self._failed()))
-
-  def _failed(self):
-    """Returns the tasks of this start that did not end with 0, in the order of their ends."""
-    return [process for process in self._server.ended
-            if process.exit_code and process in self._processes]
+    """Returns the condition that no task of these jobs is left, or any task has failed for good."""
+    return lambda: (or_failed and bool(self._failed)) or not self._running(jobs) and not any(
+      jobs is None or _job_of(name) in jobs for name in self._due)
 
   def _causes_of(self, failed):
     """Returns the failed tasks that may be the cause."""
@@ -294,47 +367,60 @@ class _Attempt:
 
   def _failed_outcome(self):
     """Returns the outcome after a failure, when the output of the failed tasks has been shown."""
-    failed = self._failed()
+    failed = self._failed
     failed = sorted(self._causes_of(failed) or failed, key=lambda process: process.exit_code > 0)
     for process in failed:
-      self._output.wait_end(process.name, TIMING.output_limit / len(failed))
+      self._output.wait_end(process, TIMING.output_limit / len(failed))
     if self._running():
       self._screen.line(_PREFIX + "%s: ending the others" % (
         "; ".join(self._describe(process) for process in failed)))
-    self._causes = failed
+    self._causes = [self._restarts.first_failure(process) for process in failed]
     return _failure("; ".join(
-      self._describe(process) + self._last_line(process) for process in failed))
+      self._describe(process) + self._last_line(process) + self._say_restarts(process)
+      for process in failed))
+
+  def _say_restarts(self, process):
+    count = self._restarts.count(process.name)
+    return ", after %s" % _plural(count, "restart") if count else ""
 
   def _report(self):
-    """Returns the last lines of the tasks that failed first."""
+    """Returns the last lines of the tasks that failed first, with process, host, time and end."""
     report = []
     for process in self._causes:
-      lines = self._output.last_lines(process.name, _REPORT_LINES)
-      if lines:
-        report.append("last lines of %s:" % process.name)
-        report.extend("  " + line for line in lines)
+      lines = self._output.last_lines(process, _REPORT_LINES)
+      is_first = self._restarts.count(process.name) and process not in self._failed
+      if lines or is_first:
+        report.append("last lines of %s%s, process %d on %s, which %s at %s:" % (
+          "the first failure of " if is_first else "", process.name, process.pid,
+          socket.gethostname(), self._end_of(process),
+          time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(process.ended_at))))
+        report.extend("  " + line for line in lines or ["(none)"])
     return report
 
   def _describe(self, process):
-    if process.exit_code < 0:
-      text = "%s was killed by %s" % (process.name, signal_name(-process.exit_code))
-    elif process.exit_code == EXIT_PORT_TAKEN:
-      text = "%s found its port taken" % process.name
-    else:
-      code = EXIT_FAILED if process.exit_code == EXIT_RELEASED else process.exit_code
-      text = "%s ended with exit code %d" % (process.name, code)
+    text = "%s %s" % (process.name, self._end_of(process))
     if self._log_dir is not None:
       text += " (%s)" % log_path(self._log_dir, process.name)
     return text
 
+  def _end_of(self, process):
+    if process.exit_code < 0:
+      return "was killed by %s" % signal_name(-process.exit_code)
+    if process.exit_code == EXIT_PORT_TAKEN:
+      return "found its port taken"
+    between = (EXIT_RELEASED, EXIT_REFUSED)  # codes for the launcher alone
+    return "ended with exit code %d" % (
+      EXIT_FAILED if process.exit_code in between else process.exit_code)
+
   def _last_line(self, process):
     """Returns a failed task's last line, which says why it ended."""
-    lines = [line for line in self._output.last_lines(process.name, 1) if line.strip()]
+    lines = [line for line in self._output.last_lines(process, 1) if line.strip()]
     return ": " + lines[0].strip() if lines and process.exit_code > 0 else ""
 
   def _look_for_taken_port(self, outcome):
     """Replaces the cause by a taken port, because of which others may have failed first."""
-    taken = [process for process in self._failed() if process.exit_code == EXIT_PORT_TAKEN]
+    taken = [process for process in self._failed if process.exit_code == EXIT_PORT_TAKEN
+             and not self._restarts.count(process.name)]
     if not taken:
       return outcome
     text = "; ".join(self._describe(process) for process in taken)
@@ -344,6 +430,7 @@ class _Attempt:
     """Ends the running tasks: workers, then the others; by a signal, then by SIGKILL."""
     # The first signal to the launcher has led here, or finds that the tasks are being ended.
     self._handled = max(1, len(self._interrupts.received))
+    self._start_none()
     for jobs, limit in ((("worker",), workers_limit), (None, TIMING.others_end_limit)):
       for process in self._running(jobs):
         self._server.signal_task(process, number)
@@ -359,6 +446,10 @@ class _Attempt:
               process.name, limit, signal_name(number)))
         self._server.signal_task(process, signal.SIGKILL)
       self._wait(self._have_ended(jobs), TIMING.killed_limit)
+
+
+def _job_of(name: str) -> str:
+  return name.split()[0]
 
 
 def _failure(text: str, report: Sequence[str] = ()) -> Outcome:

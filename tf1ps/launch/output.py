@@ -2,7 +2,7 @@
 
 One thread reads the pipes of all tasks to their ends. Each piece goes unchanged into the task's log
 file at once; each complete line goes to the screen, as "[worker 0] text". The log file of an
-earlier start is continued below a separator.
+earlier start of the task, in this job or before, is continued below a separator.
 
 Of a line that was overwritten by carriage returns, the screen shows the last text. A last line
 without a line end is shown when the task's output ends.
@@ -20,10 +20,11 @@ import selectors
 import sys
 import threading
 import time
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from tf1ps.compat import guard_streams
 from tf1ps.launch.fork_server import TaskProcess
+from tf1ps.launch.stalls import Stalls
 
 # A longer line is shown in pieces; bytes.
 _LINE_LIMIT = 64 * 1024
@@ -120,62 +121,86 @@ class Output:
 
   def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str]):
     """Starts reading the tasks' `output`, which this class closes; `log_dir` exists or is None."""
-    self._screen = screen
+    self._screen, self._log_dir = screen, log_dir
     self._shown = 0
-    self._streams = {
-        process.name: _Stream(process, self._show, screen.line, log_dir)
-        for process in processes}
-    self._stop_read, self._stop_write = os.pipe()
+    self._stalls = Stalls()
+    self._streams: Dict[TaskProcess, _Stream] = {}
+    self._new = collections.deque()  # streams that the thread does not read yet
+    self._wake_read, self._wake_write = os.pipe()
+    for process in processes:
+      self._add(process)
     self._thread = threading.Thread(target=self._read, name="output", daemon=True)
     self._thread.start()
 
-  def wait_end(self, name: str, limit: float) -> bool:
-    """Returns whether a task's output ended within `limit` seconds."""
-    return self._streams[name].ended.wait(limit)
+  def add(self, process: TaskProcess) -> None:
+    """Reads the output of one more process, which may be a later start of a task."""
+    self._add(process)
+    os.write(self._wake_write, b"+")
 
-  def last_lines(self, name: str, n: int) -> List[str]:
-    """Returns the last `n` lines of a task, or fewer, without progress lines."""
-    return list(self._streams[name].kept)[-n:]
+  def wait_end(self, process: TaskProcess, limit: float) -> bool:
+    """Returns whether a process's output ended within `limit` seconds."""
+    return self._streams[process].ended.wait(limit)
+
+  def last_lines(self, process: TaskProcess, n: int) -> List[str]:
+    """Returns the last `n` lines of a process, or fewer, without progress lines."""
+    return list(self._streams[process].kept)[-n:]
 
   def close(self, limit: float) -> None:
     """Waits for the ends, then reads the remainder, and stops.
 
     The wait ends after `limit` seconds without another line, or ten times that while lines come.
     """
-    if self._stop_write is None:
+    if self._wake_write is None:
       return
-    self._join_while_lines_come(limit)
-    os.close(self._stop_write)
-    self._stop_write = None
+    self._wait_while_lines_come(self._have_ended, limit)
+    os.close(self._wake_write)
+    self._wake_write = None
     # It hangs only in a screen that takes no line; then it stays behind, as a daemon.
-    self._join_while_lines_come(limit)
+    self._wait_while_lines_come(self._thread_ends, limit)
 
-  def _join_while_lines_come(self, limit):
+  def _wait_while_lines_come(self, ends_within, limit):
     for _ in range(10):
       before = self._shown
-      self._thread.join(limit)
-      if not self._thread.is_alive() or self._shown == before:
+      if ends_within(limit) or self._shown == before:
         break
+
+  def _have_ended(self, limit):
+    end = time.monotonic() + limit
+    return all(stream.ended.wait(max(0.0, end - time.monotonic()))
+               for stream in self._streams.values())
+
+  def _thread_ends(self, limit):
+    self._thread.join(limit)
+    return not self._thread.is_alive()
+
+  def _add(self, process):
+    stream = _Stream(process, self._show, self._screen.line, self._log_dir)
+    self._streams[process] = stream
+    self._new.append(stream)
 
   def _read(self):
     with selectors.DefaultSelector() as selector:
-      selector.register(self._stop_read, selectors.EVENT_READ, None)
-      for stream in self._streams.values():
-        selector.register(stream.descriptor, selectors.EVENT_READ, stream)
+      selector.register(self._wake_read, selectors.EVENT_READ, None)
       stopped = False
-      while len(selector.get_map()) > 1 and not stopped:
-        for key, _ in selector.select():
+      while not stopped:
+        while self._new:
+          stream = self._new.popleft()
+          selector.register(stream.descriptor, selectors.EVENT_READ, stream)
+        for line in self._stalls.take(list(self._streams)):
+          self._screen.line(line)
+        for key, _ in selector.select(self._stalls.left):
           if key.data is None:
-            stopped = True
+            stopped = not os.read(self._wake_read, _PIECE)
           elif not key.data.read():
             selector.unregister(key.fd)
             key.data.close()
-    for stream in self._streams.values():
+    for stream in list(self._streams.values()):
       stream.close()
-    os.close(self._stop_read)
+    os.close(self._wake_read)
 
   def _show(self, name, line):
     self._shown += 1
+    self._stalls.note(name, line)
     if _PROGRESS.match(line):
       self._screen.progress("[%s] %s" % (name, line))
     else:

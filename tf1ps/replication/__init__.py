@@ -33,7 +33,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "staleness": [
     "AGE_TABLE_SIZE", "AgeTable", "Ages", "age_at_push", "apply_unless_older", "begin_gradient_age",
     "damped_learning_rate", "gradient_age", "read_ages"],
-  "sync_hook": ["ReplicaLostError"],
+  "sync_hook": ["ReplicaLostError", "SyncReplicasHook"],
   "sync_replicas_optimizer": ["SyncReplicasOptimizer", "sync_optimizers"],
   "uneven": [
     "ON_UNEVEN", "PAD", "REPEAT", "SHRINK", "STOP_ALL", "UNEVEN_POLICIES", "UnevenPolicy"],

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -96,6 +96,16 @@ class SyncReplicasHook(LifecycleHook):
   def end(self, session):
     self.leave(session)
 
+  def awaited(self) -> Tuple[int, List[str]]:
+    """The round at the last look, and the workers without whose gradients it cannot end.
+
+    There are none as long as this replica's own gradient is missing, too.
+    """
+    state = None if self._watch is None else self._watch.seen
+    if state is None or not state.arrived[self._optimizer.rounds.index]:
+      return -1 if state is None else state.round, []
+    return state.round, [self._watch.names[i] for i in self._watch.missing(state)]
+
   def _stop(self):
     if self._watch is not None:
       self._watch.stop()
@@ -109,7 +119,8 @@ class _Watch:
     self._start_timeout, self._optimizer, self._session = start_timeout, optimizer, session
     self._coord = coord
     self._record = latest_record()
-    self._names = lost_replicas.names(optimizer.rules.replicas, self._record)
+    self.seen: Optional[rounds.RoundState] = None  # at the last look
+    self.names = lost_replicas.names(optimizer.rules.replicas, self._record)
     self._reported: List[int] = []
     self._seen_round = -1
     self._seen_own = None
@@ -138,9 +149,14 @@ class _Watch:
     if isinstance(self._session, BoundedSession):
       self._session.abort(lambda: error)
 
+  def missing(self, state: rounds.RoundState) -> List[int]:
+    """The replicas whose gradients the round has not got yet, by index."""
+    return [i for i in range(self._optimizer.rules.replicas)
+            if not (state.arrived[i] or state.padding[i] or state.left[i])]
+
   def _look(self, beats):
     optimizer = self._optimizer
-    state = rounds.view_rounds(self._session.run(optimizer.look))
+    self.seen = state = rounds.view_rounds(self._session.run(optimizer.look))
     index = optimizer.rounds.index
     own = (state.computes_for[index], state.taken[index], state.stale[index], state.joins)
     stays, self._seen_own = own == self._seen_own and not state.arrived[index], own
@@ -152,16 +168,14 @@ class _Watch:
     self._seen_round = state.round
     if not stands:
       return
-    awaited = [i for i in range(optimizer.rules.replicas)
-               if not (state.arrived[i] or state.padding[i] or state.left[i])]
-    reasons = beats.lost(awaited)
+    reasons = beats.lost(self.missing(state))
     if reasons:
       self._lose(state, reasons)
 
   def _lose(self, state, reasons: Dict[int, str]):
     optimizer = self._optimizer
     rules = optimizer.rules
-    text = "; ".join("%s %s" % (self._names[i], reasons[i]) for i in sorted(reasons))
+    text = "; ".join("%s %s" % (self.names[i], reasons[i]) for i in sorted(reasons))
     away = {i for i in range(rules.replicas) if state.left[i] and not state.padding[i]}
     remaining = rules.replicas - len(away.union(reasons))
     if optimizer.leaver is not None and remaining > 0:

@@ -46,6 +46,7 @@ class Member(NamedTuple):
   epochs: int = 0  # of the chief: the epochs that the job had finished when it started
   job_examples: int = 0  # of the chief: the examples that the job had trained on before its run
   connections: int = 0  # of a task that serves: those to its server, less those that it has
+  blocked: str = ""  # what a worker that makes no step waits for
   served: bool = False  # of a task that serves: whether a client that is no task has worked
 
   @property

@@ -13,10 +13,11 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "build": ["build_step"],
   "dynamic_ranges": ["DynamicRanges"],
   "options": [
-    "GPU_NONE", "OLD_FLAGS", "Option", "Options", "PROGRAMS", "StalenessPolicy", "TABLE",
-    "check_options", "first_batch_size", "of_program", "parse_bad_record_policy",
-    "parse_gpu_memory", "parse_staleness_policy", "shard_of"],
+    "DEFAULT_MAX_RESTARTS", "GPU_NONE", "OLD_FLAGS", "Option", "Options", "PROGRAMS",
+    "RESTART_NEVER", "StalenessPolicy", "TABLE", "check_options", "first_batch_size", "of_program",
+    "parse_bad_record_policy", "parse_gpu_memory", "parse_staleness_policy", "shard_of"],
   "outcome": ["NanLossError", "Outcome"],
+  "stall_watch": ["StalledError"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],
 })

@@ -37,6 +37,9 @@ _WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
 
 BETWEEN_GRAPH, IN_GRAPH, ALL_REDUCE = REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
 GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
+STALL_REPORT, STALL_FAIL = ON_STALL = ("report", "fail")
+RESTART_NEVER, RESTART_ON_FAILURE = RESTARTS = ("never", "on_failure")
+DEFAULT_MAX_RESTARTS = 5
 
 
 class Rule(NamedTuple):
@@ -239,6 +242,11 @@ TABLE: Tuple[Option, ...] = (
          int, 2),
   Option("evaluator", "Start an evaluator, too. It needs --checkpoint_dir.",
          "The local cluster", ("local",), bool, False),
+  Option("restart", "What happens when a task fails or is killed. never: the job ends. on_failure: "
+         "the task is started again at its address, after a pause that grows.",
+         "The local cluster", ("local",), default=RESTART_NEVER, values=RESTARTS),
+  Option("max_restarts", "How often each task is started again, with --restart=on_failure; %d by "
+         "default." % DEFAULT_MAX_RESTARTS, "The local cluster", ("local",), int, above=0),
   Option("log_dir", "The directory for the output of the tasks, one file each; by default a new "
          "directory under the system's temporary directory, which is removed after a job that ends "
          "with 0.", "The local cluster", ("local",)),
@@ -377,6 +385,14 @@ TABLE: Tuple[Option, ...] = (
   Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
 
+  Option("stall_after", "How long a worker may make no step until it prints the stacks of its "
+         "threads and what it waits for; 0: for ever.",
+         "Limits, in seconds", _TRAINING, float, 600.0, at_least=0),
+  Option("on_stall", "What happens after --stall_after. report: the worker only prints. fail: "
+         "after the same time once more it ends with an error, unless it waits for another worker.",
+         "Limits, in seconds", _TRAINING, default=STALL_REPORT, values=ON_STALL, rules=(
+           Rule(lambda options: not options.stall_after, "needs --stall_after above 0"),)),
+
   Option("inter_op_parallelism_threads", "The threads for operations that run at the same time.",
          "Threads and GPUs", _OF_JOB, int, above=0),
   Option("intra_op_parallelism_threads", "The threads that one operation may use.",
@@ -477,6 +493,8 @@ class Options(NamedTuple):
   save_summary_steps: int = _default("save_summary_steps")
   start_timeout: float = _default("start_timeout")
   end_timeout: float = _default("end_timeout")
+  stall_after: float = _default("stall_after")
+  on_stall: str = _default("on_stall")
   config: object = None  # the tf.ConfigProto of the sessions; no flag
 
   @property

@@ -15,7 +15,7 @@ import logging
 import shutil
 import threading
 import time
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -43,6 +43,7 @@ from tf1ps.training import (
   progress,
   remainder,
   staleness_policies,
+  stall_watch,
   step_vote,
   stops,
   traffic_report,
@@ -55,13 +56,15 @@ from tf1ps.training.step import Step
 _log = logging.getLogger("tf1ps")
 
 
-def train(program: Program, server: Server, options: options_lib.Options) -> Outcome:
+def train(program: Program, server: Server, options: options_lib.Options,
+          on_session: Callable[[], None] = lambda: None) -> Outcome:
   """Trains a program as one worker of a job, to the job's end.
 
   Args:
     program: the user's program.
     server: this task's running server.
     options: the job's options.
+    on_session: called when the first session is open, before the first step.
 
   Returns:
     This worker's `Outcome`.
@@ -88,8 +91,9 @@ def train(program: Program, server: Server, options: options_lib.Options) -> Out
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, left, run.record.container)
       training = _Training(step, shard, run, options, epochs_before)
-      with _open_session(training, run, options, directory) as session:
+      with training.stalls, _open_session(training, run, options, directory) as session:
         began = time.monotonic()
+        on_session()
         while not session.should_stop():
           session.run(training.train_op)
       outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
@@ -181,6 +185,7 @@ class _Training:
     train_op: the loop's fetch; it is empty if a run makes several steps, which `execution` fetches.
     tracker: tracks the global step.
     counter: counts the examples.
+    stalls: watches for a loop that makes no step.
   """
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options,
@@ -216,6 +221,9 @@ class _Training:
       step.positions.follow(lambda: options.gradient_accumulation_steps * fetches.steps,
                             self._threads.quiet if options.steps_in_flight > 1 else None)
     self._traffic = self._make_traffic(fetches) if run.is_chief else None
+    self.stalls = stall_watch.StallWatch(
+      run, options.stall_after, options.on_stall == options_lib.STALL_FAIL, self._count_all,
+      step.hooks)
     if run.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
       self._log_hints()
@@ -247,6 +255,11 @@ class _Training:
       self._run.cluster.task.name, self._shard.batch_size, options.steps_per_execution,
       options.checkpoint_dir)
 
+  def _count_all(self) -> tuple:
+    """Returns values of which one changes with each step."""
+    return (self.tracker.own_steps, self.counter.examples, self.counter.late,
+            0 if self._threads is None else self._threads.steps)
+
   @property
   def optional_variables(self) -> list:
     """The variables that a checkpoint may lack."""
@@ -266,7 +279,7 @@ class _Training:
     found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
              self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
              self._step.repeats, self._epochs, self._examples, *self._policies.hooks, *self._ranges,
-             *self._program_hooks(), self._threads, self._traffic]
+             *self._program_hooks(), self._threads, self.stalls, self._traffic]
     if self._run.is_chief:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,

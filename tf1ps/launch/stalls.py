@@ -1,0 +1,65 @@
+"""Collects what stalled tasks wait for, and shows it together: who waits for whom.
+
+A worker that makes no step prints a line that begins with "stalled: " (training/stall_watch.py).
+Tasks that stand still for one reason print theirs within seconds of each other. So the first line
+begins a pause, and the lines that come within it make one table. It also has the tasks that are
+stopped by a signal, which cannot say so themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Dict, Iterable, List, Optional
+
+from tf1ps.compat import TIMING
+from tf1ps.launch.fork_server import TaskProcess
+
+_STALLED = re.compile(r"(?:\d\d:\d\d:\d\d )?stalled: (?:\S+ has )?(.*)")
+
+
+class Stalls:
+  """The lines of stalled tasks that are not shown together yet."""
+
+  def __init__(self):
+    self._texts: Dict[str, str] = {}
+    self._due: Optional[float] = None
+
+  def note(self, name: str, line: str) -> None:
+    """Takes a line of a task; one that tells of no stall changes nothing."""
+    found = _STALLED.match(line)
+    if found is None:
+      return
+    self._texts[name] = found.group(1)
+    if self._due is None:
+      self._due = time.monotonic() + TIMING.stalls_pause
+
+  @property
+  def left(self) -> Optional[float]:
+    """Seconds until `take` has a table; None without a stall."""
+    return None if self._due is None else max(0.0, self._due - time.monotonic())
+
+  def take(self, processes: Iterable[TaskProcess]) -> List[str]:
+    """Returns the table's lines if it is due, once; else none.
+
+    Args:
+      processes: of all tasks, in the order of the table.
+    """
+    if self.left != 0.0:
+      return []
+    texts, self._texts, self._due = self._texts, {}, None
+    for process in processes:
+      if process.exit_code is None and _is_stopped(process.pid):
+        texts[process.name] = "is stopped by a signal (process %d)" % process.pid
+    names = [process.name for process in processes if process.name in texts]
+    width = max(map(len, names)) if names else 0
+    return ["tf1ps-local: stalled tasks:"] + [
+      "tf1ps-local:   %s  %s" % (name.ljust(width), texts[name]) for name in dict.fromkeys(names)]
+
+
+def _is_stopped(pid: int) -> bool:
+  try:
+    with open("/proc/%d/stat" % pid) as file:
+      return file.read().rpartition(")")[2].split()[0] == "T"
+  except (OSError, IndexError):
+    return False

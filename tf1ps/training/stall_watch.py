@@ -1,0 +1,249 @@
+"""Watches for a worker that sends heartbeats and makes no step, and says what it waits for.
+
+A thread compares the worker's steps and examples. After `stall_after` seconds without another one
+
+1. it prints the Python stack of every thread, with the thread's name;
+2. it prints a line that begins with "stalled: " and says what the worker waits for. The launcher
+   collects these lines of all tasks (launch/stalls.py), and a heartbeat takes the text to the other
+   workers;
+3. with --on_stall=fail, after the same time once more, it ends the worker with `StalledError`. A
+   worker that does not end by that leaves by force, with exit code 1.
+
+A worker that waits for another worker prints the line and names the other one. It prints no stacks
+and does not fail: the other one is the stalled one. Waits that have limits of their own do not
+count: those for the start, for a new session after a failure, at the end, and after a signal. Nor
+does the time in which this process was stopped.
+
+Python does not show what TensorFlow waits for. The text comes from the place of the loop's thread,
+from the state of a synchronous round, from the sizes of the input's queues, from Python code of the
+program in any thread, and from probes of the servers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Callable, List, NamedTuple, Optional, Tuple
+
+import tensorflow.compat.v1 as tf
+
+from tf1ps.cluster import BoundedSession, LifecycleHook, call_within, leave_now, probe_tasks
+from tf1ps.compat import EXIT_FAILED, TIMING, Error, is_installed_file
+from tf1ps.replication import SyncReplicasHook
+from tf1ps.session import Membership
+from tf1ps.state import MEMBER_FAILED
+
+_log = logging.getLogger("tf1ps")
+_TF1PS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class Wait(NamedTuple):
+  """What a worker waits for."""
+
+  text: str
+  is_for_others: bool = False  # other workers hold it up
+  counts: bool = True  # False: the wait has a limit of its own
+
+
+# By the module of a frame of the loop's thread.
+_PLACES = {
+  "tf1ps.checkpoint.saving": Wait("a save of the checkpoint"),
+  "tf1ps.replication.clocks": Wait("slower workers (max_lead)", is_for_others=True),
+  "tf1ps.training.warm_up": Wait("its start (warm_up)", is_for_others=True),
+  "tf1ps.training.dynamic_ranges": Wait("data that other workers hold", is_for_others=True),
+  "tf1ps.session.session_creator": Wait("a new session", counts=False),
+  "tf1ps.session.ending": Wait("the end of the other workers", counts=False),
+}
+_RUN = "tf1ps.cluster.session"
+_LOOP = "tf1ps.training.worker"
+
+
+class StalledError(Error, RuntimeError):
+  """This worker has made no step for too long (--on_stall=fail)."""
+
+
+class StallWatch(LifecycleHook):
+  """The watch of one worker: a hook of the loop, and a context manager around the session."""
+
+  def __init__(self, run: Membership, after: float, fails: bool,
+               progress: Callable[[], tuple], hooks: List[tf.train.SessionRunHook]):
+    """Prepares; the first session starts the watch.
+
+    Args:
+      run: this worker's membership of the run.
+      after: seconds without a step; 0 for no watch.
+      fails: whether a stall ends the worker.
+      progress: returns values that change with each step.
+      hooks: those of the step; a `SyncReplicasHook` among them knows the round.
+    """
+    self._run, self._after, self._fails, self._progress = run, after, fails, progress
+    self._sync = [hook for hook in hooks if isinstance(hook, SyncReplicasHook)]
+    self._every = min(TIMING.heartbeat_interval, after / 4)
+    self._lifecycle = self._loop = None  # the id of the loop's thread
+    self._queues = []  # pairs of a queue's name and its size, a tensor
+    self._stopped, self._has_ended = threading.Event(), threading.Event()
+    self._thread: Optional[threading.Thread] = None
+
+  def __enter__(self) -> "StallWatch":
+    return self
+
+  def __exit__(self, *unused):
+    self._stopped.set()
+    self._has_ended.set()
+
+  def on_join(self, lifecycle):
+    self._lifecycle = lifecycle
+
+  def begin(self):
+    for runner in tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS) if self._after else []:
+      with tf.device(runner.queue.queue_ref.device):
+        self._queues.append((runner.queue.name, runner.queue.size()))
+
+  def after_create_session(self, session, coord):
+    self._loop = threading.get_ident()
+    if self._after and self._thread is None:
+      self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: stalls")
+      self._thread.start()
+
+  def finish_steps(self, session):
+    self._stopped.set()  # the waits of the end have limits of their own
+
+  def _watch(self):
+    before, moved, due, looked, said = None, 0.0, 0.0, time.monotonic(), False
+    while not self._stopped.wait(self._every):
+      now, found = time.monotonic(), (self._lifecycle.sessions, self._progress())
+      was_paused, looked = now - looked > self._after / 2, now
+      if found != before or was_paused or self._lifecycle.signum is not None:
+        if said and found != before:
+          _log.warning("the stall is over: this worker makes steps again")
+          self._run.heartbeat.set(blocked="")
+          said = False
+        before, moved, due = found, now, now + self._after
+      elif now >= due:
+        due = now + self._after
+        wait = self._find_wait()
+        if not wait.counts:
+          moved = now
+        elif not said:
+          self._say(now - moved, wait)
+          said = True
+        elif self._fails and not wait.is_for_others and not self._stopped.is_set():
+          self._give_up(now - moved, wait)
+          return
+
+  def _say(self, seconds, wait):
+    self._run.heartbeat.set(blocked=wait.text)
+    if not wait.is_for_others:
+      _log.warning("the threads of this process:\n%s", "\n".join(_stacks()))
+    _log.warning("stalled: %s has made no step for %.0f s: it waits for %s",
+                 self._run.cluster.task.name, seconds, wait.text)
+
+  def _give_up(self, seconds, wait):
+    """Ends the worker; a loop that does not end within the limit is left with its process."""
+    text = "no step for %.0f s (--stall_after, --on_stall=fail): it waits for %s" % (
+      seconds, wait.text)
+    session = self._lifecycle.session
+    if session is not None:
+      session.abort(lambda: StalledError(text))
+    if self._has_ended.wait(TIMING.force_exit_limit):
+      return
+    if self._loop == threading.main_thread().ident:  # else the process is not the worker's alone
+      self._run.report(MEMBER_FAILED, text, limit=TIMING.report_limit_after_failure)
+      leave_now(EXIT_FAILED, "%s: StalledError: %s, exit code %d" % (
+        self._run.cluster.task.name, text, EXIT_FAILED))
+
+  def _find_wait(self) -> Wait:
+    frames = list(itertools.takewhile(lambda one: _module(one) != _LOOP, _frames(self._loop)))
+    places = [_PLACES[_module(frame)] for frame in frames if _module(frame) in _PLACES]
+    if places:
+      return places[0]
+    for frame in frames:
+      if _module(frame) == _RUN:
+        return self._find_wait_of_run()
+      if _is_of_program(frame):
+        return Wait("Python code of the program, %s" % _say_place(frame))
+    return Wait("Python code, %s" % _say_place(frames[0]) if frames else "an unknown thing")
+
+  def _find_wait_of_run(self) -> Wait:
+    round_, awaited = self._look_at_round()
+    if awaited:
+      return Wait("the gradient of %s in round %d" % (" and ".join(awaited), round_), True)
+    found = ["Python code of the program in another thread, %s" % _say_place(frame)
+             for frame in self._program_frames()]
+    found += ["the queue %s with %d elements" % pair for pair in self._sizes()]
+    return Wait("; ".join([self._say_run(), *found]))
+
+  def _look_at_round(self) -> Tuple[int, List[str]]:
+    """The round, and the workers that it waits for if this worker's gradient is in it."""
+    for hook in self._sync:
+      number, awaited = hook.awaited()
+      blocked = {member.name: member.blocked for member in self._run.heartbeat.members()}
+      return number, [name + (" (it waits for %s)" % blocked[name] if blocked.get(name) else "")
+                      for name in awaited]
+    return 0, []
+
+  def _say_run(self) -> str:
+    own = self._run.cluster.task.name
+    tasks = [task for task in self._run.holders if task.name != own]
+    if not tasks:
+      return "a run of its session"
+    return "a run of its session on %s" % ", ".join(
+      "%s (%s)" % (one.task.name, "answers" if one.is_up else one) for one in probe_tasks(
+        tasks, timeout=TIMING.watch_probe_limit))
+
+  def _program_frames(self) -> list:
+    """The innermost frame of the program in each thread but the loop's that runs its code."""
+    stacks = [_frames(ident) for ident in list(sys._current_frames()) if ident != self._loop]
+    found = [[frame for frame in stack if _is_of_program(frame)][:1] for stack in stacks]
+    return [frame for frames in found for frame in frames]
+
+  def _sizes(self) -> List[tuple]:
+    session = self._lifecycle.session
+    if not self._queues or not isinstance(session, BoundedSession):
+      return []
+    try:
+      sizes = call_within(TIMING.lock_limit, "the sizes of the queues", session.run,
+                          [size for _, size in self._queues])
+    except (tf.errors.OpError, RuntimeError):
+      return []
+    return [(name, size) for (name, _), size in zip(self._queues, sizes)]
+
+
+def _frames(ident) -> list:
+  """Returns the frames of a thread, the innermost first."""
+  frame, found = sys._current_frames().get(ident), []
+  while frame is not None:
+    found.append(frame)
+    frame = frame.f_back
+  return found
+
+
+def _module(frame) -> str:
+  return frame.f_globals.get("__name__", "")
+
+
+def _is_of_program(frame) -> bool:
+  """Whether a frame is neither of Python, nor of an installed package, nor of tf1ps."""
+  path = frame.f_code.co_filename
+  return os.path.isabs(path) and not path.startswith(_TF1PS) and not is_installed_file(path)
+
+
+def _say_place(frame) -> str:
+  return "%s:%d in %s" % (
+    os.path.basename(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
+
+
+def _stacks() -> List[str]:
+  """Returns the Python stack of every thread, as lines."""
+  names = {thread.ident: thread.name for thread in threading.enumerate()}
+  lines = []
+  for ident, frame in sorted(sys._current_frames().items()):
+    if ident != threading.get_ident():
+      lines.append("thread %s:" % names.get(ident, "of TensorFlow"))
+      lines += "".join(traceback.format_stack(frame)).rstrip().splitlines()
+  return lines
