@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import glob
 import os
+import resource
 import time
 
 import pytest
@@ -87,6 +88,29 @@ def test_steps_a_second(tmp_path, set_timing):
   found = values(tmp_path, summaries.StepCounter.TAG)
   assert [step for step, _ in found] == [10, 20]
   assert all(0 < value < 1e6 for _, value in found)
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="its writer raises no error")
+def test_a_file_that_cannot_be_written_costs_its_summaries_alone(tmp_path, caplog):
+  summary = tf.Summary(value=[tf.Summary.Value(tag="later", simple_value=7.0)])
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  with tf.Graph().as_default():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))  # as a full disk
+    try:
+      for step in range(50):
+        summaries.write_summary(str(tmp_path), summary, step)
+      summaries.SummarySaver(None, None, str(tmp_path), save_steps=1).end(None)
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    (record,) = [record for record in caplog.records if record.name == "tf1ps"]
+    assert "summaries in %s are lost, and training goes on: " % tmp_path in record.getMessage()
+    began = int(time.time())
+    harness.wait_until(lambda: time.time() > began + 1)
+    summaries.write_summary(str(tmp_path), summary, 51)
+    tf.summary.FileWriterCache.clear()
+  newest = max(glob.glob(str(tmp_path / "*.tfevents.*")), key=os.path.getmtime)
+  assert [event.step for event in tf.train.summary_iterator(newest) for value in event.summary.value
+          if value.tag == "later"] == [51]
 
 
 def test_no_steps_a_second(tmp_path, set_timing):

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.any_tensorflow
 
 
 def test_each_defect_has_a_test_that_exists():
-  lines = (ROOT / "docs" / "track_record.md").read_text(encoding="utf-8").splitlines()
+  page = (ROOT / "docs" / "track_record.md").read_text(encoding="utf-8")
+  lines = page.partition("## Open")[0].splitlines()
   rows = [line for line in lines if line.startswith("| ") and not line.startswith("| defect |")]
   assert len(rows) > 20
   for row in rows:

@@ -9,14 +9,37 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Optional
+from typing import Optional, Set
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import error_line
 from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
+_failed: Set[str] = set()  # a process global: directories whose event file could not be written
+
+
+def write_summary(directory: str, summary, step: int) -> None:
+  """Adds a summary to the event file of a directory; an error never ends training.
+
+  The writer of TensorFlow 2 raises the error of an earlier write, such as one on a full disk. A
+  later summary then begins a new file.
+  """
+  _try(directory, lambda writer: writer.add_summary(summary, step))
+
+
+def _try(directory, function) -> None:
+  writer = tf.summary.FileWriterCache.get(directory)
+  try:
+    function(writer)
+  except (OSError, RuntimeError, IndexError, tf.errors.OpError) as error:  # "File too large" too
+    tf.summary.FileWriterCache.clear()  # a writer that has failed writes nothing more
+    if directory not in _failed:
+      _failed.add(directory)
+      _log.warning("summaries in %s are lost, and training goes on: %s", directory,
+                   error_line(error))
 
 
 class GraphWriter(tf.train.SessionRunHook):
@@ -79,12 +102,11 @@ class SummarySaver(tf.train.SessionRunHook):
       return
     self._next_step = self._steps + (self._save_steps or 0)
     self._next_time = time.monotonic() + (self._save_secs or 0.0)
-    writer = tf.summary.FileWriterCache.get(self._directory)
     step = self._tracker.value if self._tracker.asked else self._tracker.ask(run_context.session)
-    writer.add_summary(run_values.results, step)
+    write_summary(self._directory, run_values.results, step)
 
   def end(self, session):
-    tf.summary.FileWriterCache.get(self._directory).flush()
+    _try(self._directory, lambda writer: writer.flush())
 
 
 class StepCounter(tf.train.SessionRunHook):
@@ -116,4 +138,4 @@ class StepCounter(tf.train.SessionRunHook):
     _log.info("%s: %.6g", self.TAG, steps / seconds)
     if self._directory is not None:
       summary = tf.Summary(value=[tf.Summary.Value(tag=self.TAG, simple_value=steps / seconds)])
-      tf.summary.FileWriterCache.get(self._directory).add_summary(summary, step)
+      write_summary(self._directory, summary, step)

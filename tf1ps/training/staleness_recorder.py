@@ -18,6 +18,7 @@ from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
 from tf1ps.replication import AGE_TABLE_SIZE, Ages, AgeTable, read_ages
+from tf1ps.session import write_summary
 from tf1ps.training import progress
 
 TAG = "staleness"
@@ -99,4 +100,4 @@ class StalenessRecorder(LifecycleHook):
     ages = self.ages
     if self._directory is not None and ages.gradients:
       summary = tf.Summary(value=[tf.Summary.Value(tag=TAG, histo=ages.histogram())])
-      tf.summary.FileWriterCache.get(self._directory).add_summary(summary, self._tracker.value)
+      write_summary(self._directory, summary, self._tracker.value)

@@ -23,6 +23,7 @@ from typing import List, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.session import write_summary
 from tf1ps.transfer import (
   StepTraffic,
   TimeShares,
@@ -136,8 +137,7 @@ class TrafficReport(tf.train.SessionRunHook):
     self.report = merge_trace(self._graph, sent_messages(trace, self._steps))
     _log.debug("a traced step: %s\n%s", shares, traffic_table(self.report))
     if self._directory is not None:
-      tf.summary.FileWriterCache.get(self._directory).add_summary(
-        _summary(self.report, shares), self._tracker.value)
+      write_summary(self._directory, _summary(self.report, shares), self._tracker.value)
 
 
 def _mean(shares) -> TimeShares:
