@@ -212,6 +212,12 @@ class Job(object):
     pace = self.pace
     return pace.start_timeout + 3 * pace.heartbeat_timeout + pace.stop + pace.room + 30.0
 
+  @property
+  def _save_steps(self):
+    # The last checkpoint is still to come when the disk becomes full.
+    is_last = (self.cell.phase, self.cell.fault) == ("end", "full")
+    return (matrix.STEPS * 2 // 3) if is_last else matrix.SAVE_STEPS
+
   def output(self) -> str:
     """What all tasks have printed, for a failure."""
     return "\n".join("--- %s\n%s" % (name, task.output) for name, task in self._tasks.items())
@@ -229,7 +235,7 @@ class Job(object):
     if job != "ps":
       argv += [PROGRAM, "--batch_size=%d" % matrix.BATCH, "--checkpoint_dir=" + self._directory]
     if job == "worker":
-      argv += ["--steps=%d" % matrix.STEPS, "--save_checkpoints_steps=%d" % matrix.SAVE_STEPS,
+      argv += ["--steps=%d" % matrix.STEPS, "--save_checkpoints_steps=%d" % self._save_steps,
                "--end_timeout=%g" % (2 * pace.heartbeat_timeout), "--optimizer=sgd",
                "--learning_rate=0.01", *matrix.SCHEME_FLAGS[cell.scheme]]
     settings = {

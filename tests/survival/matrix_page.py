@@ -25,6 +25,7 @@ _PHASES = {"start": "before its start", "initialising": "while initialising",
            "evaluating": "while the others evaluate"}
 _SCHEMES = {"async": "async", "sync": "sync", "spare": "sync, spare worker",
             "all_reduce": "all-reduce"}
+_FAULTS = {"killed": "(killed)", "stopped": "(stopped)", "cut": "(cut off)", "full": "(disk full)"}
 
 
 def row(cell, seen, found: Sequence[str], pace, tensorflow: str, date: str) -> dict:
@@ -114,12 +115,15 @@ def _outcome(one):
 
 
 def _defects(found, unused_word):
-  lines = []
+  """A line for each reason, with the cells that it explains."""
+  cells: Dict[str, List[str]] = {}
   for pattern, reason in matrix.KNOWN_FAILING.items():
-    names = [table.get(part, "any") for part, table in zip(
-      pattern, (_ROLES, _PHASES, _SCHEMES, {fault: fault for fault in matrix.FAULTS}))]
-    lines.append("- %s: %s" % (", ".join(names), reason))
-  return lines or ["None is known."]
+    role, phase, scheme, fault = pattern
+    words = [_ROLES[role], _PHASES.get(phase, "in each phase"), _SCHEMES.get(scheme, ""),
+             _FAULTS[fault]]
+    cells.setdefault(reason, []).append(" ".join(filter(None, words)))
+  return ["- %s: %s." % ("; ".join(names), reason) for reason, names in cells.items()] or [
+    "None is known."]
 
 
 def _conditions(found, unused_word):
