@@ -33,13 +33,15 @@ class Options(NamedTuple):
   end_timeout: float = 60.0
   container: str = ""
   extra: str = ""  # the name of a further variable
+  hangs_in_save: bool = False  # whether no save but the first ends
+  grace: float = 25.0
 
 
 def serve(jobs, index, options, server_arguments):
   """A ps; prints why it ended."""
   server = tf1ps.Server(jobs, job_name="ps", task_index=index, container=options.container,
                         heartbeat_timeout=options.heartbeat_timeout,
-                        start_timeout=options.start_timeout,
+                        start_timeout=options.start_timeout, grace=options.grace,
                         **server_arguments)
   print("up", flush=True)
   try:
@@ -54,7 +56,7 @@ def train(jobs, index, options):
   logging.getLogger("tf1ps").setLevel(logging.INFO)
   tf.disable_v2_behavior()
   server = tf1ps.Server(jobs, job_name="worker", task_index=index, container=options.container,
-                        heartbeat_timeout=options.heartbeat_timeout)
+                        heartbeat_timeout=options.heartbeat_timeout, grace=options.grace)
   with tf.container(options.container), tf.device(tf1ps.replica_device_setter(
       worker_device="/job:worker/task:%d" % index, cluster=jobs)):
     values = build(options)
@@ -63,7 +65,8 @@ def train(jobs, index, options):
     keywords["save_checkpoint_steps"] = options.save_steps
   with tf1ps.MonitoredTrainingSession(
       server.target, index == 0, options.checkpoint_dir, save_summaries_steps=None,
-      scaffold=tf.train.Scaffold(init_fn=lambda scaffold, session: init_fn(options)),
+      scaffold=tf.train.Scaffold(init_fn=lambda scaffold, session: init_fn(options),
+                                 saver=HangingSaver() if options.hangs_in_save else None),
       hooks=[tf.train.StopAtStepHook(last_step=options.steps)],
       start_timeout=options.start_timeout, end_timeout=options.end_timeout,
       **keywords) as session:
@@ -71,6 +74,18 @@ def train(jobs, index, options):
     while not session.should_stop():
       print("step %d %d %d at %.3f" % (*session.run(values), time.monotonic()), flush=True)
   print("left at %.3f" % time.monotonic(), flush=True)
+
+
+class HangingSaver(tf.train.Saver):
+  """A saver whose saves after the first one do not end."""
+  saves = 0
+
+  def save(self, *args, **kwargs):
+    self.saves += 1
+    if self.saves > 1:
+      print("hangs in a save", flush=True)
+      threading.Event().wait()
+    return super().save(*args, **kwargs)
 
 
 def build(options):

@@ -2,6 +2,7 @@
 
 It starts a server, waits until the chief releases it, and exits with 0. It exits with 1 if the
 workers of its job are lost. With --persistent it serves any number of jobs until a signal ends it.
+After SIGTERM the chief saves before it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tf1ps.cluster import SignalQueue, raise_exit
 from tf1ps.compat import EXIT_FAILED, EXIT_PORT_TAKEN, EXIT_RELEASED
 
 FLAGS = flags.FLAGS
+_LAUNCHED_GRACE = 1.0  # a launcher ends the workers first, and then nobody saves
 _SUMMARY = "a parameter server; it ends when its job has ended."
 
 
@@ -47,7 +49,8 @@ def _serve_job(launched: bool) -> int:
   name, was_released = "ps %d" % cluster.task_index, False
   try:
     server = tasks.start_server(
-      cluster, tasks.make_config(), persistent=FLAGS.persistent, start_timeout=FLAGS.start_timeout)
+      cluster, tasks.make_config(), persistent=FLAGS.persistent, start_timeout=FLAGS.start_timeout,
+      grace=min(FLAGS.grace, _LAUNCHED_GRACE) if launched else FLAGS.grace)
     print("%s: serving at %s" % (name, cluster.task.address))
     server.join(exit=False)
     reason, code = server.end_reason, 0

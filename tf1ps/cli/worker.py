@@ -48,7 +48,8 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
   options = make_options(config)
   outcome, code, for_launcher, trains = None, 0, None, threading.Event()
   try:
-    server = tasks.start_server(cluster, config, start_timeout=FLAGS.start_timeout)
+    server = tasks.start_server(
+      cluster, config, start_timeout=FLAGS.start_timeout, grace=FLAGS.grace)
     from tf1ps.session import JobFailedError
     from tf1ps.training import train
 

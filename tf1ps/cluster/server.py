@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
 import threading
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
@@ -26,7 +27,7 @@ from tf1ps.cluster.holder import is_proven
 from tf1ps.cluster.network import bypass_proxy
 from tf1ps.cluster.parsing import from_cluster_spec
 from tf1ps.cluster.signals import SignalWatch
-from tf1ps.compat import Error, signal_exit_code
+from tf1ps.compat import GRACE, Error, signal_exit_code
 
 # {target: record} of this process's servers. A process global, because a session or a graph builder
 # of a drop-in gets at most the target of its server.
@@ -39,6 +40,9 @@ _end_waiter = None
 # globals, because only rooms above know what they are for.
 _when_made: List[Callable[["ServerRecord"], None]] = []
 _when_joined: List[Callable[["ServerRecord"], None]] = []
+
+
+_ASKS_FOR_TIME = ([signal.SIGTERM], [signal.SIGHUP])  # one signal, and no second one
 
 
 class PortTakenError(Error, RuntimeError):
@@ -64,6 +68,7 @@ class ServerRecord(NamedTuple):
   start_timeout: Optional[float]  # seconds that a ps waits for its first worker; None: 600
   heartbeat_timeout: float  # seconds of silence until a task counts as lost
   is_proven: bool = True  # whether the others surely reach this process at the task's address
+  grace: float = GRACE  # seconds from SIGTERM to the end of the process
 
 
 def record_of(target: str) -> Optional[ServerRecord]:
@@ -107,10 +112,12 @@ def job_container() -> str:
   return (record.container or "") if record is not None else ""
 
 
-def register_end_waiter(waiter: Callable[[ServerRecord, threading.Event], str]) -> None:
+def register_end_waiter(
+  waiter: Callable[[ServerRecord, threading.Event, Callable[[], bool]], str]) -> None:
   """Registers the function with which `join` waits.
 
-  It gets the server's record and an event that is set to end the wait early; it returns a sentence
+  It gets the server's record, an event that is set to end the wait early, and a function that
+  returns whether the task may still wait after that, for a last checkpoint. It returns a sentence
   that says how the job ended, or raises `JobLostError`.
   """
   global _end_waiter
@@ -162,7 +169,8 @@ class Server(tf.train.Server):
     job_workers=None,
     persistent: bool = False,
     start_timeout: Optional[float] = None,
-    heartbeat_timeout: float = 30.0
+    heartbeat_timeout: float = 30.0,
+    grace: float = GRACE
   ):
     """Creates the server, like `tf.train.Server`; the arguments after `start` are ours.
 
@@ -180,6 +188,8 @@ class Server(tf.train.Server):
       persistent: whether a ps outlives the jobs that it serves.
       start_timeout: seconds that `join` of a ps waits for the first worker; None: 600.
       heartbeat_timeout: seconds of silence until a task counts as lost.
+      grace: seconds from SIGTERM to the end of this process. The chief saves in them, and a ps
+        waits for that.
 
     Raises:
       ClusterError: a cluster that cannot work; the message names the value and the right form.
@@ -191,7 +201,8 @@ class Server(tf.train.Server):
       cluster = server_or_cluster_def
     else:
       cluster = from_cluster_spec(server_or_cluster_def, job_name, task_index, job_workers)
-    for name, value in (("heartbeat_timeout", heartbeat_timeout), ("start_timeout", start_timeout)):
+    for name, value in (("heartbeat_timeout", heartbeat_timeout), ("start_timeout", start_timeout),
+                        ("grace", grace)):
       if value is not None and value <= 0:
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
     bypass_proxy(cluster.tasks())
@@ -210,7 +221,7 @@ class Server(tf.train.Server):
     cluster = _with_real_port(cluster, self.target)
     self.record = ServerRecord(
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
-      not start or is_proven(cluster, self.target))
+      not start or is_proven(cluster, self.target), grace)
     _records[self.target] = self.record
     for listener in _when_made:
       listener(self.record)
@@ -233,9 +244,10 @@ class Server(tf.train.Server):
   def join(self, *, exit: bool = True):
     """Waits until the job has ended; then a ps lingers for its workers' last calls, and exits.
 
-    Ctrl-C, SIGTERM and SIGHUP end the wait at once, with exit code 128 + the signal's number. A
-    persistent ps ends with 0, because a signal is its regular end. In a thread other than the main
-    one, `join` does not react to signals, and returns.
+    A signal ends the wait, with exit code 128 + the signal's number. After SIGTERM and SIGHUP a ps
+    asks the chief to save, and waits for that within the grace; Ctrl-C and a second signal end it
+    at once. A persistent ps ends with 0, because a signal is its regular end. In a thread other
+    than the main one, `join` does not react to signals, and returns.
 
     Args:
       exit: whether a ps exits with code 0 when its job has ended; False: `join` returns. In other
@@ -252,7 +264,8 @@ class Server(tf.train.Server):
       return
     interrupted = threading.Event()
     with SignalWatch(lambda signum: interrupted.set(), replaces_handlers=True) as watch:
-      self.end_reason = _end_waiter(self.record, interrupted)
+      self.end_reason = _end_waiter(
+        self.record, interrupted, lambda: watch.received in _ASKS_FOR_TIME)
     if watch.signum is not None:
       self.end_reason = "ended by signal %d" % watch.signum
     if watch.signum is not None and not self.record.persistent:

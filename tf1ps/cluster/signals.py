@@ -66,7 +66,7 @@ class SignalQueue:
   """The signals that arrive within a `with` block, as a file to wait for.
 
   Attributes:
-    received: the numbers of the signals that `take` has seen, in order.
+    received: the numbers of the signals so far, in order, as far as they were taken.
   """
 
   def __init__(self, handler: Optional[Callable] = None, replaces_handlers: bool = True):
@@ -226,4 +226,5 @@ class SignalWatch(SignalQueue):
           time.sleep(min(timeout or TIMING.fast_poll_interval, TIMING.fast_poll_interval))
         return None
       if data[0] in self._replaced:
+        self.received.append(data[0])
         return data[0]

@@ -61,7 +61,7 @@ class Timing(NamedTuple):
   linger: float = 1.5  # from the release of a ps to its end, so that nobody's last call breaks
   leave_limit: float = 2.0  # that a loop has to end by itself after a signal
   force_exit_limit: float = 4.5  # from a signal to the end of the process by force
-  save_limit: float = 60.0  # more than that for a chief that saves
+  save_limit: float = 60.0  # for a checkpoint after the loss of another task
   step_vote_limit: float = 30.0  # for the others to make the last step too
   step_vote_limit_after_signal: float = 1.5
   steps_end_limit: float = 5.0  # for steps under way, before the session closes
@@ -167,3 +167,4 @@ def read_start_timeout(environment: Mapping[str, str]) -> float:
 
 TIMING = read(os.environ)
 START_TIMEOUT = read_start_timeout(os.environ)  # until the tasks that a session needs must answer
+GRACE = 25.0  # from SIGTERM to the end of a task; Kubernetes kills it after 30 s

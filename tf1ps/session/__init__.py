@@ -14,7 +14,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "ending": ["JobFailedError"],
   "initialise": ["SessionCreationError"],
   "lifecycle": ["MonitoredSession", "SessionLifecycle"],
-  "membership": ["ClusterMismatchError", "Membership"],
+  "membership": ["ClusterMismatchError", "ENDED_BY_SIGNAL", "Membership"],
   "monitored_session": ["Interval", "MonitoredTrainingSession", "open_session"],
   "plain_session": ["Session"],
   "presence": ["follow_servers"],

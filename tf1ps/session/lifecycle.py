@@ -7,6 +7,8 @@ at the start    the hooks join, the signal watch and the heartbeat begin, a sess
 at each step    the last hook counts the step into the heartbeat, and ends the loop after a signal
 at a signal     the loop has two seconds to end; then the chief saves from a separate session, and
                 the blocked run is aborted
+at another's    when a signal ends a worker or a ps, the chief saves from a separate session while
+signal          its steps go on; the ps waits for that
 at the end      the hooks leave; the chief waits for the other workers, saves the last checkpoint,
                 and releases the ps; the other workers report their end
 """
@@ -29,7 +31,7 @@ from tf1ps.cluster import (
   call_within,
   probe_tasks,
 )
-from tf1ps.compat import TIMING, error_line, signal_exit_code
+from tf1ps.compat import GRACE, TIMING, error_line, signal_exit_code
 from tf1ps.replication import ReplicaLostError
 from tf1ps.session import ending, initialise, presence, process_end, session_creator
 from tf1ps.session import membership as membership_lib
@@ -75,7 +77,11 @@ class SessionLifecycle:
     self._count_examples, self._releases = count_examples, releases
     self._creator = None
     self._closing = threading.Event()
-    self._signals = SignalWatch(self._on_signal, TIMING.force_exit_limit)
+    grace = GRACE if membership is None else membership.record.grace
+    self._exit_limit = min(TIMING.force_exit_limit, grace)
+    # With a save: the rest of the grace, without the time to look for the ps and to report.
+    self._extension = grace - self._exit_limit
+    self._signals = SignalWatch(self._on_signal, self._exit_limit)
     self._ended = False
     tracker.add_listener(self._note_global_step)
 
@@ -102,6 +108,8 @@ class SessionLifecycle:
   def enter(self, creator) -> None:
     """Begins to watch signals; `creator` creates the sessions."""
     self._creator = creator
+    if self.is_chief:
+      self.membership.on_leaving(self._on_leaving)
     self._signals.__enter__()
 
   def interrupted(self) -> None:
@@ -127,7 +135,7 @@ class SessionLifecycle:
       self._wait_for_workers(call_inside)
     self._closing.set()
     if self._saver is not None and self._holders_answer():
-      self._signals.extend(TIMING.save_limit)
+      self._signals.extend(self._extension)
 
   def _holders_answer(self) -> bool:
     """Whether the variables can be saved: a save from a stopped ps would delay the end."""
@@ -193,7 +201,7 @@ class SessionLifecycle:
     membership.on_new_run(None)
     self.count()
     if signum is not None:
-      membership.report(MEMBER_FAILED, "ended by signal %d" % signum,
+      membership.report(MEMBER_FAILED, membership_lib.ENDED_BY_SIGNAL + str(signum),
                         limit=TIMING.report_limit_after_signal)
     elif error is not None:
       reason = "%s: %s" % (type(error).__name__, error_line(error))
@@ -219,16 +227,29 @@ class SessionLifecycle:
 
   def _on_signal(self, signum):
     _log.warning("signal %d: leaving", signum)
-    if self._closing.wait(TIMING.leave_limit):
+    if self._closing.wait(min(TIMING.leave_limit, self._exit_limit / 2)):
       return
     session = self.session
     if session is None:
       return
     if self._saver is not None and not self._creator.is_creating and self._holders_answer():
-      self._signals.extend(TIMING.save_limit)
-      self._save_aside(session)
+      self._signals.extend(self._extension)
+      self._save_aside(session, self._extension + 1.0)
     if not self._closing.is_set():
       session.abort(lambda: SystemExit(signal_exit_code(signum)))
+
+  def _on_leaving(self, tokens, names):
+    """A signal ends other tasks: the chief saves beside its training, which goes on."""
+    _log.warning("%s: ended by a signal; the chief saves", names)
+    threading.Thread(
+      target=self._save_for_leaving, args=(tokens,), daemon=True, name="tf1ps: save").start()
+
+  def _save_for_leaving(self, tokens):
+    session = self.session
+    if self._saver is not None and session is not None and not (
+        self._ended or self._creator.is_creating or session.is_aborted):
+      self._save_aside(session)
+    self.membership.answer_leaving(tokens)
 
   def save_after_loss(self) -> None:
     """The chief of a synchronous job that has lost a replica saves: its variables are whole."""
@@ -240,11 +261,11 @@ class SessionLifecycle:
     if self._saver is not None and self._holders_answer():
       self._save_aside(self.session)
 
-  def _save_aside(self, session):
-    """Saves from a separate session while the main session is blocked or was aborted."""
+  def _save_aside(self, session, limit: float = TIMING.save_limit):
+    """Saves from a separate session while the main session is blocked, busy or aborted."""
     aside = BoundedSession(session.sess_str, session.graph, self._creator.config)
     try:
-      call_within(TIMING.save_limit, "saving the last state", self._save_whole, aside)
+      call_within(limit, "saving the last state", self._save_whole, aside)
     except Exception as error:  # the task must leave after any error
       _log.error("the last state was not saved: %s", error_line(error))
     finally:

@@ -52,6 +52,7 @@ from tf1ps.state import (
 )
 
 _log = logging.getLogger("tf1ps")
+ENDED_BY_SIGNAL = "ended by signal "  # the reason of a task that a signal ends begins with it
 
 
 class ClusterMismatchError(Error, RuntimeError):
@@ -134,6 +135,11 @@ class RunRecords:
       table.close()
 
 
+def is_preempted(member: Member) -> bool:
+  """Whether a signal has ended a task, which reported it."""
+  return member.state == MEMBER_FAILED and member.reason.startswith(ENDED_BY_SIGNAL)
+
+
 class Membership:
   """This task's membership of a run.
 
@@ -171,6 +177,8 @@ class Membership:
     self._left_chief: Optional[int] = None  # the process id of one whose end was logged
     self._used: List[object] = []  # the holders that have had a run in this container
     self._on_new_run: Optional[Callable[[str], None]] = None
+    self._on_leaving: Optional[Callable[[List[str], str], None]] = None
+    self._leavers: set = set()  # the tokens of ps, and the processes of workers, that were noted
     self._at_stop: List[Callable[[], None]] = []
     self._lock = threading.Lock()
     self.heartbeat = Heartbeat(
@@ -235,6 +243,20 @@ class Membership:
     """Calls a callback when another run, or a reset, takes the state of this session away."""
     self.resets.begin(callback)
     self._on_new_run = callback
+
+  def on_leaving(self, callback: Callable[[List[str], str], None]) -> None:
+    """Calls the chief's callback, once each, when a signal ends a ps or a worker of this run.
+
+    It gets the tokens of the ps' requests, for `answer_leaving`, and the names of the tasks.
+    """
+    self._on_leaving = callback
+
+  def answer_leaving(self, tokens: List[str]) -> None:
+    """Tells ps that they may end: what could be saved is saved."""
+    before = self.heartbeat.get("saved_for")
+    self.heartbeat.set(saved_for=" ".join([*(before or "").split(), *tokens]))
+    if tokens:
+      self._beat()
 
   @property
   def examples_before(self) -> int:
@@ -358,6 +380,8 @@ class Membership:
     if not self._current.initialised:
       self._write(self._current._replace(initialised=True, signature=signature))
     self.heartbeat.set(run=self.run_id, state=MEMBER_TRAINING)
+    if self._on_leaving is not None:
+      self.answer_leaving([])  # from here on a ps that must leave may ask for a checkpoint
     self._beat()
     self._write_file(RUN_RUNNING)
 
@@ -416,11 +440,32 @@ class Membership:
     callback = self._on_new_run
     self.resets.look(records)
     if self.is_chief:
+      self._look_for_leavers(records)
       return
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
     self._watch_chief()
+
+  def _look_for_leavers(self, records: Dict[str, ControlRecord]) -> None:
+    if self._on_leaving is None or not self.run_id:
+      return
+    holders = {task.name for task in self.holders}
+    tokens, names = [], []
+    for member in members_of(records, None):  # a ps may know no container
+      if member.role == "ps" and member.leaving and member.name in holders:
+        token = member.leaving
+      elif member.role == "worker" and member.run == self.run_id and is_preempted(member):
+        token = "%s %d %s" % (member.host, member.pid, member.name)
+      else:
+        continue
+      if token not in self._leavers:
+        self._leavers.add(token)
+        names.append(member.name)
+        if member.role == "ps":
+          tokens.append(token)
+    if names:
+      self._on_leaving(tokens, ", ".join(names))
 
   def _watch_chief(self) -> None:
     """Says once that a chief has left in the middle of the run: nobody saves then."""

@@ -4,6 +4,7 @@ A ps (and, with in-graph replication, a worker)
 
 1. writes its cluster into its own control records, so that workers can compare it with theirs;
 2. sends heartbeats and reads the run's record: a run that the chief marked as ended releases it;
+   a ps that gets SIGTERM says so in its heartbeat, and stays until the chief has saved;
 3. stops its heartbeats and lingers for 1.5 s, so that the last calls of other tasks succeed, and
    leaves.
 
@@ -23,7 +24,8 @@ import logging
 import math
 import threading
 import time
-from typing import List, Optional
+import uuid
+from typing import Callable, List, Optional
 
 from tf1ps.cluster import (
   JobLostError,
@@ -42,10 +44,15 @@ DEFAULT_START_TIMEOUT = 600.0  # seconds for the first worker: people start task
 
 
 def wait_for_end(record: ServerRecord, interrupted: threading.Event,
-                 has_sessions: bool = False) -> str:
+                 may_wait: Callable[[], bool] = lambda: False, has_sessions: bool = False) -> str:
   """Waits until a server's job has ended, or `interrupted` is set; returns a sentence about it.
 
-  `has_sessions` is whether the task's program runs sessions meanwhile, which the chief then spares.
+  Args:
+    record: the server's.
+    interrupted: ends the wait.
+    may_wait: whether a ps may still wait after an interruption, for the chief's last checkpoint.
+    has_sessions: whether the task's program runs sessions meanwhile, which the chief then spares.
+
   Raises JobLostError if the job ended without a release, or failed.
   """
   watch = _JobWatch(record, has_sessions)
@@ -56,6 +63,8 @@ def wait_for_end(record: ServerRecord, interrupted: threading.Event,
         watch.close()  # first: a heartbeat would fail once the task that keeps them has left
         interrupted.wait(TIMING.linger)
         return line
+    if may_wait():
+      watch.ask_for_save(may_wait)
     return "the wait was interrupted"
   finally:
     watch.close()
@@ -88,6 +97,33 @@ class _JobWatch:
   def close(self):
     self._beat.stop()
     self._released_on.close()
+
+  def ask_for_save(self, may_wait: Callable[[], bool]) -> None:
+    """Has the chief save before this ps ends; returns when it has, or cannot, within the grace."""
+    name, until = self._record.cluster.task.name, time.monotonic() + self._record.grace
+    token = uuid.uuid4().hex[:8]
+    self._beat.set(leaving=token)
+    has_said = False
+    while self._is_ps and may_wait():
+      try:
+        self._beat.beat()
+      except control.ControlError as error:
+        _log.warning("%s ends without a last checkpoint: %s", name, error)
+        return
+      asked = [m for m in self._beat.members() if m.role == "chief" and m.saved_for is not None
+               and not m.has_ended and m.age < TIMING.alive_within]
+      if all(token in m.saved_for.split() for m in asked):
+        if asked:
+          _log.warning("%s ends, and the chief has saved before", name)
+        return
+      if time.monotonic() > until:
+        _log.warning("%s ends: the chief has not saved within %g s (--grace)", name,
+                     self._record.grace)
+        return
+      if not has_said:
+        has_said = True
+        _log.warning("%s got a signal, and asks the chief to save", name)
+      time.sleep(TIMING.fast_poll_interval)
 
   def look(self) -> Optional[str]:
     """Returns None while the job runs, a sentence after its end; raises JobLostError."""

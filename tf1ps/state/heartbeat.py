@@ -48,6 +48,8 @@ class Member(NamedTuple):
   connections: int = 0  # of a task that serves: those to its server, less those that it has
   blocked: str = ""  # what a worker that makes no step waits for
   served: bool = False  # of a task that serves: whether a client that is no task has worked
+  leaving: str = ""  # of a ps that a signal ends: the token of its request for a last checkpoint
+  saved_for: Optional[str] = None  # of a chief: the requests that it has answered; None: it cannot
 
   @property
   def name(self) -> str:
@@ -122,7 +124,7 @@ class Heartbeat:
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
       state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0,
-      job_examples=0)
+      job_examples=0, saved_for=None)
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
     self._steady_since: Optional[float] = None

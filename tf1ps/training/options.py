@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tf1ps.checkpoint import directory_problem
-from tf1ps.compat import VERBOSITIES
+from tf1ps.compat import GRACE, VERBOSITIES
 from tf1ps.pipeline import (
   DEFAULT_MAX_BAD_RATIO,
   FAIL_ON_BAD_RECORD,
@@ -384,6 +384,9 @@ TABLE: Tuple[Option, ...] = (
          "Limits, in seconds", _TRAINING, float, 300.0, above=0),
   Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
+  Option("grace", "How long a task may take to end after SIGTERM. The chief saves meanwhile, and a "
+         "ps waits for that. Give a few seconds less than your scheduler, which kills the task "
+         "then.", "Limits, in seconds", ("worker", "ps"), float, GRACE, above=0),
 
   Option("stall_after", "How long a worker may make no step until it prints the stacks of its "
          "threads and what it waits for; 0: for ever.",

@@ -31,7 +31,7 @@ from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate, try_evaluation
-from tf1ps.session import Interval, JobFailedError, Membership, open_session
+from tf1ps.session import ENDED_BY_SIGNAL, Interval, JobFailedError, Membership, open_session
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 from tf1ps.training import (
   build,
@@ -120,7 +120,7 @@ def _join(server, options):
   def report(number):
     with lock:  # the watch's thread or this one; the other waits until the first has reported
       if not reported:
-        reported.append(run.report(MEMBER_FAILED, "ended by signal %d" % number,
+        reported.append(run.report(MEMBER_FAILED, ENDED_BY_SIGNAL + str(number),
                                    limit=TIMING.report_limit_after_signal))
 
   with SignalWatch(report, TIMING.force_exit_limit, handler=leave):
