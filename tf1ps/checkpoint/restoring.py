@@ -21,11 +21,9 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import checkpoints
 from tf1ps.checkpoint.checkpoints import CheckpointError
+from tf1ps.compat import CONNECTION_ERRORS
 from tf1ps.graph import needed_ops
 
-# Of the connection to a ps, not of the checkpoint: the caller tries again.
-_OF_THE_CONNECTION = (tf.errors.AbortedError, tf.errors.CancelledError,
-                      tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
 # A checkpoint of `tf.train.Checkpoint` has it. Its names are other ones: TensorFlow maps them.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
@@ -84,7 +82,7 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
       saver.restore_optional(session, reader)
     else:
       saver.restore(session, checkpoint)
-  except _OF_THE_CONNECTION:
+  except CONNECTION_ERRORS:  # not of the checkpoint: the caller tries again
     raise
   except (tf.errors.OpError, ValueError) as error:
     raise checkpoints.explain_checkpoint_error(checkpoint, error) from error

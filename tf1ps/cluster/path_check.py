@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.cluster.bounded import LimitExceeded, call_within
 from tf1ps.cluster.holder import check_holder
 from tf1ps.cluster.session import BoundedSession
-from tf1ps.compat import TIMING, Error, error_line
+from tf1ps.compat import RETRIES, TIMING, Error, error_line
 
 _log = logging.getLogger("tf1ps")
 _UNKNOWN = "No worker known as"  # a server's error about a task that its cluster lacks; it stays
@@ -66,7 +66,7 @@ def _check(target, own_task, task, config, deadline):
       if value != number + 2:
         raise PathError("%s answered %r to %r" % (task.name, value, number))
       return
-    except (tf.errors.OpError, LimitExceeded) as problem:
+    except RETRIES.path.errors + (LimitExceeded,) as problem:
       error, line = problem, error_line(problem)
       if isinstance(problem, tf.errors.InvalidArgumentError) or _UNKNOWN in str(problem):
         raise PathError(_sentence(own_task, task, error)) from problem
@@ -78,7 +78,7 @@ def _check(target, own_task, task, config, deadline):
         if error is not None:
           session.abort(lambda: tf.errors.CancelledError(None, None, "path check"))
         session.close()
-    time.sleep(max(0.0, min(TIMING.retry_pause, deadline - time.monotonic())))
+    time.sleep(max(0.0, min(next(RETRIES.path.pauses()), deadline - time.monotonic())))
     check_holder(own_task, target, TIMING.watch_probe_limit)  # who may have come meanwhile
 
 

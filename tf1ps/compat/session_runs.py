@@ -22,15 +22,15 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat.retries import RETRIES
+
 _REFUSED = "request was received twice"
-_TYPES = (tf.errors.AbortedError, tf.errors.CancelledError)
-_TRIES = 4  # a run that is refused as often as this is not refused by chance
 _KEPT = 64  # sets of fetches; a caller with other fetches in each run gains nothing
 
 
 def is_refused_run(error: BaseException) -> bool:
   """Returns whether a run failed because the server took it for another one."""
-  return isinstance(error, _TYPES) and _REFUSED in str(error)
+  return isinstance(error, RETRIES.run.errors) and _REFUSED in str(error)
 
 
 def retry_refused_run(
@@ -41,10 +41,10 @@ def retry_refused_run(
   `on_refusal` is called before each further try. Returns the function's result. An error whose
   text is not UTF-8, which TensorFlow raises as UnicodeDecodeError, becomes an UnknownError.
   """
-  for _ in range(_TRIES - 1):
+  for _ in range(RETRIES.run.tries - 1):  # more refusals are no chance
     try:
       return _call(function, *args, **kwargs)
-    except _TYPES as error:
+    except RETRIES.run.errors as error:
       if not is_refused_run(error):
         raise
     if on_refusal is not None:

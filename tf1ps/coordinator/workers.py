@@ -24,18 +24,15 @@ from tf1ps.cluster import (
   call_within,
   probe_task,
 )
-from tf1ps.compat import TIMING, error_line
+from tf1ps.compat import RETRIES, TIMING, error_line
 from tf1ps.coordinator.functions import Builder, Kept, Signature
 from tf1ps.coordinator.steps import RemoteValue, StepError, StepQueue, cancelled
 from tf1ps.pipeline import iterator_initializers
 
 _log = logging.getLogger("tf1ps")
-# Errors of TensorFlow that say that a task, or the connection to it, is gone.
-LOSSES = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError,
-          tf.errors.CancelledError)
+LOSSES = RETRIES.scheduled_step.errors
 # These mean the same if a ps has lost its state meanwhile, and else an error of the program.
 _PERHAPS_LOSSES = (tf.errors.FailedPreconditionError, tf.errors.NotFoundError)
-_TRIES = 5  # a step that was lost as often as this has perhaps killed its workers
 
 
 class WorkerThread:
@@ -150,7 +147,7 @@ class WorkerThread:
     except (LOSSES + _PERHAPS_LOSSES + (LimitExceeded,)) as error:
       _log.warning("%s has no session yet: %s", self.task.name, error_line(error))
       self._close()
-      self._closing.wait(TIMING.retry_pause)
+      self._closing.wait(next(RETRIES.scheduled_step.pauses()))
       return False
     self._state, self._incarnation = state, found.incarnation
     self.sessions += 1
@@ -288,7 +285,7 @@ class WorkerThread:
     self._close()
     for step in reversed(steps):  # each goes to the head of the queue
       step.losses += 1
-      if step.losses == _TRIES:
+      if step.losses == RETRIES.scheduled_step.tries:
         self._fail([step], error)
       else:
         self._queue.give_back(step)
@@ -298,8 +295,9 @@ class WorkerThread:
     step = steps[done]
     text = "step %d (%s) failed on %s: %s: %s" % (
       step.number, step.function.name, self.task.name, type(error).__name__, error_line(error))
-    if step.losses == _TRIES:
-      text += ". It was lost %d times with its worker: does it end the process?" % _TRIES
+    tries = RETRIES.scheduled_step.tries
+    if step.losses == tries:
+      text += ". It was lost %d times with its worker: does it end the process?" % tries
     if isinstance(error, tf.errors.OutOfRangeError):
       text += ". Has the per-worker dataset ended? repeat() it, or schedule ranges of the data"
     failure = StepError(step.number, text)

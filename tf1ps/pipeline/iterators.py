@@ -24,7 +24,7 @@ from typing import Any, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import Error, temporary_directory
+from tf1ps.compat import CONNECTION_ERRORS, Error, temporary_directory
 from tf1ps.graph import needed_ops
 
 _log = logging.getLogger("tf1ps")
@@ -200,8 +200,7 @@ def _position_errors() -> Iterator[None]:
   """Makes an error a PositionError, unless it is that of a session which is lost or closed."""
   try:
     yield
-  except (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.CancelledError,
-          tf.errors.DeadlineExceededError):
+  except CONNECTION_ERRORS:
     raise
   except tf.errors.OpError as error:
     raise PositionError(error.message) from error

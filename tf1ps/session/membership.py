@@ -26,7 +26,7 @@ from tf1ps.cluster import (
   record_of_task,
   this_process,
 )
-from tf1ps.compat import TIMING, Error
+from tf1ps.compat import RETRIES, TIMING, Error
 from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.state import (
   CLUSTER_RECORD,
@@ -94,12 +94,13 @@ class RunRecords:
     """Writes the record, and continues if a holder does not answer."""
     # The task with the heartbeats comes last, because live tasks read the record there.
     for task in sorted(self.holders, key=lambda task: task == self._control_task):
-      for is_last in (False, True):  # a failed call may have written: the second one shows it
+      tries = RETRIES.release.tries
+      for left in range(tries - 1, -1, -1):  # a failed call may have written: the next one shows it
         try:
           write_run(self._tables[task], self._container, run)
           break
         except ControlError as error:
-          if is_last:
+          if not left:
             _log.warning("%s may still be waiting for the end of the job: %s", task.name, error)
 
   def clusters(self) -> Dict[object, dict]:

@@ -19,7 +19,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import latest_checkpoint
 from tf1ps.cluster import BoundedSession, call_within
-from tf1ps.compat import TIMING
+from tf1ps.compat import RETRIES, TIMING
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
 from tf1ps.session import initialise, limits
@@ -58,18 +58,19 @@ class PlainSessionCreator(tf.train.SessionCreator):
     if self.session is not None:
       self.session.close()  # A hook that fails in after_create_session leaves its session open.
     limit = self._heartbeat_timeout if self.sessions else self._start_timeout
-    deadline = time.monotonic() + limit
+    pauses, deadline = RETRIES.plain_session.pauses(), time.monotonic() + limit
     while True:
       self._interrupted()
       try:
         session = self._create(limit)
         self.sessions += 1
         return session
-      except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
-        if time.monotonic() + TIMING.retry_pause > deadline:
+      except RETRIES.plain_session.errors as error:
+        pause = next(pauses)
+        if time.monotonic() + pause > deadline:
           raise initialise.SessionCreationError(
             "no session on %r within %.0f s: %s" % (self._master, limit, error)) from error
-        time.sleep(TIMING.retry_pause)
+        time.sleep(pause)
       except tf.errors.OutOfRangeError as error:
         raise initialise.SessionCreationError("creating the session: %s" % error) from error
 

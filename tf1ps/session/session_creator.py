@@ -14,8 +14,8 @@
    AbortedError when a ps was restarted or the container of the job was reset, so that the
    MonitoredSession creates a new session; with TaskLostError when a task is silent for too long.
 
-The creator tries again after an Aborted or Unavailable error, with a pause that doubles, until the
-limit. It raises an OutOfRangeError, which a MonitoredSession would take for the end of the data, as
+After an Aborted or Unavailable error the creator tries again, as the table of retries says. It
+raises an OutOfRangeError, which a MonitoredSession would take for the end of the data, as
 SessionCreationError.
 """
 
@@ -43,7 +43,7 @@ from tf1ps.cluster import (
   probe_tasks,
   wait_for_tasks,
 )
-from tf1ps.compat import TIMING, Error, error_line
+from tf1ps.compat import RETRIES, TIMING, Error, error_line
 from tf1ps.pipeline import explain_input_error
 from tf1ps.replication import explain_round_error
 from tf1ps.session import initialise, limits, mirrored_sessions, unplaced
@@ -52,7 +52,7 @@ from tf1ps.session import signature as signature_lib
 from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
-_WORTH_A_TRY = (tf.errors.AbortedError, tf.errors.UnavailableError, ControlError)
+_WORTH_A_TRY = RETRIES.session.errors + (ControlError,)
 
 
 class TaskLostError(Error, RuntimeError):
@@ -104,7 +104,7 @@ class RunSessionCreator(tf.train.SessionCreator):
       self._plan()
     first = self.sessions == 0
     limit = self._start_timeout if first else self._membership.heartbeat_timeout
-    pause, deadline = TIMING.retry_pause, time.monotonic() + limit
+    pauses, deadline = RETRIES.session.pauses(), time.monotonic() + limit
     self.is_creating = True
     self._drop()  # a hook that fails in after_create_session leaves its session open
     if self._is_mirrored and not first:
@@ -115,12 +115,12 @@ class RunSessionCreator(tf.train.SessionCreator):
       except _WORTH_A_TRY as error:
         self._drop()
         self._interrupted()
+        pause = next(pauses)
         if time.monotonic() + pause > deadline:
           raise initialise.SessionCreationError(
             "no session within %.0f s; the last try ended with: %s" % (limit, error)) from error
         _log.warning("no session yet, next try in %.2f s: %s", pause, error_line(error))
         time.sleep(pause)
-        pause = min(2 * pause, TIMING.longest_retry_pause)
       except tf.errors.OutOfRangeError as error:
         self._drop()
         raise initialise.SessionCreationError("creating the session: %s" % error) from error

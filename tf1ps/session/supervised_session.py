@@ -25,13 +25,12 @@ from typing import Callable, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.cluster import BoundedSession, RecoverableSession
-from tf1ps.compat import TIMING
+from tf1ps.compat import RETRIES
 from tf1ps.replication import is_end_of_replicas
 from tf1ps.session import lifecycle as lifecycle_lib
 from tf1ps.session import process_end
 
 _log = logging.getLogger("tf1ps")
-_LOST = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
@@ -205,11 +204,11 @@ class SupervisedSession(tf.Session, RecoverableSession, process_end.Endable):
 
   def _beside(self, function: Callable):
     """Makes a run of another thread; during a recovery it waits for the new session."""
-    deadline = time.monotonic() + self._recovery_limit
+    pauses, deadline = RETRIES.thread.pauses(), time.monotonic() + self._recovery_limit
     while True:
       try:
         return function(self._inside())
-      except _LOST:
+      except RETRIES.thread.errors:
         if time.monotonic() > deadline or self.should_stop():
           raise
-        time.sleep(TIMING.retry_pause)
+        time.sleep(next(pauses))

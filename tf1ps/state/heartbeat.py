@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Dict, List, NamedTuple, Optional
 
-from tf1ps.compat import TIMING
+from tf1ps.compat import RETRIES, TIMING
 from tf1ps.state import control
 
 MEMBER_STARTING = "starting"
@@ -203,7 +203,7 @@ class Heartbeat:
       except control.ControlError:
         if time.monotonic() >= deadline:
           raise
-      self._stopped.wait(TIMING.fast_poll_interval)
+      self._stopped.wait(next(RETRIES.report.pauses()))
 
   def members(self) -> List[Member]:
     """Returns the members as of the last beat, with their ages as of now."""
