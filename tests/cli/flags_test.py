@@ -68,6 +68,7 @@ def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
     "program", "ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
     "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
+    "recovery_timeout", "grace",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "verbosity"]
 
 

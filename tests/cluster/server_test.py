@@ -80,11 +80,12 @@ def test_a_server_is_known_by_its_target(start, how):
   ps, worker_0, worker_2 = harness.addresses(3)
   jobs = {"ps": {"0": ps}, "worker": {"0": worker_0, "2": worker_2}}
   options = dict(container="jobs/a", job_workers=[2], persistent=True, start_timeout=7.5,
-                 heartbeat_timeout=3.0, config=tf.ConfigProto(inter_op_parallelism_threads=3))
+                 heartbeat_timeout=3.0, grace=9.0, recovery_timeout=40.0,
+                 config=tf.ConfigProto(inter_op_parallelism_threads=3))
   task = start("ps", server_tasks.describe, how, jobs, "ps", 0, options)
   assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
-      jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0, True]
+      jobs, "/job:ps/task:0", [2], "jobs/a", 3, True, 7.5, 3.0, True, 9.0, 40.0]
 
 
 def test_the_defaults(start):
@@ -92,7 +93,7 @@ def test_the_defaults(start):
   task = start("ps", server_tasks.describe, "dict", {"ps": {"0": address}}, None, None, {})
   assert task.wait() == 0, task.output
   assert json.loads(task.lines[-1]) == [
-      {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0, True]
+      {"ps": {"0": address}}, "/job:ps/task:0", None, "", None, False, None, 30.0, True, 25.0, None]
 
 
 def test_a_local_server_knows_the_port_that_the_system_chose(start):

@@ -425,3 +425,45 @@ def test_a_process_takes_the_task_of_one_that_is_gone(make, set_timing, left):
   second.prove()
   harness.wait_until(lambda: second.heartbeat.silence is not None)
   second.stop()
+
+
+def test_the_steps_that_a_ps_takes_along_are_counted_once(make):
+  chief = make()
+  initialise(chief)
+  chief.heartbeat.set(global_step=50)
+  chief.heartbeat.beat()
+  assert chief.roll_back(20) == 30
+  chief.heartbeat.beat()  # it says 50 until it has a new session
+  assert chief.roll_back(20) == 0
+  chief.heartbeat.set(global_step=25)
+  chief.heartbeat.beat()
+  assert chief.roll_back(20) == 5 and chief.rolled_back == 35
+
+
+def test_the_steps_of_a_run_that_was_cut_off_count(make, tmp_path):
+  first = make(tmp_path)
+  initialise(first)
+  run.RunFile(str(tmp_path)).write(first.run_id, run.RUN_RUNNING, 40)
+  again = make(tmp_path)
+  again.start()
+  assert again.roll_back(30) == 10
+  first.release()
+  after_the_end = make(tmp_path)
+  after_the_end.start()
+  assert after_the_end.roll_back(30) == 0
+
+
+def test_a_worker_does_not_use_a_run_that_is_restored_since_it_joined(make):
+  chief, worker = make(), make()
+  initialise(chief)
+  worker.is_chief = False  # it plays a worker here
+  worker.join(*runs(chief))
+  worker.check_same_run()
+  chief.release()
+  worker.check_same_run()  # what runs at the end of the job may end
+  chief.begin_initialisation()
+  with pytest.raises(tf.errors.AbortedError, match="the chief restores the run"):
+    worker.check_same_run()
+  chief.mark_initialised(SIGNATURE)
+  with pytest.raises(tf.errors.AbortedError, match="or has restored it"):
+    worker.check_same_run()

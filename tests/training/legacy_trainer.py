@@ -35,6 +35,9 @@ class Options(NamedTuple):
   extra: str = ""  # the name of a further variable
   hangs_in_save: bool = False  # whether no save but the first ends
   grace: float = 25.0
+  restore_until: Optional[str] = None  # a file: no restore after the first variable ends before
+  ps_recovery: str = "all"
+  recovery_timeout: Optional[float] = None
 
 
 def serve(jobs, index, options, server_arguments):
@@ -42,7 +45,7 @@ def serve(jobs, index, options, server_arguments):
   server = tf1ps.Server(jobs, job_name="ps", task_index=index, container=options.container,
                         heartbeat_timeout=options.heartbeat_timeout,
                         start_timeout=options.start_timeout, grace=options.grace,
-                        **server_arguments)
+                        recovery_timeout=options.recovery_timeout, **server_arguments)
   print("up", flush=True)
   try:
     server.join()
@@ -56,7 +59,8 @@ def train(jobs, index, options):
   logging.getLogger("tf1ps").setLevel(logging.INFO)
   tf.disable_v2_behavior()
   server = tf1ps.Server(jobs, job_name="worker", task_index=index, container=options.container,
-                        heartbeat_timeout=options.heartbeat_timeout, grace=options.grace)
+                        heartbeat_timeout=options.heartbeat_timeout, grace=options.grace,
+                        recovery_timeout=options.recovery_timeout)
   with tf.container(options.container), tf.device(tf1ps.replica_device_setter(
       worker_device="/job:worker/task:%d" % index, cluster=jobs)):
     values = build(options)
@@ -66,14 +70,37 @@ def train(jobs, index, options):
   with tf1ps.MonitoredTrainingSession(
       server.target, index == 0, options.checkpoint_dir, save_summaries_steps=None,
       scaffold=tf.train.Scaffold(init_fn=lambda scaffold, session: init_fn(options),
-                                 saver=HangingSaver() if options.hangs_in_save else None),
+                                 saver=make_saver(options)),
       hooks=[tf.train.StopAtStepHook(last_step=options.steps)],
       start_timeout=options.start_timeout, end_timeout=options.end_timeout,
-      **keywords) as session:
+      ps_recovery=options.ps_recovery, **keywords) as session:
     print("session at %.3f" % time.monotonic(), flush=True)
     while not session.should_stop():
       print("step %d %d %d at %.3f" % (*session.run(values), time.monotonic()), flush=True)
   print("left at %.3f" % time.monotonic(), flush=True)
+
+
+def make_saver(options):
+  if options.restore_until:
+    return SlowRestore(options.restore_until)
+  return HangingSaver() if options.hangs_in_save else None
+
+
+class SlowRestore(tf.train.Saver):
+  """A saver that restores `even`, waits for a file, and restores all."""
+
+  def __init__(self, until):
+    super().__init__()
+    with tf.variable_scope("", reuse=True):
+      self._one = tf.train.Saver([tf.get_variable("even")])
+    self._until = until
+
+  def restore(self, session, path):
+    self._one.restore(session, path)
+    print("holds the restore", flush=True)
+    while not os.path.exists(self._until):
+      threading.Event().wait(0.02)
+    super().restore(session, path)
 
 
 class HangingSaver(tf.train.Saver):

@@ -91,4 +91,4 @@ def start_server(cluster, config, **kwargs):
   with held_back(FLAGS.verbosity):  # the server logs its search for GPUs
     return tf1ps.Server(
       cluster, config=config, container=job_container(cluster),
-      heartbeat_timeout=FLAGS.heartbeat_timeout, **kwargs)
+      heartbeat_timeout=FLAGS.heartbeat_timeout, recovery_timeout=FLAGS.recovery_timeout, **kwargs)

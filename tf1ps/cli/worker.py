@@ -83,6 +83,7 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
       "%d steps" % outcome.steps, "%d examples" % outcome.examples,
       outcome.skipped and "%d bad records skipped" % outcome.skipped,
       outcome.late and "%d more examples came too late" % outcome.late,
+      outcome.rolled_back and "%d steps rolled back" % outcome.rolled_back,
       outcome.staleness, outcome.traffic, "%.1f s" % outcome.seconds, reason]
     reason = ", ".join(part for part in parts if part)
   app.last_line("%s: %s" % (name, reason), code)

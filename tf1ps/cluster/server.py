@@ -69,6 +69,7 @@ class ServerRecord(NamedTuple):
   heartbeat_timeout: float  # seconds of silence until a task counts as lost
   is_proven: bool = True  # whether the others surely reach this process at the task's address
   grace: float = GRACE  # seconds from SIGTERM to the end of the process
+  recovery_timeout: Optional[float] = None  # seconds that a ps may stay away; None: as above
 
 
 def record_of(target: str) -> Optional[ServerRecord]:
@@ -170,7 +171,8 @@ class Server(tf.train.Server):
     persistent: bool = False,
     start_timeout: Optional[float] = None,
     heartbeat_timeout: float = 30.0,
-    grace: float = GRACE
+    grace: float = GRACE,
+    recovery_timeout: Optional[float] = None
   ):
     """Creates the server, like `tf.train.Server`; the arguments after `start` are ours.
 
@@ -190,6 +192,8 @@ class Server(tf.train.Server):
       heartbeat_timeout: seconds of silence until a task counts as lost.
       grace: seconds from SIGTERM to the end of this process. The chief saves in them, and a ps
         waits for that.
+      recovery_timeout: seconds that a ps may stay away before the job ends; None: the
+        heartbeat_timeout.
 
     Raises:
       ClusterError: a cluster that cannot work; the message names the value and the right form.
@@ -202,7 +206,7 @@ class Server(tf.train.Server):
     else:
       cluster = from_cluster_spec(server_or_cluster_def, job_name, task_index, job_workers)
     for name, value in (("heartbeat_timeout", heartbeat_timeout), ("start_timeout", start_timeout),
-                        ("grace", grace)):
+                        ("grace", grace), ("recovery_timeout", recovery_timeout)):
       if value is not None and value <= 0:
         raise ValueError("%s must be a positive number of seconds, got %r" % (name, value))
     bypass_proxy(cluster.tasks())
@@ -221,7 +225,8 @@ class Server(tf.train.Server):
     cluster = _with_real_port(cluster, self.target)
     self.record = ServerRecord(
       self.target, cluster, container, config, persistent, start_timeout, heartbeat_timeout,
-      not start or is_proven(cluster, self.target), grace)
+      not start or is_proven(cluster, self.target), grace,
+      recovery_timeout)
     _records[self.target] = self.record
     for listener in _when_made:
       listener(self.record)

@@ -8,7 +8,7 @@ arguments of a `tf.train.CheckpointSaverHook` (saver_hooks.py), and what the pac
 tensorflow-estimator misses (estimator.py). Of Keras it is `naming.reset_uids` (keras_names.py), of
 tf_keras and slim what slim.py names.
 
-It also holds what every room shares: the base class of all errors, exit codes and waits.
+It also holds what every room shares: the base class of all errors, exit codes, waits and retries.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ RETRIES = Retries(
   session=Retry(
     "the creation of a training session", NEW_SESSION_ERRORS,
     "; and a ps that does not answer for the control records",
-    limit="for `--start_timeout` the first time, for `--heartbeat_timeout` later",
+    limit="for `--start_timeout` the first time, for `--recovery_timeout` later",
     pause="retry_pause", longest="longest_retry_pause"),
   plain_session=Retry(
     "the creation of a session on a server that is not tf1ps's", NEW_SESSION_ERRORS,

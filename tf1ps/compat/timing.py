@@ -62,6 +62,7 @@ class Timing(NamedTuple):
   leave_limit: float = 2.0  # that a loop has to end by itself after a signal
   force_exit_limit: float = 4.5  # from a signal to the end of the process by force
   save_limit: float = 60.0  # for a checkpoint after the loss of another task
+  ended_run_wait: float = 10.0  # for a ps, where the run in the checkpoint directory has ended
   step_vote_limit: float = 30.0  # for the others to make the last step too
   step_vote_limit_after_signal: float = 1.5
   steps_end_limit: float = 5.0  # for steps under way, before the session closes

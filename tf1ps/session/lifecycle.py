@@ -199,6 +199,10 @@ class SessionLifecycle:
   def _report(self, error, signum):
     membership = self.membership
     membership.on_new_run(None)
+    if isinstance(error, session_creator.PartDoneError):
+      membership.repeat_report()
+      membership.stop()
+      return
     self.count()
     if signum is not None:
       membership.report(MEMBER_FAILED, membership_lib.ENDED_BY_SIGNAL + str(signum),

@@ -6,6 +6,8 @@ from typing import Optional
 
 from tf1ps.compat import START_TIMEOUT as START_TIMEOUT
 
+# What the chief restores when a ps was lost: the last checkpoint on all ps, or on that one alone.
+ALL, LOST_ONLY = PS_RECOVERIES = ("all", "lost_only")
 END_TIMEOUT = 300.0  # seconds without a step of any missing worker until the chief gives up
 
 

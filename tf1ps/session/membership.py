@@ -17,6 +17,8 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
+import tensorflow.compat.v1 as tf
+
 from tf1ps.cluster import (
   LimitExceeded,
   ServerRecord,
@@ -30,6 +32,7 @@ from tf1ps.compat import RETRIES, TIMING, Error
 from tf1ps.session import container_check, reset_watch, run_directory
 from tf1ps.state import (
   CLUSTER_RECORD,
+  MEMBER_DONE,
   MEMBER_FAILED,
   MEMBER_TRAINING,
   PROGRAM_RECORD,
@@ -52,6 +55,7 @@ from tf1ps.state import (
 )
 
 _log = logging.getLogger("tf1ps")
+_done: set = set()  # the ids of the runs in which this process has done its part: a process global
 ENDED_BY_SIGNAL = "ended by signal "  # the reason of a task that a signal ends begins with it
 
 
@@ -148,9 +152,13 @@ class Membership:
     cluster: the cluster as this task knows it.
     holders: the tasks that keep the variables of the job: the ps, or the chief without ps.
     heartbeat: the `state.Heartbeat` of this task.
+    recovery_timeout: seconds that a ps may stay away.
+    recovery_flag: the flag that sets it.
     resets: the `ResetWatch` of the container of the job.
     run_id: the id of the run, or "" before it is known.
     is_over: whether this task needs no other worker for a step any more.
+    goal: what was asked for, as flags; the chief writes it into the status file of an ended run.
+    rolled_back: the global steps that were lost with ps, as far as the chief knew of them.
   """
 
   def __init__(self, record: ServerRecord, checkpoint_dir: Optional[str] = None,
@@ -166,8 +174,15 @@ class Membership:
     self.cluster = record.cluster
     self.heartbeat_timeout = (
       record.heartbeat_timeout if heartbeat_timeout is None else heartbeat_timeout)
+    self.recovery_timeout = record.recovery_timeout or self.heartbeat_timeout
+    self.recovery_flag = (
+      "--recovery_timeout" if record.recovery_timeout else "--heartbeat_timeout")
     self.is_chief = self.cluster.is_chief
-    self.run_id, self.is_over = "", False
+    self.run_id, self.is_over, self.goal, self.rolled_back = "", False, "", 0
+    self._last_step = -1  # the last global step that the chief has heard of, before a recovery
+    self._steps_before: Dict[str, int] = {}  # those that members said before the last recovery
+    self._keeps: List[object] = []  # the holders that keep this run's whole state
+    self._lost: List[object] = []  # those that have none
     self._is_proven = record.is_proven
     self._records = RunRecords(record)
     self.holders = self._records.holders
@@ -267,6 +282,30 @@ class Membership:
       return 0
     return previous.examples
 
+  def check_same_run(self) -> None:
+    """Raises AbortedError if the chief has begun to restore the run since this task joined it.
+
+    A session that was opened before this call keeps to the processes of the ps that it has found.
+    """
+    current = self._current._replace(ended=True, failed=False)
+    found = self._records.runs()
+    if any(f is None or f._replace(ended=True, failed=False) != current for f in found):
+      raise tf.errors.AbortedError(None, None, "the chief restores the run, or has restored it")
+
+  @property
+  def was_done(self) -> bool:
+    """Whether an earlier process of this task has done the task's part in this run."""
+    previous = self.heartbeat.previous
+    return (not self.is_chief and previous is not None and previous.state == MEMBER_DONE
+            and previous.run == self.run_id and self.run_id not in _done)
+
+  def repeat_report(self) -> None:
+    """Reports the end of the earlier process again, which this one's heartbeats have replaced."""
+    previous = self.heartbeat.previous
+    self.heartbeat.set(step=previous.step, examples=previous.examples,
+                       global_step=previous.global_step)
+    self.report(MEMBER_DONE, previous.reason)
+
   def compare_clusters(self) -> None:
     """Raises ClusterMismatchError if a ps was started with a different cluster."""
     for task, jobs in self._records.clusters().items():
@@ -334,6 +373,7 @@ class Membership:
       ids = [f.id for f in found if f is not None and not f.ended]
       self._directory.await_free(ids.__contains__, interrupted)
     self._used = [task for task, run in zip(self.holders, found) if run is not None]
+    self._keeps, self._lost = [], []
     known = self.run_id or (
       self._id_of_living(found) if self._directory is None else self._directory.run_id)
     mine = [f for f in found if f is not None and f.id == known and not f.ended
@@ -346,7 +386,29 @@ class Membership:
     self.run_id = known
     with self._lock:
       self._current = max(mine, key=lambda f: f.writes)
-    return all(f is not None and f == mine[0] and f.initialised for f in found)
+    self._keeps = [task for task, f in zip(self.holders, found)
+                   if f == self._current and f.initialised]
+    self._lost = [task for task, f in zip(self.holders, found) if f is None]
+    return len(self._keeps) == len(self.holders)
+
+  @property
+  def lost_part(self) -> List[object]:
+    """The holders that lost their state, if all others keep theirs whole; set by `adopt`."""
+    is_part = self._keeps and len(self._keeps) + len(self._lost) == len(self.holders)
+    return list(self._lost) if is_part else []
+
+  def roll_back(self, step: int) -> int:
+    """Notes that the job goes back to a global step; returns the steps that are lost."""
+    before = max(self._last_step, self._own_step())
+    if before < 0 and self._directory is not None:
+      before = self._directory.step_left
+    self._last_step = step
+    # Members say the old step until they have a new session.
+    self._steps_before = {m.name: m.global_step for m in self.heartbeat.members()}
+    self._steps_before[self.cluster.task.name] = self.heartbeat.get("global_step")
+    lost = max(0, before - step)
+    self.rolled_back += lost
+    return lost
 
   def begin_initialisation(self, graph=None) -> None:
     """Marks the run as not initialised on the holders, and clears the state of other runs.
@@ -404,6 +466,8 @@ class Membership:
       self._directory.write_failure(self.run_id, self.heartbeat.get("global_step"), reason)
     if not self._is_proven:
       return False  # the report would be about another process
+    if state == MEMBER_DONE:
+      _done.add(self.run_id)
     try:
       call_within(
         limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)
@@ -441,12 +505,25 @@ class Membership:
     callback = self._on_new_run
     self.resets.look(records)
     if self.is_chief:
+      self._note_steps(records)
       self._look_for_leavers(records)
       return
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
     self._watch_chief()
+
+  def _own_step(self) -> int:
+    own = self.heartbeat.get("global_step")
+    return -1 if own == self._steps_before.get(self.cluster.task.name) else own
+
+  def _note_steps(self, records: Dict[str, ControlRecord]) -> None:
+    for member in members_of(records, self.record.container):
+      if member.role == "ps" or not self.run_id or member.run != self.run_id:
+        continue
+      if self._steps_before.get(member.name) != member.global_step:
+        self._steps_before.pop(member.name, None)
+        self._last_step = max(self._last_step, member.global_step)
 
   def _look_for_leavers(self, records: Dict[str, ControlRecord]) -> None:
     if self._on_leaving is None or not self.run_id:
@@ -490,4 +567,6 @@ class Membership:
 
   def _write_file(self, state: str, reason: str = "") -> None:
     if self._directory is not None:
-      self._directory.write(self.run_id, state, self.heartbeat.get("global_step"), reason)
+      self._directory.write(
+        self.run_id, state, self.heartbeat.get("global_step"), reason,
+        self.goal if state == RUN_ENDED else "")

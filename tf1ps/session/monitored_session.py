@@ -13,11 +13,14 @@ The same arguments, the same hooks, the same session object, with these differen
    it saves after the last update, too.
 7. SIGINT and SIGTERM, where the program has no handlers of its own, end the loop, save, and exit
    with 128 + the signal's number.
+8. In a worker that is started again after it has done its part, it ends the process with 0.
 """
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Sequence
+import contextlib
+import logging
+from typing import Callable, Iterator, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -28,6 +31,7 @@ from tf1ps.session import lifecycle as lifecycle_lib
 from tf1ps.session import limits, plain_session_creator, session_creator, summaries
 from tf1ps.session import membership as membership_lib
 
+_log = logging.getLogger("tf1ps")
 USE_DEFAULT = object()
 # The default of is_chief: it equals TensorFlow's default, and differs from a True that is given.
 # Half of the programs that leave is_chief out do so in every worker.
@@ -56,7 +60,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     end_timeout: float = limits.END_TIMEOUT,
     heartbeat_timeout: Optional[float] = None,
     expects_all: bool = True,
-    ends_job: bool = True
+    ends_job: bool = True,
+    ps_recovery: str = limits.ALL
 ):
   """Creates a session for training, like `tf.train.MonitoredTrainingSession`.
 
@@ -87,6 +92,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     ends_job: whether the end of the session ends this task's part in the job. False: the end of
       the process does, and the program may open several sessions, one after the other.
     expects_all: whether the job fails if a worker has not joined when the others have ended.
+    ps_recovery: what the chief restores when a ps was lost and has come back: "all" for the last
+      checkpoint, on all ps; "lost_only" for what this ps had, while the others keep newer values.
 
   Returns:
     A `tf.train.MonitoredSession`.
@@ -98,23 +105,40 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     GraphMismatchError: this graph differs from the chief's.
     CheckpointError: the checkpoint directory cannot be trusted.
     SessionCreationError: the session could not be created.
+    SystemExit: with 0, in a worker that was started again after it had done its part.
   """
   limits.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                       max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout)
+  if ps_recovery not in limits.PS_RECOVERIES:
+    raise ValueError("ps_recovery must be one of %s, got %r" % (
+      ", ".join(limits.PS_RECOVERIES), ps_recovery))
   record = record_of(master)
   is_chief = chief_or_not(is_chief, record)
   master = master if record is None else record.target  # by its address it would cost calls
   membership = membership_of(master, is_chief, checkpoint_dir, heartbeat_timeout)
-  return open_session(
-    membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config,
-    _interval("save_checkpoint", save_checkpoint_secs, save_checkpoint_steps,
-              Interval(secs=600.0)),
-    _interval("save_summaries", save_summaries_secs, save_summaries_steps, Interval(steps=100)),
-    master=master, is_chief=is_chief, chief_only_hooks=chief_only_hooks or [],
-    summary_dir=summary_dir, save_graph_def=save_graph_def,
-    log_step_count_steps=log_step_count_steps, start_timeout=start_timeout,
-    end_timeout=end_timeout, max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout,
-    stop_grace_period_secs=stop_grace_period_secs, expects_all=expects_all, ends_job=ends_job)
+  save = _interval("save_checkpoint", save_checkpoint_secs, save_checkpoint_steps,
+                   Interval(secs=600.0))
+  summaries_at = _interval(
+    "save_summaries", save_summaries_secs, save_summaries_steps, Interval(steps=100))
+  with leaves_if_done():
+    return open_session(
+      membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config, save,
+      summaries_at, master=master, is_chief=is_chief, chief_only_hooks=chief_only_hooks or [],
+      summary_dir=summary_dir, save_graph_def=save_graph_def,
+      log_step_count_steps=log_step_count_steps, start_timeout=start_timeout,
+      end_timeout=end_timeout, max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout,
+      stop_grace_period_secs=stop_grace_period_secs, expects_all=expects_all, ends_job=ends_job,
+      ps_recovery=ps_recovery)
+
+
+@contextlib.contextmanager
+def leaves_if_done() -> Iterator[None]:
+  """Ends the process with 0 where a scheduler has started a worker again after its part."""
+  try:
+    yield
+  except session_creator.PartDoneError as error:
+    _log.warning("%s: leaving", error)
+    raise SystemExit(0) from error
 
 
 class Interval(NamedTuple):
@@ -157,6 +181,7 @@ def open_session(
   checkpoint_basename: str = "model.ckpt",
   needs_global_step: bool = True,
   awaits_workers: bool = True,
+  ps_recovery: str = limits.ALL,
 ) -> lifecycle_lib.MonitoredSession:
   """Opens a training session; see `MonitoredTrainingSession` for the arguments not named here.
 
@@ -210,7 +235,8 @@ def open_session(
                 max_wait_secs=max_wait_secs, interrupted=lifecycle.interrupted)
   if membership is not None:
     creator = session_creator.RunSessionCreator(
-      membership, hooks=lifecycle_hooks, shared_options=shared_options, **common)
+      membership, hooks=lifecycle_hooks, shared_options=shared_options, ps_recovery=ps_recovery,
+      **common)
   else:
     creator = plain_session_creator.PlainSessionCreator(
       master, heartbeat_timeout=heartbeat_timeout or 30.0, **common)

@@ -99,10 +99,18 @@ class RunDirectory:
     self._check(self._file.read())  # a job that was started at the same time
     self._file.remove_leftovers()
 
-  def write(self, run_id: str, state: str, global_step: int, reason: str = "") -> None:
+  def write(self, run_id: str, state: str, global_step: int, reason: str = "",
+            goal: str = "") -> None:
     """Writes the status of the run; raises tf.errors.OpError."""
     with self._lock:
-      self._file.write(run_id, state, global_step, reason)
+      self._file.write(run_id, state, global_step, reason, goal=goal)
+
+  @property
+  def step_left(self) -> int:
+    """The last global step of a run that was cut off before this process began, else -1."""
+    left = self._left
+    cut_off = left is not None and (left.state == RUN_RUNNING or left.may_resume)
+    return left.global_step if cut_off else -1
 
   def write_failure(self, run_id: str, global_step: int, reason: str) -> None:
     """Writes why this chief has failed, unless the file is another job's; logs a failure.

@@ -27,7 +27,7 @@ from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import latest_checkpoint
+from tf1ps.checkpoint import global_step_of_checkpoint, latest_checkpoint
 from tf1ps.cluster import (
   BoundedSession,
   LifecycleHook,
@@ -45,10 +45,11 @@ from tf1ps.cluster import (
 )
 from tf1ps.compat import RETRIES, TIMING, Error, error_line
 from tf1ps.pipeline import explain_input_error
-from tf1ps.replication import explain_round_error
+from tf1ps.replication import clear_ops, explain_round_error, partial_updates
 from tf1ps.session import initialise, limits, mirrored_sessions, unplaced
 from tf1ps.session import membership as membership_lib
 from tf1ps.session import signature as signature_lib
+from tf1ps.session.lost_state import restore_lost
 from tf1ps.state import ControlError
 
 _log = logging.getLogger("tf1ps")
@@ -59,6 +60,10 @@ class TaskLostError(Error, RuntimeError):
   """A task that the session needs has been silent for too long."""
 
 
+class PartDoneError(Error, RuntimeError):
+  """An earlier process of this task has done the task's part in the run: nothing is left to do."""
+
+
 class RunSessionCreator(tf.train.SessionCreator):
   """Creates the sessions of one task's training in a run."""
 
@@ -66,7 +71,8 @@ class RunSessionCreator(tf.train.SessionCreator):
                is_chief: bool, config: Optional[tf.ConfigProto] = None,
                checkpoint_dir: Optional[str] = None, start_timeout: float = limits.START_TIMEOUT,
                max_wait_secs: float = 7200.0, interrupted: Callable[[], None] = lambda: None,
-               hooks: Sequence[LifecycleHook] = (), shared_options: Sequence[str] = ()):
+               hooks: Sequence[LifecycleHook] = (), shared_options: Sequence[str] = (),
+               ps_recovery: str = limits.ALL):
     """Creates the creator.
 
     Args:
@@ -80,7 +86,9 @@ class RunSessionCreator(tf.train.SessionCreator):
       interrupted: is called in each wait, and raises when the wait must end (after a signal).
       hooks: the hooks that prepare for a new state and a new session.
       shared_options: texts of flags that must be the same in all workers.
+      ps_recovery: one of PS_RECOVERIES: what the chief restores when a ps was lost.
     """
+    self._ps_recovery = ps_recovery
     self._membership, self._scaffold, self._is_chief = membership, scaffold, is_chief
     self.config = config
     self._checkpoint_dir, self._start_timeout = checkpoint_dir, start_timeout
@@ -103,7 +111,7 @@ class RunSessionCreator(tf.train.SessionCreator):
     if self._graph is None:
       self._plan()
     first = self.sessions == 0
-    limit = self._start_timeout if first else self._membership.heartbeat_timeout
+    limit = self._start_timeout if first else self._membership.recovery_timeout
     pauses, deadline = RETRIES.session.pauses(), time.monotonic() + limit
     self.is_creating = True
     self._drop()  # a hook that fails in after_create_session leaves its session open
@@ -118,7 +126,8 @@ class RunSessionCreator(tf.train.SessionCreator):
         pause = next(pauses)
         if time.monotonic() + pause > deadline:
           raise initialise.SessionCreationError(
-            "no session within %.0f s; the last try ended with: %s" % (limit, error)) from error
+            "no session within %.0f s%s; the last try ended with: %s" % (
+              limit, "" if first else " (%s)" % self._membership.recovery_flag, error)) from error
         _log.warning("no session yet, next try in %.2f s: %s", pause, error_line(error))
         time.sleep(pause)
       except tf.errors.OutOfRangeError as error:
@@ -144,13 +153,17 @@ class RunSessionCreator(tf.train.SessionCreator):
     needed = self._membership.cluster.replicas if self._is_mirrored else []
     seen += [task for task in [*self._membership.holders, *needed] if task not in seen]
     self._tasks = [task for task in seen if task.name != self._membership.cluster.task.name]
+    if self._ps_recovery == limits.LOST_ONLY and partial_updates(self._graph):
+      raise ValueError("ps_recovery=lost_only cannot go with synchronous updates, whose values "
+                       "belong together: leave it out")
     with self._graph.as_default():
       signature_lib.check_container(
         self._membership.cluster.task, self._membership.record.container)
       self._signature = signature_lib.signature(self._membership.cluster.task, self._shared_options)
 
   def _try(self, limit, first):
-    what = "the cluster is not ready" if first else "the cluster did not come back"
+    what = "the cluster is not ready" if first else (
+      "the cluster did not come back (%s)" % self._membership.recovery_flag)
     seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
     if first:
       try:
@@ -169,7 +182,12 @@ class RunSessionCreator(tf.train.SessionCreator):
     else:
       _await_chief(self._membership, self._signature, self._start_timeout,
                              self._max_wait_secs, self._interrupted)
+      if first and self._membership.was_done:
+        raise PartDoneError("%s has done its part of the run before this start" % (
+          self._membership.cluster.task.name))
       session = self._open(seen)
+      # A ps that was restarted since then is being restored, and this session sees its values.
+      self._membership.check_same_run()
       if self._is_mirrored:
         initialise.restore_or_initialise(session, self._scaffold, None)
       self._initialise_locally(session)
@@ -184,10 +202,11 @@ class RunSessionCreator(tf.train.SessionCreator):
     membership, self._seen = self._membership, seen
     # The callbacks are about this session, even when the creator has a newer one.
     watch = TaskWatch(
-      seen, membership.heartbeat_timeout,
+      seen, membership.recovery_timeout,
       on_gone=lambda one: self._on_gone(session, one),
       on_lost=lambda one, silence: session.abort(
-        lambda: TaskLostError("lost %s: silent for %.0f s (--heartbeat_timeout)" % (one, silence))))
+        lambda: TaskLostError("lost %s: silent for %.0f s (%s)" % (
+          one, silence, membership.recovery_flag))))
     self.session = session = BoundedSession(
       membership.record.target, self._graph, self.config, TIMING.run_session_close_limit,
       on_close=watch.stop, explain=self._explain)
@@ -235,16 +254,60 @@ class RunSessionCreator(tf.train.SessionCreator):
         _log.info("the servers keep this run's live state: training continues with it")
         return self._finish_as_chief(session)
       session.close()
+    lost = membership.lost_part if self._ps_recovery == limits.LOST_ONLY and latest else []
     if self.sessions or membership.run_id:
-      _log.warning("the servers have lost state; %s", (
-        "what came after %s is lost" % latest if latest else
-        "there is no checkpoint, so training starts over"))
+      self._say_loss(latest, lost)
     membership.begin_initialisation(self._graph)
     session = self._open(seen)
-    initialise.restore_or_initialise(session, self._scaffold, latest)
-    for hook in self._hooks:
-      hook.on_state_begun(session, latest)
+    if not (lost and self._restore_lost(session, latest, lost)):
+      initialise.restore_or_initialise(session, self._scaffold, latest)
+      lost = []
+    if not lost or membership.cluster.control_task in lost:  # which has the hooks' records
+      for hook in self._hooks:
+        hook.on_state_begun(session, latest)
+    self._note_rollback(session, latest)
     return self._finish_as_chief(session)
+
+  def _say_loss(self, latest, lost):
+    if not latest:
+      _log.warning("the servers have lost state; there is no checkpoint, so training starts over")
+    elif lost:
+      _log.warning("%s lost its state; what it had after %s is lost. The other ps keep their newer "
+                   "values", ", ".join(task.name for task in lost), latest)
+    else:
+      _log.warning("the servers have lost state; what came after %s is lost", latest)
+
+  def _restore_lost(self, session, latest, lost) -> bool:
+    missing = initialise.missing_variables(session, self._scaffold.ready_for_local_init_op)
+    saver = self._scaffold.saver
+    try:
+      restored = missing and restore_lost(
+        session, getattr(saver, "required", saver), latest, missing)
+    except RETRIES.session.errors:
+      raise
+    except tf.errors.OpError as error:  # a full restore says what is wrong with the checkpoint
+      _log.info("%s", error_line(error))
+      restored = False
+    if not restored:
+      _log.warning("the part of %s cannot be restored alone: all ps are restored",
+                   ", ".join(task.name for task in lost))
+      return False
+    _log.info("restored %d variables of %s from %s", len(missing),
+              ", ".join(task.name for task in lost), latest)
+    session.run(clear_ops(session.graph))
+    return True
+
+  def _note_rollback(self, session, latest):
+    """Says how many steps are lost, as far as the chief has heard of them."""
+    tensor = tf.train.get_global_step(self._graph)
+    if tensor is not None:
+      step = int(session.run(tensor))
+    else:
+      step = (global_step_of_checkpoint(latest) or 0) if latest else 0
+    lost = self._membership.roll_back(step)
+    if lost:
+      _log.warning("the job goes back to step %d: %d steps are lost", step, lost)
+
 
   def _finish_as_chief(self, session):
     self._initialise_locally(session)

@@ -189,6 +189,7 @@ class Supervisor:
       GraphMismatchError: this graph differs from the chief's.
       CheckpointError: the checkpoint directory cannot be trusted.
       SessionCreationError: the session could not be created.
+      SystemExit: with 0, in a worker that was started again after it had done its part.
     """
     self.coord.clear_stop()
     if self.summary_writer is not None:
@@ -198,7 +199,7 @@ class Supervisor:
     saves = bool(start_standard_services and self._logdir and self.saver and self.save_model_secs)
     membership = monitored_session.membership_of(
       master, self.is_chief, self._logdir, self._limits["heartbeat_timeout"])
-    with self.graph.as_default():
+    with monitored_session.leaves_if_done(), self.graph.as_default():
       monitored = monitored_session.open_session(
         membership, GlobalStepTracker(find_step=lambda: self.global_step),
         [one.make_session_run_hook(self.is_chief) for one in self._sync],

@@ -168,7 +168,7 @@ class _JobWatch:
     if silence is None:
       silence, limit = time.monotonic() - self._began, self._start_timeout
     else:
-      limit = self._record.heartbeat_timeout
+      limit = self._record.recovery_timeout or self._record.heartbeat_timeout
     if silence <= limit:
       return None
     said = "%s, which keeps the heartbeats, has not answered for %.0f s: %s" % (

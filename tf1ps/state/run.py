@@ -98,6 +98,7 @@ class RunStatus(NamedTuple):
   pid: int = 0  # its process id there
   reason: str = ""  # why the run has failed
   may_resume: bool = False  # of a failed one: whether the chief may be started again and go on
+  goal: str = ""  # of one that has ended: what was asked for, as flags
 
 
 class RunFile:
@@ -125,11 +126,11 @@ class RunFile:
       return None
 
   def write(self, run: str, state: str, global_step: int, reason: str = "",
-            may_resume: bool = False) -> None:
+            may_resume: bool = False, goal: str = "") -> None:
     """Replaces the file atomically; raises tf.errors.OpError if that fails."""
     with self._lock:
       self._is_over = state != RUN_RUNNING
-      self._replace(run, state, global_step, reason, may_resume)
+      self._replace(run, state, global_step, reason, may_resume, goal)
 
   def touch(self, run: str, global_step: int, every: float) -> None:
     """Writes that the run is alive, at most once per `every` seconds; logs a failure.
@@ -155,9 +156,9 @@ class RunFile:
         _log.info("files of ended processes stay in %s: %s", self._directory, error)
 
   def _replace(self, run: str, state: str, global_step: int, reason: str = "",
-               may_resume: bool = False) -> None:
+               may_resume: bool = False, goal: str = "") -> None:
     status = RunStatus(run, state, int(global_step), time.time(), socket.gethostname(),
-                       os.getpid(), reason, may_resume)
+                       os.getpid(), reason, may_resume, goal)
     self._written_at = time.monotonic()
     tf.gfile.MakeDirs(self._directory)
     temporary = "%s.%d.tmp" % (self._path, os.getpid())

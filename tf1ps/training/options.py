@@ -27,12 +27,14 @@ from tf1ps.pipeline import (
 )
 from tf1ps.program import OPTIMIZERS, VARIABLES
 from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
+from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
 PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
 _OF_JOB = ("local", "worker", "ps", "evaluator")
+_WITH_PS = ("local", "worker", "ps")
 _WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
 
 BETWEEN_GRAPH, IN_GRAPH, ALL_REDUCE = REPLICATIONS = ("between_graph", "in_graph", "all_reduce")
@@ -344,6 +346,10 @@ TABLE: Tuple[Option, ...] = (
          "Checkpoints", _TRAINING, int, above=0),
   Option("keep_checkpoint_max", "The number of checkpoints to keep.", "Checkpoints", _TRAINING,
          int, 5, above=0),
+  Option("ps_recovery", "What is restored when a ps was lost and has come back. all: the last "
+         "checkpoint, on all ps, so that the values belong together. lost_only: only what that ps "
+         "had, while the other ps keep their newer values.", "Checkpoints", _TRAINING,
+         default=PS_RECOVERIES[0], values=PS_RECOVERIES, rules=(_NEEDS_ASYNC,)),
   Option("save_summary_steps", "The chief's steps between summaries.", "Checkpoints", _TRAINING,
          int, 100, above=0),
 
@@ -384,9 +390,12 @@ TABLE: Tuple[Option, ...] = (
          "Limits, in seconds", _TRAINING, float, 300.0, above=0),
   Option("heartbeat_timeout", "How long a task may be silent before it counts as lost.",
          "Limits, in seconds", _OF_JOB, float, 30.0, above=0),
+  Option("recovery_timeout", "How long a ps may stay away before the job ends; by default as long "
+         "as --heartbeat_timeout. Give the time in which your scheduler starts a lost ps again.",
+         "Limits, in seconds", _WITH_PS, float, above=0),
   Option("grace", "How long a task may take to end after SIGTERM. The chief saves meanwhile, and a "
          "ps waits for that. Give a few seconds less than your scheduler, which kills the task "
-         "then.", "Limits, in seconds", ("worker", "ps"), float, GRACE, above=0),
+         "then.", "Limits, in seconds", _WITH_PS, float, GRACE, above=0),
 
   Option("stall_after", "How long a worker may make no step until it prints the stacks of its "
          "threads and what it waits for; 0: for ever.",
@@ -494,6 +503,7 @@ class Options(NamedTuple):
   save_checkpoints_steps: Optional[int] = _default("save_checkpoints_steps")
   keep_checkpoint_max: int = _default("keep_checkpoint_max")
   save_summary_steps: int = _default("save_summary_steps")
+  ps_recovery: str = _default("ps_recovery")
   start_timeout: float = _default("start_timeout")
   end_timeout: float = _default("end_timeout")
   stall_after: float = _default("stall_after")

@@ -26,13 +26,20 @@ from tf1ps.checkpoint import (
   latest_checkpoint,
   make_saver,
 )
-from tf1ps.cluster import Server, SignalWatch, raise_exit
+from tf1ps.cluster import Server, SignalWatch, probe_tasks, raise_exit
 from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate, try_evaluation
-from tf1ps.session import ENDED_BY_SIGNAL, Interval, JobFailedError, Membership, open_session
-from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
+from tf1ps.session import (
+  ENDED_BY_SIGNAL,
+  Interval,
+  JobFailedError,
+  Membership,
+  PartDoneError,
+  open_session,
+)
+from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, RUN_ENDED, RunFile
 from tf1ps.training import (
   build,
   dynamic_ranges,
@@ -75,7 +82,11 @@ def train(program: Program, server: Server, options: options_lib.Options,
     NanLossError, and the errors of `MonitoredTrainingSession`.
   """
   options_lib.check_options(options)
+  if _is_over(server, options):
+    return _outcome_of_nothing("the run in --checkpoint_dir=%s has ended with %s before this start"
+                               % (options.checkpoint_dir, _goal(options)))
   with _join(server, options) as run, _directory(run, options) as directory:
+    run.goal = _goal(options)
     epochs_before = epochs.finished_before(run, options)
     left = options
     if epochs_before:
@@ -91,16 +102,50 @@ def train(program: Program, server: Server, options: options_lib.Options,
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, left, run.record.container)
       training = _Training(step, shard, run, options, epochs_before)
-      with training.stalls, _open_session(training, run, options, directory) as session:
-        began = time.monotonic()
-        on_session()
-        while not session.should_stop():
-          session.run(training.train_op)
+      try:
+        with training.stalls, _open_session(training, run, options, directory) as session:
+          began = time.monotonic()
+          on_session()
+          while not session.should_stop():
+            session.run(training.train_op)
+      except PartDoneError as done:
+        return _outcome_of_nothing(str(done))
       outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
     if not run.is_chief:
       return outcome
     return _finish(program, run, options, directory, outcome, session.lifecycle.problems,
                    bad_records)
+
+
+def _goal(options) -> str:
+  """Returns what was asked for, as flags; "" if nothing says when the job ends."""
+  given = [(name, getattr(options, name)) for name in ("steps", "epochs", "examples")]
+  return " ".join("--%s=%s" % each for each in given if each[1] is not None)
+
+
+def _is_over(server, options) -> bool:
+  """Whether the job had ended before a scheduler started this task again.
+
+  The status file says that the same job has ended, and no task that a job would need is there.
+  """
+  status = RunFile(options.checkpoint_dir).read() if options.checkpoint_dir else None
+  if status is None or status.state != RUN_ENDED or not status.goal or (
+      status.goal != _goal(options)):
+    return False
+  cluster = server.cluster
+  tasks = cluster.ps or [task for task in cluster.replicas if task.name != cluster.task.name]
+  until = time.monotonic() + TIMING.ended_run_wait
+  while tasks and time.monotonic() < until:
+    if any(one.is_up for one in probe_tasks(tasks)):
+      return False
+    time.sleep(TIMING.poll_interval)
+  return bool(tasks)
+
+
+def _outcome_of_nothing(reason: str) -> Outcome:
+  _log.info("%s", reason)
+  return Outcome(steps=0, global_step=-1, examples=0, seconds=0.0, reason=reason, late=0,
+                 staleness="", evaluation=None, members=[])
 
 
 @contextlib.contextmanager
@@ -309,7 +354,8 @@ class _Training:
         self._step.repeats is not None and self._step.repeats.all_went_through),
       self.counter.late, str(self._policies), None, self._run.heartbeat.members(), skipped,
       *[hook.again for hook in self._ranges])._replace(
-        traffic=str(self._traffic) if self._traffic is not None else "")
+        traffic=str(self._traffic) if self._traffic is not None else "",
+        rolled_back=self._run.rolled_back)
 
 
 def _open_session(training: _Training, run: Membership, options, directory):
@@ -326,7 +372,8 @@ def _open_session(training: _Training, run: Membership, options, directory):
     Interval(steps=options.save_summary_steps), is_chief=run.is_chief,
     shared_options=options_lib.shared_by_workers(options), start_timeout=options.start_timeout,
     end_timeout=options.end_timeout, releases=False,
-    count_examples=lambda: training.counter.examples, ends_by_vote=training.ends_by_vote)
+    count_examples=lambda: training.counter.examples, ends_by_vote=training.ends_by_vote,
+    ps_recovery=options.ps_recovery)
 
 
 def _finish(program, run: Membership, options, directory, outcome: Outcome, problems,
@@ -344,7 +391,7 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
     run.release(failed=True)
     raise
   outcome = outcome._replace(
-    evaluation=evaluation, global_step=evaluation.global_step,
+    rolled_back=run.rolled_back, evaluation=evaluation, global_step=evaluation.global_step,
     checkpoint=checkpoint if options.checkpoint_dir else None)
   run.release(failed=bool(problems), reason="; ".join(problems))
   run.report(MEMBER_FAILED if problems else MEMBER_DONE, "; ".join(problems))

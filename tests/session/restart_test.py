@@ -1,0 +1,58 @@
+"""A scheduler starts a task again whose part is done: it ends with 0."""
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from tests import harness
+from tests.training.job import Job, codes, steps
+from tf1ps.cluster import Cluster, Task
+from tf1ps.state import RUN_ENDED, RUN_FAILED, RunFile
+from tf1ps.training import Options, worker
+
+
+def test_a_worker_that_has_done_its_part_keeps_its_examples(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, flags=["--examples=800", "--checkpoint_dir=%s" % tmp_path])
+  ps, chief = job.ps(), job.worker(0, "--block_at=5", "--block_until=%s" % gate)
+  chief.wait_for("holds step 5")
+  assert job.worker(1).wait() == 0
+  again = job.worker(1)
+  assert again.wait() == 0
+  assert again.lines[-1] == (
+    "worker 1: 0 steps, 0 examples, 0.0 s, /job:worker/task:1 has done its part of the run before "
+    "this start, exit code 0")
+  gate.write_text("")
+  assert codes(chief, ps) == [0, 0]
+  assert "worker 0: 416, worker 1: 416" in chief.output
+  assert RunFile(str(tmp_path)).read().goal == "--examples=800"
+
+
+def test_a_drop_in_that_has_done_its_part_leaves(start, tmp_path):
+  gate = tmp_path / "gate"
+  job = Job(start, steps=100)
+  ps, chief, first = job.trainer_ps(), job.trainer(0, go_on=str(gate)), job.trainer(1)
+  assert first.wait() == 0
+  again = job.trainer(1)
+  assert again.wait() == 0
+  assert not steps(again) and "left at" not in again.output
+  again.wait_for("/job:worker/task:1 has done its part of the run before this start: leaving")
+  gate.write_text("")
+  assert codes(chief, ps) == [0, 0]
+
+
+@pytest.mark.any_tensorflow
+@pytest.mark.parametrize("state, goal, steps_now, is_over", [
+  (RUN_ENDED, "--steps=5", 5, True),
+  (RUN_ENDED, "--steps=5", 6, False),  # more is asked for
+  (RUN_ENDED, "", None, False),  # nobody knows when the job ends
+  (RUN_FAILED, "--steps=5", 5, False)])
+def test_whether_the_job_had_ended_before(tmp_path, set_timing, state, goal, steps_now, is_over):
+  set_timing(worker, ended_run_wait=0.1)
+  RunFile(str(tmp_path)).write("r", state, 5, goal=goal)
+  server = types.SimpleNamespace(cluster=Cluster(
+    {"ps": {0: harness.addresses(1)[0]}, "worker": {0: "127.0.0.1:1"}}, "worker", 0))
+  assert isinstance(server.cluster.ps[0], Task)  # which nobody serves
+  options = Options(steps=steps_now, checkpoint_dir=str(tmp_path))
+  assert worker._is_over(server, options) == is_over
