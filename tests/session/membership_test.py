@@ -16,8 +16,9 @@ from tests import cluster_tasks, harness
 from tests.training import local_loop, local_server
 from tf1ps.cluster import description as cluster_lib
 from tf1ps.cluster import server as server_lib
+from tf1ps.compat import worker_service
 from tf1ps.session import membership as membership_lib
-from tf1ps.state import control, heartbeat, run
+from tf1ps.state import containers, control, heartbeat, run
 
 SIGNATURE = [["w:0", "()", "float32", "", "resource"]]
 
@@ -451,6 +452,22 @@ def test_the_steps_of_a_run_that_was_cut_off_count(make, tmp_path):
   after_the_end = make(tmp_path)
   after_the_end.start()
   assert after_the_end.roll_back(30) == 0
+
+
+def test_a_report_that_is_lost_with_a_ps_still_counts(make):
+  chief = make()
+  initialise(chief)
+  worker = local_server.Worker(chief.record, 1)
+  worker.say(run=chief.run_id, state=heartbeat.MEMBER_DONE)
+  chief.heartbeat.beat()
+  worker_service.cleanup_all(
+    chief.cluster.control_task.address, [containers.CONTROL], 10.0)  # as a new ps begins
+  chief.heartbeat.beat()
+  assert not [m for m in chief.heartbeat.members() if m.index == 1]
+  assert [m.state for m in chief.members() if m.index == 1] == [heartbeat.MEMBER_DONE]
+  worker.say(run=chief.run_id, state=heartbeat.MEMBER_TRAINING)  # it was started again
+  chief.heartbeat.beat()
+  assert [m.state for m in chief.members() if m.index == 1] == [heartbeat.MEMBER_TRAINING]
 
 
 def test_a_worker_does_not_use_a_run_that_is_restored_since_it_joined(make):

@@ -66,6 +66,11 @@ def test_when_a_worker_is_ended_the_chief_saves_and_the_others_go_on(start, tmp_
     assert "recovered" not in worker.output
   back = job.trainer(2)
   assert wait_for_step(back, 1) > before
+  for worker in workers[:2]:
+    wait_for_step(worker, steps(back)[0].number + 50)
+    times = [step.time for step in steps(worker)]
+    # A tenth of a second on a quiet machine: nobody waits for the one that leaves or comes.
+    assert max(later - time for time, later in zip(times, times[1:])) < 5.0
 
 
 def test_a_save_after_a_signal_ends_with_the_grace(start, tmp_path):

@@ -52,7 +52,7 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
   while True:
     each_round()
     now = time.monotonic()
-    members = {(m.job, m.index): m for m in membership.heartbeat.members()}
+    members = {(m.job, m.index): m for m in membership.members()}
     ends = {task: _end_of(membership, task, members.get((task.job, task.index)), now - began)
             for task in others}
     missing = [task for task in others if ends[task] is None]

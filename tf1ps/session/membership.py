@@ -180,6 +180,7 @@ class Membership:
     self.is_chief = self.cluster.is_chief
     self.run_id, self.is_over, self.goal, self.rolled_back = "", False, "", 0
     self._last_step = -1  # the last global step that the chief has heard of, before a recovery
+    self._ends: Dict[str, Member] = {}  # the reports of workers, by name, as the chief read them
     self._steps_before: Dict[str, int] = {}  # those that members said before the last recovery
     self._keeps: List[object] = []  # the holders that keep this run's whole state
     self._lost: List[object] = []  # those that have none
@@ -506,12 +507,25 @@ class Membership:
     self.resets.look(records)
     if self.is_chief:
       self._note_steps(records)
+      self._note_ends(records)
       self._look_for_leavers(records)
       return
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:
       callback("the chief began another run (%s)" % found.id)
     self._watch_chief()
+
+  def members(self) -> List[Member]:
+    """Returns the members of the job, with those whose report was lost with a ps."""
+    found = self.heartbeat.members()
+    names = {member.name for member in found}
+    return found + [m for name, m in sorted(self._ends.items())
+                    if name not in names and m.run == self.run_id]
+
+  def _note_ends(self, records: Dict[str, ControlRecord]) -> None:
+    for member in members_of(records, self.record.container):
+      if member.has_ended and member.role == "worker":
+        self._ends[member.name] = member
 
   def _own_step(self) -> int:
     own = self.heartbeat.get("global_step")

@@ -26,7 +26,7 @@ from tf1ps.checkpoint import (
   latest_checkpoint,
   make_saver,
 )
-from tf1ps.cluster import Server, SignalWatch, probe_tasks, raise_exit
+from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, probe_tasks, raise_exit
 from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
@@ -83,8 +83,7 @@ def train(program: Program, server: Server, options: options_lib.Options,
   """
   options_lib.check_options(options)
   if _is_over(server, options):
-    return _outcome_of_nothing("the run in --checkpoint_dir=%s has ended with %s before this start"
-                               % (options.checkpoint_dir, _goal(options)))
+    return _outcome_of_nothing(_say_over(options))
   with _join(server, options) as run, _directory(run, options) as directory:
     run.goal = _goal(options)
     epochs_before = epochs.finished_before(run, options)
@@ -110,6 +109,10 @@ def train(program: Program, server: Server, options: options_lib.Options,
             session.run(training.train_op)
       except PartDoneError as done:
         return _outcome_of_nothing(str(done))
+      except TaskUnavailableError:
+        if not _is_over(server, options):  # it may have ended meanwhile
+          raise
+        return _outcome_of_nothing(_say_over(options))
       outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
     if not run.is_chief:
       return outcome
@@ -140,6 +143,11 @@ def _is_over(server, options) -> bool:
       return False
     time.sleep(TIMING.poll_interval)
   return bool(tasks)
+
+
+def _say_over(options) -> str:
+  return "the run in --checkpoint_dir=%s has ended with %s" % (
+    options.checkpoint_dir, _goal(options))
 
 
 def _outcome_of_nothing(reason: str) -> Outcome:
@@ -352,7 +360,7 @@ class _Training:
       "a hook of the program requested the stop" if by_hook else self._stops.reason(
         end.was_ended, end.left, [hook.is_done for hook in self._ranges],
         self._step.repeats is not None and self._step.repeats.all_went_through),
-      self.counter.late, str(self._policies), None, self._run.heartbeat.members(), skipped,
+      self.counter.late, str(self._policies), None, self._run.members(), skipped,
       *[hook.again for hook in self._ranges])._replace(
         traffic=str(self._traffic) if self._traffic is not None else "",
         rolled_back=self._run.rolled_back)
