@@ -370,6 +370,7 @@ def test_a_process_whose_task_another_one_is_stays_silent(make, set_timing):
   first, second = make(), make()
   first.heartbeat.set(run="r")
   first.start()
+  first.heartbeat.beat()  # the first one of its thread may not have arrived yet
   second = membership_lib.Membership(first.record._replace(is_proven=False))
   second.start()
   with pytest.raises(membership_lib.TaskHeldError, match="task:0 is already process .*; this one"):
