@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 
 import pytest
 import tensorflow.compat.v1 as tf
 
+from tests.checkpoint.damages import DAMAGES, PART, cut, flip, latest_intact
 from tf1ps.checkpoint import checkpoints
-
-PART = ".data-00000-of-00001"
 
 
 def save(directory, steps=(1, 2, 3), sharded=False, keep=5):
@@ -31,25 +31,6 @@ def save(directory, steps=(1, 2, 3), sharded=False, keep=5):
   return path
 
 
-def cut(size):
-  def change(path):
-    with open(path, "rb") as file:
-      content = file.read()
-    with open(path, "wb") as file:
-      file.write(content[:size])
-  return change
-
-
-def flip(place):
-  def change(path):
-    with open(path, "rb") as file:
-      content = bytearray(file.read())
-    content[place] ^= 4
-    with open(path, "wb") as file:
-      file.write(content)
-  return change
-
-
 def refused(function, *arguments, **keywords):
   with pytest.raises(checkpoints.CheckpointError) as error:
     function(*arguments, **keywords)
@@ -61,18 +42,8 @@ def test_latest(tmp_path):
   assert checkpoints.latest_checkpoint(str(tmp_path / "nothing")) is None
   assert checkpoints.latest_checkpoint(str(tmp_path)) is None
   path = save(tmp_path)
-  assert (
-    checkpoints.latest_checkpoint(str(tmp_path))
-    == checkpoints.latest_checkpoint(str(tmp_path), True)
-    == path
-  )
+  assert checkpoints.latest_checkpoint(str(tmp_path)) == latest_intact(tmp_path) == path
   assert path == str(tmp_path / "model.ckpt-3")
-
-
-def advice(tmp_path, names, best):
-  return (f'There is {names}. The newest readable one is {best}. To use it, put only the line '
-          f'model_checkpoint_path: "{best}" into {tmp_path}/checkpoint. To start from step 0, use '
-          "another directory")
 
 
 def test_a_missing_state_file_is_refused_and_the_advice_helps(tmp_path):
@@ -80,68 +51,98 @@ def test_a_missing_state_file_is_refused_and_the_advice_helps(tmp_path):
   cut(100)(str(tmp_path / ("model.ckpt-11" + PART)))
   (tmp_path / "checkpoint").unlink()
   error = refused(checkpoints.latest_checkpoint, str(tmp_path))
-  assert error == (f"{tmp_path} has checkpoints, but no state file 'checkpoint'. " + advice(
-      tmp_path, "model.ckpt-11, model.ckpt-10, model.ckpt-9", "model.ckpt-10"))
+  assert error == (
+    f"{tmp_path} has checkpoints, but no state file 'checkpoint'. There is model.ckpt-11, "
+    "model.ckpt-10, model.ckpt-9. The newest readable one is model.ckpt-10. To use it, put only "
+    f'the line model_checkpoint_path: "model.ckpt-10" into {tmp_path}/checkpoint. To start from '
+    "step 0, use another directory")
   line = error.split("put only the line ")[1].split(" into ")[0]
   (tmp_path / "checkpoint").write_text(line + "\n")
-  assert checkpoints.latest_checkpoint(str(tmp_path), verify_data=True) == str(
-    tmp_path / "model.ckpt-10"
-  )
+  assert latest_intact(tmp_path) == str(tmp_path / "model.ckpt-10")
 
 
 @pytest.mark.parametrize("content", [b"", b"hello {", b"\xff\xfe\x00"])
-def test_a_damaged_state_file_is_refused(tmp_path, content):
-  save(tmp_path)
+def test_in_place_of_a_damaged_state_file_the_newest_is_used(tmp_path, content, caplog):
+  path = save(tmp_path, (9, 10, 11))
   (tmp_path / "checkpoint").write_bytes(content)
-  assert refused(checkpoints.latest_checkpoint, str(tmp_path)) == (
-      f"the state file {tmp_path}/checkpoint names no checkpoint: it is empty or damaged. "
-      + advice(tmp_path, "model.ckpt-3, model.ckpt-2, model.ckpt-1", "model.ckpt-3"))
+  assert checkpoints.latest_checkpoint(str(tmp_path)) == path
   assert checkpoints.listed_checkpoints(str(tmp_path)) == []
+  cut(100)(path + PART)
+  assert latest_intact(tmp_path) == str(tmp_path / "model.ckpt-10")
+  texts = warnings(caplog)
+  assert texts[0] == (f"the state file {tmp_path}/checkpoint names no checkpoint: it is empty or "
+                      f"damaged. The newest checkpoint of the directory is used, {path}")
+  assert len(texts) == 2 and "model.ckpt-11 is damaged in " in texts[1]
 
 
-def test_a_dangling_state_file_is_refused(tmp_path):
+def warnings(caplog):
+  return [record.getMessage() for record in caplog.records
+          if record.levelname == "WARNING" and record.name == "tf1ps"]
+
+
+def test_a_checkpoint_without_index_is_passed_over(tmp_path, caplog):
   save(tmp_path, (1, 2))
   os.remove(str(tmp_path / "model.ckpt-2.index"))
-  assert refused(checkpoints.latest_checkpoint, str(tmp_path)) == (
-      f"the state file {tmp_path}/checkpoint names {tmp_path}/model.ckpt-2, but there is no "
-      f"{tmp_path}/model.ckpt-2.index. " + advice(tmp_path, "model.ckpt-1", "model.ckpt-1"))
+  for _ in range(2):
+    assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
+  assert warnings(caplog) == [
+    f"checkpoint {tmp_path}/model.ckpt-2 is not complete: {tmp_path}/model.ckpt-2.index is missing."
+    " It is passed over, for the checkpoint before it"]
   assert checkpoints.listed_checkpoints(str(tmp_path)) == [str(tmp_path / "model.ckpt-1")]
 
 
-def test_a_state_file_alone_is_refused(tmp_path):
-  (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
-  assert refused(checkpoints.latest_checkpoint, str(tmp_path)).endswith(
-      "There is no other checkpoint. To start from step 0, delete the file "
-      f"{tmp_path}/checkpoint")
+@pytest.mark.parametrize("content, problem", [
+  ('model_checkpoint_path: "model.ckpt-7"\n', "no checkpoint in .* can be used: .*ckpt-7.index"),
+  ("", "the state file .* names no checkpoint: it is empty or damaged. There is no other")])
+def test_a_state_file_alone_is_refused(tmp_path, content, problem):
+  (tmp_path / "checkpoint").write_text(content)
+  error = refused(checkpoints.latest_checkpoint, str(tmp_path))
+  assert re.match(problem, error)
+  assert re.search("To start from step 0, delete (this|the) file", error)
 
 
-@pytest.mark.parametrize("ending, change, expected", [
-    (PART, cut(100), r"is damaged in .*model\.ckpt-3.data-00000-of-00001 \(tensor '.+'\): "),
-    (PART, flip(100), r"is damaged in .*model\.ckpt-3.data-00000-of-00001 \(tensor 'a'\): "),
-    (".index", cut(40), r"is damaged in .*model\.ckpt-3\.index: "),
-    (".index", flip(30), r"is damaged in .*model\.ckpt-3\.index: "),
-    (".index", cut(0), r"is damaged in .*model\.ckpt-3\.index: "),
-    (PART, os.remove, r"is not complete: .*model\.ckpt-3\.data-\* is missing"),
-    (".index", os.remove, r"is not complete: .*model\.ckpt-3\.index is missing"),
-])
-def test_every_damage_is_found_and_the_one_before_is_named(tmp_path, ending, change, expected):
+@pytest.mark.parametrize("ending, change, expected", DAMAGES)
+def test_every_damage_is_found_and_named(tmp_path, ending, change, expected, caplog):
   path = save(tmp_path)
   change(path + ending)
   error = refused(checkpoints.verify_checkpoint, path)
   assert re.search(expected, error)
-  if (ending, change) != (".index", os.remove):
-    assert refused(
-      checkpoints.latest_checkpoint, str(tmp_path), verify_data=True
-    ) == error + ". " + advice(tmp_path, "model.ckpt-2, model.ckpt-1", "model.ckpt-2")
+  assert latest_intact(tmp_path) == str(tmp_path / "model.ckpt-2")
+  assert warnings(caplog) == [error + ". It is passed over, for the checkpoint before it"]
 
 
 def test_when_nothing_reads_well(tmp_path):
   path = save(tmp_path, (1, 2))
   os.remove(path + PART)
   cut(30)(str(tmp_path / ("model.ckpt-1" + PART)))
-  assert refused(checkpoints.latest_checkpoint, str(tmp_path), True).endswith(
-      "There is model.ckpt-1. None of them is readable. To start from step 0, use another "
-      "directory")
+  assert re.match(
+    r"no checkpoint in .* can be used: .*ckpt-2 is not complete: .* is missing; .*ckpt-1 is damaged"
+    r" in .*\. To start from step 0, use another directory$", refused(latest_intact, tmp_path))
+
+
+def test_only_older_checkpoints_of_the_same_name_take_the_place_of_the_latest(tmp_path):
+  save(tmp_path, (3, 5, 9, 12))
+  for file in list(tmp_path.glob("model.ckpt-5.*")):
+    shutil.copy(str(file), str(file).replace("model.ckpt", "pretrained"))
+  (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-9"\n')
+  os.remove(str(tmp_path / "model.ckpt-9.index"))
+  assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-5")
+
+
+def test_a_directory_that_moved_with_a_state_file_of_full_paths(tmp_path):
+  save(tmp_path, (3, 5))
+  (tmp_path / "checkpoint").write_text('model_checkpoint_path: "/old/place/model.ckpt-5"\n')
+  assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-5")
+
+
+def test_an_error_that_is_no_damage_is_raised(tmp_path):
+  save(tmp_path)
+  with pytest.raises(checkpoints.CheckpointError, match="^does not fit .*ckpt-3$"):
+    checkpoints.use_latest(str(tmp_path), does_not_fit)
+
+
+def does_not_fit(prefix):
+  raise checkpoints.CheckpointError("does not fit " + prefix)
 
 
 def test_sharded_checkpoints(tmp_path):

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
 import tf1ps
+from tests.checkpoint.damages import latest_intact
 from tests.training import local_loop
 from tf1ps.checkpoint import checkpoints, global_step, saving
 
@@ -60,9 +64,7 @@ def listed(directory):
 def test_at_the_start_every_n_steps_and_at_the_end(tmp_path):
   train(tmp_path, 25, save_checkpoint_steps=10)
   assert steps_in(tmp_path) == listed(tmp_path) == [0, 10, 20, 25]
-  assert checkpoints.latest_checkpoint(str(tmp_path), verify_data=True) == str(
-    tmp_path / "model.ckpt-25"
-  )
+  assert latest_intact(tmp_path) == str(tmp_path / "model.ckpt-25")
   reader = tf.train.NewCheckpointReader(str(tmp_path / "model.ckpt-10"))
   assert (reader.get_tensor("x"), reader.get_tensor("global_step")) == (10.0, 10)
 
@@ -195,10 +197,106 @@ def test_a_directory_that_takes_no_files_is_an_error_before_the_first_step():
   steps = []
   with tf.Graph().as_default():
     model = local_loop.Model()
-    with pytest.raises(tf.errors.OpError, match="/sys/.*Permission denied"):
+    with pytest.raises(checkpoints.CheckpointError, match="/sys cannot be written: "):
       with tf1ps.MonitoredTrainingSession(checkpoint_dir="/sys") as session:
         steps.append(session.run(model.loss))
   assert steps == []
+
+
+class At(tf.train.SessionRunHook):
+  """Calls functions after these steps of the process: {step: function}."""
+
+  def __init__(self, calls):
+    self._calls, self._step = calls, 0
+
+  def after_run(self, run_context, run_values):
+    self._step += 1
+    self._calls.get(self._step, lambda: None)()
+
+
+def take_away(directory):
+  """A file in the place of the directory, in which nothing can be saved."""
+  os.rename(str(directory), str(directory) + ".away")
+  with open(str(directory), "w"):
+    pass
+
+
+def bring_back(directory):
+  os.remove(str(directory))
+  os.rename(str(directory) + ".away", str(directory))
+
+
+def saves_that_fail(caplog):
+  return [record.getMessage() for record in caplog.records if "Training goes on" in
+          record.getMessage()]
+
+
+def test_a_save_that_fails_is_a_warning_and_tried_again(tmp_path, caplog, set_timing):
+  set_timing(saving, save_retry_pause=1e-9)
+  directory = tmp_path / "d"
+  train(directory, 40, save_checkpoint_steps=10, save_summaries_steps=None, more_hooks=[At({
+    15: lambda: take_away(directory), 25: lambda: bring_back(directory)})])
+  assert listed(directory) == steps_in(directory) == [0, 10, 26, 36, 40]
+  texts = saves_that_fail(caplog)
+  assert len(texts) == 6 and re.match(
+    "the checkpoint .*/d/model.ckpt-20 cannot be saved: .* Training goes on, and ends with an "
+    "error after 600 s without a checkpoint; the next try is in 0 s", texts[0]), texts
+
+
+def test_a_directory_that_vanishes_is_made_again(tmp_path, caplog):
+  directory = tmp_path / "d"
+  train(directory, 20, save_checkpoint_steps=10, save_summaries_steps=None,
+        more_hooks=[At({5: lambda: shutil.rmtree(str(directory))})])
+  assert listed(directory) == [10, 20]
+  assert "has vanished with its checkpoints: it is made again" in caplog.text
+
+
+def test_saves_that_fail_for_too_long_end_training(tmp_path, set_timing):
+  set_timing(saving, save_retry_pause=1e-9, failed_saves_limit=1e-6)
+  directory = tmp_path / "d"
+  with pytest.raises(checkpoints.CheckpointError, match=(
+      "no checkpoint could be saved for 0 s: the checkpoint .*ckpt-11 cannot be saved: ")):
+    train(directory, 40, save_checkpoint_steps=10, save_summaries_steps=None,
+          more_hooks=[At({5: lambda: take_away(directory)})])
+
+
+def test_a_last_save_that_fails_is_an_error(tmp_path):
+  directory = tmp_path / "d"
+  with pytest.raises(checkpoints.CheckpointError, match="the checkpoint .*ckpt-15 cannot be saved"):
+    train(directory, 15, save_checkpoint_steps=10, save_summaries_steps=None,
+          more_hooks=[At({13: lambda: take_away(directory)})])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A directory with room for 1 MB."""
+  place = tmp_path / "disk"
+  place.mkdir()
+  if os.geteuid() or subprocess.call(
+      ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], stderr=subprocess.DEVNULL):
+    pytest.skip("this machine does not permit to mount a tmpfs")
+  yield place
+  subprocess.check_call(["umount", "-l", str(place)])
+
+
+def fill(disk):
+  with contextlib.suppress(OSError), open(str(disk / "filler"), "wb", 0) as file:
+    while True:
+      file.write(b"0" * 4096)
+
+
+def test_a_full_disk_is_an_error_at_the_start_and_a_warning_later(small_disk, caplog, set_timing):
+  set_timing(saving, save_retry_pause=1e-9)
+  fill(small_disk)
+  with pytest.raises(checkpoints.CheckpointError, match="(?i)disk.*no space left|resource"):
+    train(small_disk / "d", 5)
+  (small_disk / "filler").unlink()
+  train(small_disk / "d", 40, save_checkpoint_steps=10, save_summaries_steps=None, more_hooks=[At({
+    15: lambda: fill(small_disk), 25: (small_disk / "filler").unlink})])
+  assert listed(small_disk / "d") == [0, 10, 26, 36, 40]
+  assert latest_intact(small_disk / "d").endswith("model.ckpt-40")
+  assert len(saves_that_fail(caplog)) == 6
+  assert not [name for name in os.listdir(str(small_disk / "d")) if "temp" in name or "tmp" in name]
 
 
 @pytest.mark.parametrize("name", ["a[1]", "a?", "*", "a\\b"])

@@ -242,7 +242,7 @@ def test_the_environment_may_name_the_task(monkeypatch):
   assert calls._program_of([]) == "local"
 
 
-def test_a_ps_and_an_evaluator_ignore_the_flags_of_workers():
+def test_a_task_ignores_the_flags_of_other_tasks():
   given = ["--steps", "5", "--sync_replicas", "--noprefetch", "--batch_size=8", "--mine",
            "--epochs", "3", "-learning_rate", "-1", "--container=c", "--num_ps=2", "--nothing",
            "word"]
@@ -252,6 +252,9 @@ def test_a_ps_and_an_evaluator_ignore_the_flags_of_workers():
     "--batch_size=8", "--mine", "--container=c", "--num_ps=2", "--nothing", "word"]
   for program in "worker", "local":
     assert calls._without_others(given, program) == given
+  given = ["--keep_best=loss", "--early_stopping", "loss:3", "--steps=5"]
+  assert calls._without_others(given, "worker") == ["--steps=5"]
+  assert calls._without_others(given, "evaluator") == given[:3]
 
 
 def test_main_is_for_the_file_that_python_runs(tmp_path, monkeypatch):

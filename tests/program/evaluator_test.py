@@ -22,12 +22,13 @@ LIMIT = 60  # seconds; a test that needs them has failed
 class Following:
   """`follow` in a thread, so that a test can change the directory meanwhile."""
 
-  def __init__(self, directory, heartbeat_timeout=LIMIT, start_timeout=LIMIT, program=LINE):
+  def __init__(self, directory, heartbeat_timeout=LIMIT, start_timeout=LIMIT, program=LINE,
+               **more):
     self.evaluated = []  # the global steps, in order
     self.interrupt, self._looked = threading.Event(), threading.Event()
     self.outcome = self.error = None
     self._thread = threading.Thread(target=self._run, daemon=True, args=(
-        program, str(directory), heartbeat_timeout, start_timeout))
+        program, str(directory), heartbeat_timeout, start_timeout, more))
     self._thread.start()
     assert self._looked.wait(LIMIT)  # it knows what was there before
 
@@ -35,16 +36,16 @@ class Following:
     self._looked.set()
     return self.interrupt.is_set()
 
-  def _run(self, program, directory, heartbeat_timeout, start_timeout):
+  def _run(self, program, directory, heartbeat_timeout, start_timeout, more):
     handler = logging.Handler()
     handler.emit = self._record
     log = logging.getLogger("tf1ps")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-      self.outcome = evaluator.follow_checkpoints(program, directory, heartbeat_timeout,
-                                                  start_timeout, 4,
-                                      interrupted=self._is_interrupted, look_every=0.02)
+      self.outcome = evaluator.follow_checkpoints(
+        program, directory, heartbeat_timeout, start_timeout, 4,
+        interrupted=self._is_interrupted, look_every=0.02, **more)
     except Exception as error:
       self.error = error
     finally:
@@ -77,6 +78,8 @@ def losses(directory):
   """What the summaries say: [(step, loss)]."""
   found = []
   for name in sorted(os.listdir(str(directory / "eval"))):
+    if ".tfevents." not in name:
+      continue
     for event in tf.train.summary_iterator(str(directory / "eval" / name)):
       found += [(event.step, value.simple_value) for value in event.summary.value
                 if value.tag == "loss"]

@@ -17,13 +17,17 @@ LINE = Program("line", line_program, line_program.input_fn, line_program.model_f
 
 def test_newest(tmp_path):
   with pytest.raises(checkpoints.CheckpointError, match="there is no checkpoint in"):
-    trained_model.newest(str(tmp_path))
+    newest(tmp_path)
   first = line_program.save(tmp_path, 1, w=1., b=1.)
   second = line_program.save(tmp_path, 2, w=1., b=1.)
-  assert trained_model.newest(str(tmp_path)) == second
-  assert trained_model.newest(str(tmp_path), first) == first
+  assert newest(tmp_path) == second
+  assert newest(tmp_path, first) == first
   with pytest.raises(checkpoints.CheckpointError, match="without the endings"):
-    trained_model.newest(str(tmp_path), second + ".data-00000-of-00002")
+    newest(tmp_path, second + ".data-00000-of-00002")
+
+
+def newest(directory, checkpoint=None):
+  return trained_model.use_newest(str(directory), checkpoint, lambda path: path)
 
 
 def test_it_is_built_in_a_graph_of_its_own_with_a_global_step():

@@ -8,9 +8,9 @@ import tensorflow.compat.v1 as tf
 
 import tf1ps
 from tests import harness
+from tests.checkpoint.damages import latest_intact
 from tests.training import local_loop
 from tests.training.job import Job, codes, steps
-from tf1ps.checkpoint import checkpoints
 
 
 def end_by_itself(task):
@@ -45,7 +45,7 @@ def test_a_drop_in_saves_its_last_step(start, tmp_path, number):
   chief.signal(number)
   assert end_by_itself(chief) == 128 + number
   last = "model.ckpt-%d" % steps(chief)[-1].number
-  assert checkpoints.latest_checkpoint(str(tmp_path), verify_data=True) == str(tmp_path / last)
+  assert latest_intact(tmp_path) == str(tmp_path / last)
 
 
 def test_a_wait_at_the_start_ends_at_a_signal(start):

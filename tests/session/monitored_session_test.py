@@ -96,7 +96,7 @@ def train_line(make, directory, last_step):
               hooks=[tf.train.StopAtStepHook(last_step=last_step)]) as session:
       while not session.should_stop():
         losses.append(session.run([loss, update])[0])
-  reader = tf.train.NewCheckpointReader(checkpoints.latest_checkpoint(directory, verify_data=True))
+  reader = tf.train.NewCheckpointReader(checkpoints.latest_checkpoint(directory))
   return losses, {name: reader.get_tensor(name).tolist()
                   for name in reader.get_variable_to_shape_map()}
 

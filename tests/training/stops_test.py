@@ -159,7 +159,7 @@ def test_all_reduce_ends_its_examples_by_vote():
   def kinds(**flags):
     return [type(hook) for hook in make(examples=9, steps=9, **flags).hooks]
 
-  assert kinds() == [stops.StopAtStep, stops.StopAtExamples]
+  assert kinds() == [stops.StopAtStep, stops.StopAtExamples, stops.EarlyStop]
   assert kinds(replication="all_reduce") == [stops.StopAtStep, stops.NoExamplesLeft]
 
 

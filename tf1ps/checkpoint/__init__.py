@@ -11,11 +11,13 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "checkpoints": [
-    "CheckpointError", "checkpoint_exists", "global_step_of_checkpoint", "latest_checkpoint",
-    "listed_checkpoints"],
+    "CheckpointError", "DamagedCheckpointError", "checkpoint_exists", "checkpoint_files",
+    "global_step_of_checkpoint", "latest_checkpoint", "listed_checkpoints", "name_latest",
+    "named_in", "use_latest", "verify_checkpoint"],
   "directory": ["directory_problem"],
   "global_step": ["GlobalStepTracker"],
   "input_positions": ["InputPositions"],
-  "restoring": ["make_saver", "make_saver_for", "restore_checkpoint"],
+  "leftovers": ["remove_leftovers"],
+  "restoring": ["make_saver", "make_saver_for", "restore_checkpoint", "restore_latest"],
   "saving": ["CheckpointSaver"],
 })

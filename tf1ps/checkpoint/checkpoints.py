@@ -1,80 +1,103 @@
-"""Finds the latest checkpoint of a directory, and checks that it is complete and readable.
+"""Finds the latest checkpoint of a directory, and passes over damaged ones.
 
 A directory has a state file, called `checkpoint`, that names the latest checkpoint and the
 checkpoints that are kept. If this file is missing or damaged, TensorFlow takes the directory for an
 empty one and trains from step 0 into it. Some damages of a checkpoint raise an OutOfRangeError,
-which elsewhere means the end of the data. Here both are errors of their own:
+which elsewhere means the end of the data. Here:
 
-1. `latest_checkpoint` reads the state file and compares it with the files beside it.
-2. `verify_checkpoint` reads every tensor of a checkpoint.
-3. If either fails, the error names the newest readable checkpoint and the line that makes it the
-   latest. The user decides, because training would then go on from there.
+1. `use_latest` gives the latest checkpoint to a function that reads it. A checkpoint is read once:
+   the function itself notices a damage, as a DamagedCheckpointError.
+2. Then `use_latest` logs a warning that names the file, and goes on with the checkpoint before.
+   If the state file is damaged, it begins with the newest checkpoint of the directory.
+3. If no checkpoint can be read, the error names them all. Nothing starts at step 0 in silence.
+4. Checkpoints without a state file are an error. A crash never takes the file away, so somebody
+   did: the error names the newest readable checkpoint and the line that makes it the latest.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
-from typing import List, Optional
+from typing import Callable, List, Optional, TypeVar
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.compat import TIMING, Error, error_line
+from tf1ps.compat import TIMING, Error, error_line, temporary_path
+
+_log = logging.getLogger("tf1ps")
+_Result = TypeVar("_Result")
 
 STATE_FILE = "checkpoint"
 
 _DATA_FILE = re.compile(r"(.+)\.data-(\d{5})-of-(\d{5})$")
 _STEP = re.compile(r"-(\d+)$")
+_said = set()  # the warnings of this process, which looks at its directory several times
 
 
 class CheckpointError(Error, RuntimeError):
   """A checkpoint, or the state file of its directory, cannot be used."""
 
 
-def latest_checkpoint(checkpoint_dir: str, verify_data: bool = False) -> Optional[str]:
-  """Finds the latest checkpoint of a directory.
+class DamagedCheckpointError(CheckpointError):
+  """A file of a checkpoint is missing, cut short or changed."""
+
+
+def use_latest(checkpoint_dir: str, use: Callable[[str], _Result]) -> Optional[_Result]:
+  """Calls `use` with the latest checkpoint; if that is damaged, with the one before, and so on.
 
   Args:
     checkpoint_dir: the directory.
-    verify_data: whether to read all of the checkpoint, see `verify_checkpoint`.
+    use: a function of a checkpoint's path without the endings of its files, such as
+      "DIR/model.ckpt-100". It raises DamagedCheckpointError if the checkpoint cannot be read.
 
   Returns:
-    The path of the checkpoint without the endings of its files, such as "DIR/model.ckpt-100". None
-    if the directory does not exist, or has neither a state file nor checkpoints.
+    The result of `use`. None if the directory does not exist, or has neither a state file nor
+    checkpoints.
 
   Raises:
-    CheckpointError: there are checkpoints but no state file, the state file cannot be read or names
-      a checkpoint that does not exist, or the checkpoint is damaged.
+    CheckpointError: there are checkpoints but no state file, or no checkpoint can be read.
   """
-  state_file = os.path.join(checkpoint_dir, STATE_FILE)
-  there = _newest_first(checkpoint_dir)
-  if not tf.gfile.Exists(state_file):
-    if there:
-      raise CheckpointError(f"{checkpoint_dir} has checkpoints, but no state file {STATE_FILE!r}. "
-                            + _advice(checkpoint_dir, there))
-    return None
-  prefix = _named_in(checkpoint_dir)
-  if prefix is None:
-    raise CheckpointError(
-      f"the state file {state_file} names no checkpoint: it is empty or damaged. "
-      + _advice(checkpoint_dir, there))
-  if not checkpoint_exists(prefix):
-    raise CheckpointError(
-      f"the state file {state_file} names {prefix}, but there is no {prefix}.index. "
-      + _advice(checkpoint_dir, there))
-  if verify_data:
+  damages = []
+  for prefix in _candidates(checkpoint_dir):
     try:
-      verify_checkpoint(prefix)
-    except CheckpointError as error:
-      others = [each for each in there if each != prefix]
-      raise CheckpointError(f"{error}. " + _advice(checkpoint_dir, others)) from error
-  return prefix
+      return use(prefix)
+    except DamagedCheckpointError as error:
+      damages.append(str(error))
+      _warn_once(f"{error}. It is passed over, for the checkpoint before it")
+  if not damages:
+    return None
+  advice = "use another directory"
+  if not _newest_first(checkpoint_dir):
+    advice = f"delete the file {os.path.join(checkpoint_dir, STATE_FILE)}"
+  raise CheckpointError(f"no checkpoint in {checkpoint_dir} can be used: {'; '.join(damages)}. "
+                        f"To start from step 0, {advice}")
+
+
+def latest_checkpoint(checkpoint_dir: str) -> Optional[str]:
+  """Returns the path of the latest checkpoint that has all of its files; see `use_latest`."""
+  return use_latest(checkpoint_dir, _check_complete)
 
 
 def checkpoint_exists(prefix: str) -> bool:
   """Whether a checkpoint exists: its index, or the single file of TensorFlow's first format."""
   return tf.gfile.Exists(prefix + ".index") or tf.gfile.Exists(prefix)
+
+
+def checkpoint_files(prefix: str) -> List[str]:
+  """Returns the paths of a checkpoint's files: its parts, its meta graph, and last its index."""
+  endings = [".meta", ".index", ""]  # "": the single file of TensorFlow's first format
+  return _parts(prefix) + [prefix + each for each in endings if tf.gfile.Exists(prefix + each)]
+
+
+def name_latest(checkpoint_dir: str, name: str) -> None:
+  """Replaces the state file of a directory by one that names a single checkpoint there."""
+  path = os.path.join(checkpoint_dir, STATE_FILE)
+  temporary = temporary_path(path)
+  with tf.gfile.GFile(temporary, "w") as file:
+    file.write(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
+  tf.gfile.Rename(temporary, path, overwrite=True)
 
 
 def listed_checkpoints(checkpoint_dir: str) -> List[str]:
@@ -90,11 +113,9 @@ def listed_checkpoints(checkpoint_dir: str) -> List[str]:
 def verify_checkpoint(prefix: str) -> None:
   """Reads every tensor of a checkpoint: 4 ms for a small one, about 0.2 s for 160 MB.
 
-  Raises CheckpointError if the index or a part is missing, cut short or changed, and names it.
+  Raises DamagedCheckpointError if the index or a part is missing, cut short or changed.
   """
-  missing = _missing_files(prefix)
-  if missing:
-    raise CheckpointError(f"checkpoint {prefix} is not complete: {', '.join(missing)} is missing")
+  _check_complete(prefix)
   parts = _parts(prefix)
   data = parts[0] if len(parts) == 1 else f"one of {', '.join(parts)}"
   where = prefix + ".index"
@@ -104,7 +125,8 @@ def verify_checkpoint(prefix: str) -> None:
       where = f"{data} (tensor {name!r})"
       reader.get_tensor(name)
   except Exception as error:  # for a part cut short: OutOfRangeError on 1.15, IndexError on 2.21
-    raise CheckpointError(f"checkpoint {prefix} is damaged in {where}: {error}") from error
+    raise DamagedCheckpointError(
+      f"checkpoint {prefix} is damaged in {where}: {error_line(error)}") from error
 
 
 def global_step_of_checkpoint(prefix: str) -> Optional[int]:
@@ -132,11 +154,11 @@ def open_checkpoint(prefix: str):
 def explain_checkpoint_error(prefix: str, error: Exception) -> CheckpointError:
   """Returns the error for a checkpoint that cannot be restored because of an error of TensorFlow.
 
-  This is the error of `verify_checkpoint` if that finds a damage.
+  This is the DamagedCheckpointError of `verify_checkpoint` if that finds a damage.
   """
   try:
     verify_checkpoint(prefix)
-  except CheckpointError as damage:
+  except DamagedCheckpointError as damage:
     return damage
   return CheckpointError(f"checkpoint {prefix} cannot be restored: {error_line(error)}")
 
@@ -159,13 +181,61 @@ def check_shards_visible(prefix: str, wait_secs: float = 10.0) -> None:
       "tf.train.Saver with sharded=False, which sends all parts to the chief")
 
 
-def _named_in(checkpoint_dir: str) -> Optional[str]:
+def _candidates(checkpoint_dir: str) -> List[str]:
+  """Returns the checkpoints to try, the latest first; raises CheckpointError."""
+  state_file = os.path.join(checkpoint_dir, STATE_FILE)
+  there = _newest_first(checkpoint_dir)
+  if not tf.gfile.Exists(state_file):
+    if there:
+      raise CheckpointError(f"{checkpoint_dir} has checkpoints, but no state file {STATE_FILE!r}. "
+                            + _advice(checkpoint_dir, there))
+    return []
+  latest = named_in(checkpoint_dir)
+  if latest is None:
+    problem = f"the state file {state_file} names no checkpoint: it is empty or damaged"
+    if not there:
+      raise CheckpointError(f"{problem}. There is no other checkpoint. To start from step 0, "
+                            "delete this file")
+    _warn_once(f"{problem}. The newest checkpoint of the directory is used, {there[0]}")
+    return there
+  found = [latest]
+  listed = reversed(listed_checkpoints(checkpoint_dir))
+  for prefix in [*listed, *(one for one in there if _is_before(one, latest))]:
+    if prefix not in found:
+      found.append(prefix)
+  return found
+
+
+def _is_before(prefix: str, latest: str) -> bool:
+  """Whether a checkpoint has the name of the latest with at most its step."""
+  names = [os.path.basename(each) for each in (prefix, latest)]
+  steps = [_step_in_name(name) for name in names]
+  return None not in steps and steps[0] <= steps[1] and (
+    _STEP.sub("", names[0]) == _STEP.sub("", names[1]))
+
+
+def named_in(checkpoint_dir: str) -> Optional[str]:
   """Returns the latest checkpoint by the state file, or None if the file cannot be read."""
   try:
     state = tf.train.get_checkpoint_state(checkpoint_dir)
   except (tf.errors.OpError, ValueError):  # ValueError: the file is empty, or not text
     return None
   return None if state is None else state.model_checkpoint_path
+
+
+def _warn_once(text: str) -> None:
+  if text not in _said:
+    _said.add(text)
+    _log.warning("%s", text)
+
+
+def _check_complete(prefix: str) -> str:
+  """Returns the checkpoint; DamagedCheckpointError if one of its files is missing."""
+  missing = _missing_files(prefix)
+  if missing:
+    raise DamagedCheckpointError(
+      f"checkpoint {prefix} is not complete: {', '.join(missing)} is missing")
+  return prefix
 
 
 def _missing_files(prefix: str) -> List[str]:
@@ -179,6 +249,12 @@ def _missing_files(prefix: str) -> List[str]:
   count = int(_DATA_FILE.match(parts[0]).group(3))
   all_parts = [f"{prefix}.data-{index:05d}-of-{count:05d}" for index in range(count)]
   return missing + [part for part in all_parts if part not in parts]
+
+
+def prefix_of_part(name: str) -> Optional[str]:
+  """Returns the name of the checkpoint that a file has a part of; None for other files."""
+  match = _DATA_FILE.match(name)
+  return match.group(1) if match else None
 
 
 def _parts(prefix: str) -> List[str]:
@@ -212,9 +288,6 @@ def _newest_first(checkpoint_dir: str) -> List[str]:
 
 def _advice(checkpoint_dir: str, candidates: List[str]) -> str:
   """Names the checkpoints that exist, the newest readable one, and the way to choose it."""
-  if not candidates:
-    return ("There is no other checkpoint. To start from step 0, delete the file "
-            f"{os.path.join(checkpoint_dir, STATE_FILE)}")
   names = [os.path.basename(each) for each in candidates]
   more = f" and {len(names) - 5} more" if len(names) > 5 else ""
   there = f"There is {', '.join(names[:5])}{more}. "

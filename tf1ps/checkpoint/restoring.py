@@ -6,7 +6,8 @@ this saver or with any other `tf.train.Saver`:
 1. It reads in the graph which names, types and shapes the saver restores, and compares them with
    the checkpoint. TensorFlow itself compares no shapes of resource variables: a variable of another
    shape would fail later, in an operation that uses it.
-2. It restores. An error of TensorFlow becomes a CheckpointError that names the damage.
+2. It restores. An error of TensorFlow becomes a DamagedCheckpointError that names the file.
+   `restore_latest` then goes on with the checkpoint before.
 
 A checkpoint knows names, types and shapes. It does not know whether a variable was a resource or a
 ref variable, or its device. So it fits any graph whose variables have the same names and shapes.
@@ -86,6 +87,26 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
     raise
   except (tf.errors.OpError, ValueError) as error:
     raise checkpoints.explain_checkpoint_error(checkpoint, error) from error
+
+
+def restore_latest(session: tf.Session, saver: tf.train.Saver,
+                   checkpoint_dir: str) -> Optional[str]:
+  """Restores the latest checkpoint of a directory, or else the newest one that can be read.
+
+  The checksums are compared while the values are restored: no checkpoint is read twice.
+
+  Returns:
+    The path of the restored checkpoint; None if the directory has none.
+
+  Raises:
+    CheckpointError: no checkpoint can be read, or one that can does not fit.
+    tf.errors.OpError: the connection to a ps was lost.
+  """
+  def restore(checkpoint):
+    restore_checkpoint(session, saver, checkpoint)
+    return checkpoint
+
+  return checkpoints.use_latest(checkpoint_dir, restore)
 
 
 class _Saver(tf.train.Saver):

@@ -4,6 +4,14 @@ The hook differs from TensorFlow's CheckpointSaverHook in two ways. It fetches t
 it saves, not at every step. After the first save it checks that this task can see every part of the
 checkpoint: a ps writes its part on its own disk, which TensorFlow counts as a success even if the
 machines share no directory.
+
+A save may fail: the disk is full, the directory has vanished or takes no files.
+
+1. The first save of a process fails with an error: training does not begin.
+2. A later one is a warning, and training goes on. It is tried again after a pause that doubles, up
+   to a minute. When `Timing.failed_saves_limit` seconds have passed since the first of the failed
+   saves, training ends with the error: all work since the last checkpoint is at risk.
+3. The save of the end fails with an error.
 """
 
 from __future__ import annotations
@@ -12,16 +20,28 @@ import logging
 import os
 import threading
 import time
-from typing import Dict, Optional, Sequence
+from typing import Dict, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import checkpoints, directory, global_step
+from tf1ps.checkpoint import checkpoints, directory, global_step, leftovers
 from tf1ps.cluster import LifecycleHook
-from tf1ps.compat import error_line
+from tf1ps.compat import TIMING, error_line, temporary_path
 from tf1ps.graph import definition_without, large_constants
 
 _log = logging.getLogger("tf1ps")
+_LONGEST_PAUSE = 12  # times the first one
+# Of the connection to a ps, not of the disk: the session recovers.
+_OF_THE_CONNECTION = (tf.errors.AbortedError, tf.errors.CancelledError,
+                      tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
+
+
+class _Failure(NamedTuple):
+  """Saves that have failed one after the other."""
+
+  since: float  # the time of the first, by the monotonic clock
+  pause: float  # seconds from the last one to the next try
+  next_at: float  # the time of that try
 
 
 class CheckpointSaver(tf.train.SessionRunHook):
@@ -78,6 +98,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self.saved_step = None
     self._nans: Dict[str, tf.Tensor] = {}
     self._is_spoiled = False
+    self._failure: Optional[_Failure] = None
     self._needs_global_step = needs_global_step
     self._listeners = listeners
 
@@ -86,6 +107,11 @@ class CheckpointSaver(tf.train.SessionRunHook):
       listener.begin()
     if self._needs_global_step:
       self._tracker.check_step("a checkpoint")
+    self.prepare()
+    self._nans = _find_nans()
+
+  def prepare(self) -> None:
+    """Makes the directory; raises CheckpointError if that fails, or if it takes no files."""
     try:
       tf.gfile.MakeDirs(self._directory)
     except tf.errors.OpError as error:
@@ -93,18 +119,27 @@ class CheckpointSaver(tf.train.SessionRunHook):
         "checkpoint_dir %s cannot be created: %s" % (self._directory, error.message)) from error
     if not tf.gfile.IsDirectory(self._directory):  # TensorFlow 1.15 accepts a file of this name
       raise checkpoints.CheckpointError("checkpoint_dir %s is not a directory" % self._directory)
-    self._nans = _find_nans()
+    try:
+      path = temporary_path(os.path.join(self._directory, "tf1ps-try"))
+      with tf.gfile.GFile(path, "w") as file:
+        file.write("can a file be written?")
+      tf.gfile.Remove(path)
+    except tf.errors.OpError as error:
+      raise checkpoints.CheckpointError("checkpoint_dir %s cannot be written: %s" % (
+        self._directory, error.message.rpartition("; ")[2])) from error
 
   def after_create_session(self, session, coord):
-    if not self._begun:
-      self._begun = True
-      self._begin_in(session.graph)
+    is_first, self._begun = not self._begun, True
+    if is_first:
+      self._write_graph(session.graph)
+    if self.saved_step != self._tracker.value:
+      self._adopt(self._tracker.value)
     if self.saved_step != self._tracker.value or self._listeners:
-      self._save_and_tell(session, self._tracker.value)  # listeners count on this first one
+      # Listeners count on this first one.
+      self._save_and_tell(session, self._tracker.value, may_fail=not is_first)
     self._plan()
 
-  def _begin_in(self, graph):
-    """Writes the graph, and adopts the checkpoints that an earlier process listed."""
+  def _write_graph(self, graph):
     if self._save_graph_def:
       large = large_constants(graph)
       tf.train.write_graph(definition_without(graph, large), self._directory, "graph.pbtxt")
@@ -114,19 +149,34 @@ class CheckpointSaver(tf.train.SessionRunHook):
           "%d MB of arrays are constants of the graph: checkpoints have no .meta file, and "
           "graph.pbtxt and summaries leave the arrays out. tf1ps.pipeline.preloaded_batches keeps "
           "arrays out of the graph", sum(large.values()) >> 20)
+
+  def _adopt(self, step):
+    """Adopts the checkpoints of earlier sessions, up to the one that this session began with.
+
+    Those behind it are damaged: the state file of the next save names them no longer.
+    """
     listed = checkpoints.listed_checkpoints(self._directory)
-    self._scaffold.saver.recover_last_checkpoints(listed)
-    step = self._tracker.value
-    if listed and listed[-1] == "%s-%d" % (self._prefix, step):
+    begun_with = "%s-%d" % (self._prefix, step)
+    kept = listed
+    if begun_with in listed:
+      kept = listed[:listed.index(begun_with) + 1]
+    elif not listed and checkpoints.checkpoint_exists(begun_with):
+      kept = [begun_with]  # the state file is damaged
+    self._scaffold.saver.recover_last_checkpoints(kept)
+    if kept and kept[-1] == begun_with:
       self.saved_step, self._saved_at = step, time.monotonic()
 
   def _plan(self):
-    if self._save_steps is not None:
+    if self._save_steps is not None and self._failure is None:
       left = self.saved_step + self._save_steps - self._tracker.value
       self._tracker.ask_within(left / self._tracker.rate)
 
   def after_run(self, run_context, run_values):
-    if self._save_secs is not None:
+    if self._failure is not None:
+      if time.monotonic() >= self._failure.next_at:
+        self._save_between(run_context, self._tracker.ask(run_context.session))
+        self._plan()
+    elif self._save_secs is not None:
       if time.monotonic() - self._saved_at >= self._save_secs:
         self._save_between(run_context, self._tracker.ask(run_context.session))
     elif self._tracker.asked:
@@ -137,14 +187,20 @@ class CheckpointSaver(tf.train.SessionRunHook):
   def _save_between(self, run_context, step):
     for hook in self._hooks:
       hook.before_save(run_context.session)
-    if self._save_and_tell(run_context.session, step):
+    if self._save_and_tell(run_context.session, step, may_fail=True):
       run_context.request_stop()
 
-  def _save_and_tell(self, session, step) -> bool:
+  def _save_and_tell(self, session, step, may_fail=False) -> bool:
     """Saves between the calls of the listeners; returns whether one of them asks for the end."""
     for listener in self._listeners:
       listener.before_save(session, step)
-    self.save(session, step)
+    try:
+      self.save(session, step)
+    except checkpoints.CheckpointError as error:
+      if not may_fail:
+        raise
+      self._note_failure(error)
+      return False
     if self._is_spoiled:
       return False  # there is no checkpoint to tell of
     return any([listener.after_save(session, step) for listener in self._listeners])
@@ -171,7 +227,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._has_saved_last = True
 
   def save(self, session, step: int) -> None:
-    """Saves a checkpoint now, unless a trained variable is NaN.
+    """Saves a checkpoint now, unless a trained variable is NaN; raises CheckpointError.
 
     Any thread may call it; they wait for each other.
     """
@@ -183,21 +239,51 @@ class CheckpointSaver(tf.train.SessionRunHook):
         _log.warning("no checkpoint at global step %d: %s", step, problem)
         self.saved_step, self._saved_at = step, began
         return
-      self._write_beside("%s-%d" % (self._prefix, step), self._make_beside())
       try:
-        # With a meta graph for tf.train.import_meta_graph, as TensorFlow's hook writes it.
-        path = self._scaffold.saver.save(
-          session, self._prefix, global_step=step if self._tracker.has_step else None,
-          write_meta_graph=self._save_graph_def)
-      except tf.errors.NotFoundError as error:
-        raise checkpoints.CheckpointError(
-          "%s cannot be saved: %s. A ps writes its part of a checkpoint on its own disk: all tasks "
-          "must share --checkpoint_dir" % (self._prefix, error_line(error))) from error
+        path = self._write(session, step)
+      except _OF_THE_CONNECTION:
+        raise
+      except (tf.errors.OpError, OSError, ValueError) as error:
+        leftovers.remove_leftovers(self._directory)  # they would fill the disk
+        hint = "A ps writes its part of a checkpoint on its own disk: all tasks must share " \
+               "--checkpoint_dir" if isinstance(error, tf.errors.NotFoundError) else ""
+        raise checkpoints.CheckpointError(". ".join(filter(None, [
+          "the checkpoint %s-%d cannot be saved: %s" % (self._prefix, step, error_line(error)),
+          hint]))) from error
       if not self._shards_seen:
         checkpoints.check_shards_visible(path)
         self._shards_seen = True
       self.saved_step, self._saved_at = step, time.monotonic()
+      if self._failure is not None:
+        _log.warning("checkpoints can be saved again, after %.0f s",
+                     self._saved_at - self._failure.since)
+        self._failure = None
       _log.info("saved %s (%.2f s)", path, self._saved_at - began)
+
+  def _write(self, session, step) -> str:
+    if not tf.gfile.IsDirectory(self._directory):
+      _log.warning("checkpoint_dir %s has vanished with its checkpoints: it is made again",
+                   self._directory)
+      tf.gfile.MakeDirs(self._directory)
+    self._write_beside("%s-%d" % (self._prefix, step), self._make_beside())
+    # With a meta graph for tf.train.import_meta_graph, as TensorFlow's hook writes it.
+    return self._scaffold.saver.save(
+      session, self._prefix, global_step=step if self._tracker.has_step else None,
+      write_meta_graph=self._save_graph_def)
+
+  def _note_failure(self, error):
+    """Plans the next try after a failed save, or raises the error when the limit has passed."""
+    now = time.monotonic()
+    since, pause = now, TIMING.save_retry_pause
+    if self._failure is not None:
+      since = self._failure.since
+      pause = min(2 * self._failure.pause, _LONGEST_PAUSE * TIMING.save_retry_pause)
+    if now - since >= TIMING.failed_saves_limit:
+      raise checkpoints.CheckpointError(
+        "no checkpoint could be saved for %.0f s: %s" % (now - since, error)) from error
+    self._failure = _Failure(since, pause, now + pause)
+    _log.warning("%s. Training goes on, and ends with an error after %.0f s without a checkpoint; "
+                 "the next try is in %.0f s", error, TIMING.failed_saves_limit, pause)
 
   def _spoiled_by(self, session) -> str:
     """Returns which trained variables are NaN, as a sentence; "" if none is."""

@@ -72,8 +72,8 @@ def main(argv: Optional[List[str]] = None) -> None:
 
   Call it at the end of a program, below `if __name__ == "__main__":`. Then `python program.py` does
   what tf1ps-local does with --program=program.py. With --job_name, or where TF_CONFIG in the
-  environment names a task, it does what that task's program does, such as tf1ps-worker; a ps and an
-  evaluator ignore the flags of workers, so that all tasks can have one command line.
+  environment names a task, it does what that task's program does, such as tf1ps-worker; a task
+  ignores the flags of workers and evaluators that it lacks, so that all can have one command line.
 
   Args:
     argv: the arguments after the program's name; None: those of the command line.
@@ -140,9 +140,10 @@ def _program_of(argv) -> str:
 
 
 def _without_others(argv, program) -> List[str]:
-  """The arguments without the flags of workers that the program of another task does not have."""
+  """The arguments without the flags that only the programs of other tasks have."""
   own = [option.name for option in of_program(program)]
-  others = {option.name: option.parse is bool for option in of_program("worker")
+  others = {option.name: option.parse is bool
+            for option in of_program("worker") + of_program("evaluator")
             if program != "local" and option.name not in own}
   kept, is_value = [], False
   for text in argv:

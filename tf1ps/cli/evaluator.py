@@ -38,7 +38,8 @@ def _follow(program) -> int:
       program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
       start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
       variables=FLAGS.variables, config=config, interrupted=lambda: watch.signum is not None,
-      bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)), once=FLAGS.once)
+      bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)), once=FLAGS.once,
+      keep_best=FLAGS.keep_best, early_stopping=FLAGS.early_stopping)
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:

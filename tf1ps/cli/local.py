@@ -52,6 +52,9 @@ def _run(argv, result_path) -> int:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
+  for name in ("keep_best", "early_stopping"):
+    if getattr(FLAGS, name) is not None and not FLAGS.evaluator:
+      raise app.UsageError("--%s needs --evaluator, whose evaluations it follows" % name)
   max_restarts = _max_restarts()
   worker.make_options()
   if FLAGS.container is not None:

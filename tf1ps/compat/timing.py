@@ -35,6 +35,7 @@ class Timing(NamedTuple):
 
   # Between two tries of what failed and may succeed.
   retry_pause: float = 0.25  # the first one; it doubles where the ps may need long
+  save_retry_pause: float = 5.0  # after a failed save; it doubles up to 12 times this
   longest_retry_pause: float = 4.0
 
   # Heartbeats, and what is done as often.
@@ -61,6 +62,7 @@ class Timing(NamedTuple):
   linger: float = 1.5  # from the release of a ps to its end, so that nobody's last call breaks
   leave_limit: float = 2.0  # that a loop has to end by itself after a signal
   force_exit_limit: float = 4.5  # from a signal to the end of the process by force
+  failed_saves_limit: float = 600.0  # from the first of several failed saves to the chief's end
   save_limit: float = 60.0  # for a checkpoint after the loss of another task
   ended_run_wait: float = 10.0  # for a ps, where the run in the checkpoint directory has ended
   step_vote_limit: float = 30.0  # for the others to make the last step too

@@ -18,6 +18,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
   "evaluator": ["EvaluatorOutcome", "RunWatch", "follow_checkpoints"],
   "export": ["Export", "ExportError", "export_saved_model"],
+  "metric_goals": [
+    "EarlyStopping", "MetricGoal", "parse_early_stopping", "parse_metric_goal"],
   "optimizers": ["learning_rate_of", "make_optimizer"],
   "prediction": ["Prediction", "PredictionError", "predict"],
   "variable_kind": ["RESOURCE", "kind_scope"],

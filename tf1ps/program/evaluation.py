@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -83,6 +83,13 @@ def try_evaluation(program: contract.Program, batch_size: int,
     features = [leaf for leaf in tf.nest.flatten(trained.features) if leaf is not None]
     if not any(True for _ in trained_model.batches(session, trained, features)):
       raise EvaluationError(_NO_EXAMPLE)
+
+
+def metric_names(program: contract.Program, batch_size: int,
+                 variables: str = variable_kind.RESOURCE,
+                 bad: Optional[BadRecords] = None) -> List[str]:
+  """Returns the names of the metrics of an evaluation, whose arguments and errors it has."""
+  return sorted(_build(program, batch_size, variables, bad)[1])
 
 
 def _build(program, batch_size, variables, bad):

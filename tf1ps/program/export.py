@@ -46,7 +46,7 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
 
   Args:
     program: the program; its functions are called with mode "predict".
-    checkpoint_dir: the directory of the checkpoint. The latest one is used.
+    checkpoint_dir: the directory of the checkpoint. The latest one that can be read is used.
     export_dir: the directory to make: a path or a URL. It must not exist, or must be empty.
     variables: the kind of the variables in the SavedModel, "resource" or "ref".
     checkpoint: the checkpoint to use instead of the latest: its path without the endings of its
@@ -64,7 +64,11 @@ def export_saved_model(program: contract.Program, checkpoint_dir: str, export_di
   """
   export_dir = export_dir.rstrip("/") if "://" in export_dir else os.path.abspath(export_dir)
   _check_place(export_dir)
-  checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
+  return trained_model.use_newest(
+    checkpoint_dir, checkpoint, lambda path: _export(program, path, export_dir, variables, config))
+
+
+def _export(program, checkpoint, export_dir, variables, config) -> Export:
   with new_graph():
     shard = Shard(epochs=1, mode="predict")
     features = _check_features(contract.build_input(program, "predict", shard)[0])

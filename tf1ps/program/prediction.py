@@ -52,7 +52,7 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
 
   Args:
     program: the program; its functions are called with mode "predict", model_fn without labels.
-    checkpoint_dir: the directory of the checkpoint. The latest one is used.
+    checkpoint_dir: the directory of the checkpoint. The latest one that can be read is used.
     output: the file to write, which ends in .csv, .jsonl or .npz: a path or a URL. An existing file
       is replaced.
     batch_size: examples in a batch.
@@ -77,19 +77,14 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
   if ending not in _WRITERS:
     raise PredictionError(f"output must end in {', '.join(_WRITERS)}, got {output!r}")
   _check_place(output)
-  checkpoint = trained_model.newest(checkpoint_dir, checkpoint)
-  trained = trained_model.build(program, "predict", batch_size, variables, bad)
-  predictions = contract.predictions_by_name(trained.spec)
   temporary = temporary_path(output)
-  examples = 0
+
+  def write(path):
+    names, examples = _write(program, path, temporary, ending, batch_size, variables, config, bad)
+    return names, examples, path
+
   try:
-    with trained_model.session(trained.graph, checkpoint, config) as session:
-      with _WRITERS[ending](temporary) as writer:
-        fetches = (trained.batch_size, predictions)
-        for size, values in trained_model.batches(session, trained, fetches):
-          _check_batch(values, int(size))
-          writer.write(values)
-          examples += int(size)
+    names, examples, used = trained_model.use_newest(checkpoint_dir, checkpoint, write)
     if not examples:
       raise PredictionError(
         "there is nothing to predict: input_fn gave no example in mode 'predict'")
@@ -97,7 +92,22 @@ def predict(program: contract.Program, checkpoint_dir: str, output: str, batch_s
   finally:
     if tf.gfile.Exists(temporary):
       tf.gfile.Remove(temporary)
-  return Prediction(examples, tuple(predictions), checkpoint, time.monotonic() - began)
+  return Prediction(examples, names, used, time.monotonic() - began)
+
+
+def _write(program, checkpoint, temporary, ending, batch_size, variables, config, bad):
+  """Writes the predictions of a checkpoint; returns their names and the number of examples."""
+  trained = trained_model.build(program, "predict", batch_size, variables, bad)
+  predictions = contract.predictions_by_name(trained.spec)
+  examples = 0
+  with trained_model.session(trained.graph, checkpoint, config) as session:
+    with _WRITERS[ending](temporary) as writer:
+      fetches = (trained.batch_size, predictions)
+      for size, values in trained_model.batches(session, trained, fetches):
+        _check_batch(values, int(size))
+        writer.write(values)
+        examples += int(size)
+  return tuple(predictions), examples
 
 
 def _check_place(output: str) -> None:

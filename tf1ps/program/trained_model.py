@@ -14,16 +14,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import Any, Callable, Iterator, NamedTuple, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional, TypeVar
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import (
   CheckpointError,
   checkpoint_exists,
-  latest_checkpoint,
   make_saver_for,
   restore_checkpoint,
+  use_latest,
 )
 from tf1ps.cluster import BoundedSession
 from tf1ps.compat import TIMING, new_graph
@@ -39,6 +39,7 @@ from tf1ps.pipeline import (
 from tf1ps.program import contract, variable_kind
 
 _log = logging.getLogger("tf1ps")
+_Result = TypeVar("_Result")
 
 _VARIABLES = frozenset(["VarHandleOp", "ReadVariableOp", "VariableV2"])
 
@@ -78,16 +79,30 @@ def build(program: contract.Program, mode: str, batch_size: int, variables: str,
   return TrainedModel(graph, features, spec, size, one_batch)
 
 
-def newest(checkpoint_dir: str, checkpoint: Optional[str] = None) -> str:
-  """Returns the given checkpoint, or else the directory's latest; CheckpointError without one."""
+def use_newest(checkpoint_dir: str, checkpoint: Optional[str],
+               use: Callable[[str], _Result]) -> _Result:
+  """Calls `use` with a checkpoint, or else with the newest of a directory that can be read.
+
+  Args:
+    checkpoint_dir: the directory.
+    checkpoint: the path of one checkpoint without the endings of its files, or None.
+    use: a function of such a path.
+
+  Returns:
+    The result of `use`.
+
+  Raises:
+    CheckpointError: there is no checkpoint, or none can be read, or one that can does not fit.
+  """
   if checkpoint is None:
-    checkpoint = latest_checkpoint(checkpoint_dir)
-    if checkpoint is None:
+    result = use_latest(checkpoint_dir, use)
+    if result is None:
       raise CheckpointError(f"there is no checkpoint in {checkpoint_dir}")
-  elif not checkpoint_exists(checkpoint):
+    return result
+  if not checkpoint_exists(checkpoint):
     raise CheckpointError(f"there is no checkpoint {checkpoint}: give the path without the endings "
                           "of its files, such as DIR/model.ckpt-100")
-  return checkpoint
+  return use(checkpoint)
 
 
 @contextlib.contextmanager

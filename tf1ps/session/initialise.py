@@ -10,7 +10,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import restore_checkpoint
+from tf1ps.checkpoint import restore_latest
 from tf1ps.compat import Error, lock_counts
 from tf1ps.pipeline import adopt_queue_runners, iterator_initializers, warn_unfilled_queues
 from tf1ps.replication import clear_ops, partial_updates
@@ -32,20 +32,25 @@ def finalize(scaffold: tf.train.Scaffold) -> None:
   lock_counts(tf.get_default_graph())
 
 
-def restore_or_initialise(session, scaffold: tf.train.Scaffold, checkpoint: Optional[str]) -> None:
-  """Restores a checkpoint, if given, or else runs the scaffold's init_op and init_fn.
+def restore_or_initialise(session, scaffold: tf.train.Scaffold,
+                          checkpoint_dir: Optional[str]) -> Optional[str]:
+  """Restores the latest readable checkpoint, or else runs the scaffold's init_op and init_fn.
 
   Then it clears the state of rounds and clocks, which belongs to the previous values (`clear_ops`).
-  Raises CheckpointError if the checkpoint is damaged, or does not fit the graph.
+  Returns the restored checkpoint, or None. Raises CheckpointError if no checkpoint can be read, or
+  it does not fit the graph.
   """
+  checkpoint = None
+  if checkpoint_dir:
+    checkpoint = restore_latest(session, scaffold.saver, checkpoint_dir)
   if checkpoint is not None:
-    restore_checkpoint(session, scaffold.saver, checkpoint)
     _log.info("restored %s", checkpoint)
   else:
     session.run(scaffold.init_op, feed_dict=scaffold.init_feed_dict)
     if scaffold.init_fn is not None:
       scaffold.init_fn(session)
   session.run(clear_ops(session.graph))
+  return checkpoint
 
 
 def initialise_locally(session, scaffold: tf.train.Scaffold,

@@ -21,7 +21,7 @@ from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
+from tf1ps.checkpoint import CheckpointError, CheckpointSaver, GlobalStepTracker
 from tf1ps.cluster import (
   BoundedSession,
   LifecycleHook,
@@ -112,6 +112,11 @@ class SessionLifecycle:
       self.membership.on_leaving(self._on_leaving)
     self._signals.__enter__()
 
+  def prepare(self) -> None:
+    """Raises CheckpointError before any work if the chief cannot save."""
+    if self._saver is not None:
+      self._saver.prepare()
+
   def interrupted(self) -> None:
     """Raises SystemExit after a signal; for the waits in Python."""
     if self.signum is not None:
@@ -183,6 +188,8 @@ class SessionLifecycle:
         self._report(error, signum)
     finally:
       self._signals.stop()
+    if signum is not None and isinstance(error, CheckpointError):
+      _log.error("the last state was not saved: %s", error)
     if signum is not None and not isinstance(error, SystemExit):
       raise SystemExit(signal_exit_code(signum))
     if self.problems and error is None and self._releases:
@@ -322,6 +329,7 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
       if lifecycle.membership is not None:
         presence.take_over(lifecycle.membership.record.target)
         lifecycle.membership.start()
+      lifecycle.prepare()
       super().__init__(creator, [*hooks, _LastHook(lifecycle, creator)], stop_grace_period_secs)
     except BaseException as error:
       if creator.session is not None:

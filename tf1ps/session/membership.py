@@ -184,6 +184,7 @@ class Membership:
     self._steps_before: Dict[str, int] = {}  # those that members said before the last recovery
     self._keeps: List[object] = []  # the holders that keep this run's whole state
     self._lost: List[object] = []  # those that have none
+    self._stop_reason = ""
     self._is_proven = record.is_proven
     self._records = RunRecords(record)
     self.holders = self._records.holders
@@ -575,9 +576,24 @@ class Membership:
     _log.warning("the chief %s %s. The others train on, and no checkpoint is saved until it is "
                  "back", chief.name, how)
 
+  @property
+  def stop_reason(self) -> str:
+    """Why the evaluator asks all workers to end, or ""; the chief's heartbeats tell the others."""
+    if self.is_chief:
+      return self._stop_reason
+    chief = self.chief_member()
+    return chief.stop if chief is not None and chief.run == self.run_id else ""
+
   def _beat_directory(self) -> None:
-    if self._directory is not None:
-      self._directory.beat(self.run_id, self.heartbeat.get("global_step"))
+    if self._directory is None:
+      return
+    self._directory.beat(self.run_id, self.heartbeat.get("global_step"))
+    reason = "" if self._stop_reason else self._directory.stop_request(self.run_id)
+    if reason:
+      _log.info("the evaluator asks for the end of the run: %s", reason)
+      self.heartbeat.set(stop=reason)
+      self._beat()  # before the chief itself ends: the others shall know why
+      self._stop_reason = reason
 
   def _write_file(self, state: str, reason: str = "") -> None:
     if self._directory is not None:

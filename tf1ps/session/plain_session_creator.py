@@ -17,7 +17,6 @@ from typing import Callable, Optional
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import latest_checkpoint
 from tf1ps.cluster import BoundedSession, call_within
 from tf1ps.compat import RETRIES, TIMING
 from tf1ps.pipeline import explain_input_error
@@ -75,7 +74,6 @@ class PlainSessionCreator(tf.train.SessionCreator):
         raise initialise.SessionCreationError("creating the session: %s" % error) from error
 
   def _create(self, limit):
-    latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
     self.session = session = BoundedSession(
       self._master, self._graph, self.config,
       explain=lambda error: explain_round_error(explain_input_error(error, self._graph)))
@@ -86,7 +84,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
       if not self._is_chief:
         self._await_chief(session)
       elif missing or self.sessions == 0 or initialise.has_partial_update(session):
-        initialise.restore_or_initialise(session, self._scaffold, latest)
+        initialise.restore_or_initialise(session, self._scaffold, self._checkpoint_dir)
       initialise.initialise_locally(session, self._scaffold)
       return session
     except BaseException:

@@ -22,9 +22,9 @@ from typing import Callable
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import CheckpointError
+from tf1ps.checkpoint import CheckpointError, remove_leftovers
 from tf1ps.compat import TIMING, Error, error_line, has_ended
-from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile, new_run_id
+from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile, StopFile, new_run_id
 
 _log = logging.getLogger("tf1ps")
 # A living chief leaves its file unchanged for less than this many of its intervals.
@@ -48,6 +48,8 @@ class RunDirectory:
     self._name = checkpoint_dir
     self._file = RunFile(checkpoint_dir)
     self._every = min(TIMING.status_interval, heartbeat_timeout / 6)
+    self._stop = StopFile(checkpoint_dir)
+    self._looked_at = 0.0
     self._began = None
     self._left = None  # the status that was there
     self._is_free = False
@@ -76,6 +78,14 @@ class RunDirectory:
       if self._looks_free():
         self._file.touch(run_id or self.run_id, global_step, self._every)
 
+  def stop_request(self, run_id: str) -> str:
+    """Returns why the evaluator asks for the end of a run, or ""; looks from time to time."""
+    now = time.monotonic()
+    if now - self._looked_at < self._every:
+      return ""
+    self._looked_at = now
+    return self._stop.read(run_id)
+
   def await_free(self, is_ours: Callable[[str], bool], interrupted: Callable[[], None]) -> None:
     """Waits until it is known that no other job uses the directory.
 
@@ -90,14 +100,14 @@ class RunDirectory:
     if self._left is not None and is_ours(self._left.run):
       with self._lock:
         self._is_free = True
-      self._file.remove_leftovers()
+      self._remove_leftovers()
       return
     while not self._looks_free():
       self._check(self._file.read())
       interrupted()
       time.sleep(TIMING.poll_interval)
     self._check(self._file.read())  # a job that was started at the same time
-    self._file.remove_leftovers()
+    self._remove_leftovers()
 
   def write(self, run_id: str, state: str, global_step: int, reason: str = "",
             goal: str = "") -> None:
@@ -126,6 +136,10 @@ class RunDirectory:
                          may_resume=status.state == RUN_RUNNING)
       except tf.errors.OpError as error:
         _log.warning("the run's status file was not written: %s", error_line(error))
+
+  def _remove_leftovers(self):
+    self._file.remove_leftovers()
+    remove_leftovers(self._name)
 
   def _announce(self, global_step):
     try:

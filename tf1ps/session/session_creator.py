@@ -246,6 +246,7 @@ class RunSessionCreator(tf.train.SessionCreator):
 
   def _create_as_chief(self, seen):
     membership = self._membership
+    # A directory that cannot be used raises here, before any state is cleared.
     latest = latest_checkpoint(self._checkpoint_dir) if self._checkpoint_dir else None
     if membership.adopt(self._signature, self._interrupted):
       session = self._open(seen)
@@ -255,13 +256,14 @@ class RunSessionCreator(tf.train.SessionCreator):
         return self._finish_as_chief(session)
       session.close()
     lost = membership.lost_part if self._ps_recovery == limits.LOST_ONLY and latest else []
-    if self.sessions or membership.run_id:
-      self._say_loss(latest, lost)
+    has_lost = bool(self.sessions or membership.run_id)
     membership.begin_initialisation(self._graph)
     session = self._open(seen)
     if not (lost and self._restore_lost(session, latest, lost)):
-      initialise.restore_or_initialise(session, self._scaffold, latest)
+      latest = initialise.restore_or_initialise(session, self._scaffold, self._checkpoint_dir)
       lost = []
+    if has_lost:
+      self._say_loss(latest, lost)
     if not lost or membership.cluster.control_task in lost:  # which has the hooks' records
       for hook in self._hooks:
         hook.on_state_begun(session, latest)

@@ -33,8 +33,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "TakenElements"],
   "reset": ["ResetError", "ResetNotice", "reset_containers", "reset_notice"],
   "run": [
-    "RUN_ENDED", "RUN_FAILED", "RUN_RUNNING", "RunFile", "RunRecord", "find_run", "new_run_id",
-    "write_run"],
+    "RUN_ENDED", "RUN_FAILED", "RUN_RUNNING", "RunFile", "RunRecord", "StopFile", "find_run",
+    "new_run_id", "write_run"],
   "run_state": ["clear_run_state"],
   "sum_dtypes": ["sum_dtype"],
 })

@@ -131,7 +131,9 @@ class _JobWatch:
     if found is not None and found.ended:
       if found.failed:
         raise ReleasedError("the chief released this task: the job has failed")
-      return "the chief released this task: the job has ended"
+      self._read_members()
+      stops = [m.stop for m in self._beat.members() if m.run == found.id and m.stop]
+      return "the chief released this task: %s" % (stops[0] if stops else "the job has ended")
     if not self._record.persistent:
       workers = [
         m
@@ -140,6 +142,13 @@ class _JobWatch:
       ]
       return self._check_keeper(workers) or self._check_workers(workers)
     return None
+
+  def _read_members(self):
+    """Reads the last heartbeats, in which the chief says why a run has ended early."""
+    try:
+      self._beat.beat()
+    except control.ControlError:
+      pass  # the keeper has left
 
   def _look_for_run(self) -> Optional[run.RunRecord]:
     try:

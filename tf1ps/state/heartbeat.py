@@ -47,6 +47,7 @@ class Member(NamedTuple):
   job_examples: int = 0  # of the chief: the examples that the job had trained on before its run
   connections: int = 0  # of a task that serves: those to its server, less those that it has
   blocked: str = ""  # what a worker that makes no step waits for
+  stop: str = ""  # of the chief: why all workers shall end, as the evaluator asked
   served: bool = False  # of a task that serves: whether a client that is no task has worked
   leaving: str = ""  # of a ps that a signal ends: the token of its request for a last checkpoint
   saved_for: Optional[str] = None  # of a chief: the requests that it has answered; None: it cannot

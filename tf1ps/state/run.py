@@ -26,6 +26,7 @@ from typing import Dict, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import temporary_path
 from tf1ps.state import control
 
 _log = logging.getLogger("tf1ps")
@@ -164,4 +165,32 @@ class RunFile:
     temporary = "%s.%d.tmp" % (self._path, os.getpid())
     with tf.gfile.GFile(temporary, "w") as file:
       file.write(json.dumps(dict(status._asdict())))
+    tf.gfile.Rename(temporary, self._path, overwrite=True)
+
+
+class StopFile:
+  """A request of the evaluator, in the checkpoint directory, to end a run early.
+
+  It names the run, so that it ends no later one. The chief looks for it.
+  """
+
+  NAME = "tf1ps-stop.json"
+
+  def __init__(self, checkpoint_dir: str):
+    self._path = os.path.join(checkpoint_dir, self.NAME)
+
+  def read(self, run: str) -> str:
+    """Returns why a run shall end, or ""."""
+    try:
+      with tf.gfile.GFile(self._path, "r") as file:
+        found = json.loads(file.read(_MAX_BYTES))
+      return str(found["reason"]) if run and found["run"] == run else ""
+    except (tf.errors.OpError, ValueError, KeyError, TypeError):
+      return ""
+
+  def write(self, run: str, reason: str) -> None:
+    """Requests the end of a run; raises tf.errors.OpError."""
+    temporary = temporary_path(self._path)
+    with tf.gfile.GFile(temporary, "w") as file:
+      file.write(json.dumps({"run": run, "reason": reason}))
     tf.gfile.Rename(temporary, self._path, overwrite=True)

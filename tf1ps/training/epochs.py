@@ -18,7 +18,7 @@ from typing import Callable, Dict, Sequence
 
 import tensorflow.compat.v1 as tf
 
-from tf1ps.checkpoint import CheckpointError, latest_checkpoint
+from tf1ps.checkpoint import CheckpointError, use_latest, verify_checkpoint
 from tf1ps.cluster import LifecycleHook, TaskUnavailableError, probe_tasks
 from tf1ps.compat import TIMING
 from tf1ps.pipeline import SHARD_DYNAMIC
@@ -40,13 +40,23 @@ def read_finished(options: options_lib.Options) -> int:
   if not are_counted(options) or not options.checkpoint_dir:
     return 0
   try:
-    checkpoint = latest_checkpoint(options.checkpoint_dir)
-    if checkpoint is None or not tf.gfile.Exists(checkpoint + SUFFIX):
-      return 0
-    with tf.gfile.GFile(checkpoint + SUFFIX) as file:
-      return int(json.loads(file.read())["epochs"])
-  except (CheckpointError, tf.errors.OpError, ValueError, KeyError, TypeError):
+    return use_latest(options.checkpoint_dir, _read) or 0
+  except CheckpointError:
     return 0  # the session says what is wrong with the checkpoint
+
+
+def _read(checkpoint: str) -> int:
+  """Returns the epochs that a checkpoint has; raises DamagedCheckpointError."""
+  try:
+    with tf.gfile.GFile(checkpoint + SUFFIX) as file:
+      finished = int(json.loads(file.read())["epochs"])
+  except (tf.errors.OpError, ValueError, KeyError, TypeError):
+    finished = 0
+  if finished:
+    # The session would pass over a damaged one after the workers have built their input. This reads
+    # the checkpoint once more, but only of a job that had ended and was started again.
+    verify_checkpoint(checkpoint)
+  return finished
 
 
 def finished_before(run: Membership, options: options_lib.Options) -> int:

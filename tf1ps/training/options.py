@@ -25,7 +25,7 @@ from tf1ps.pipeline import (
   SHARD_DYNAMIC,
   SHARDS,
 )
-from tf1ps.program import OPTIMIZERS, VARIABLES
+from tf1ps.program import OPTIMIZERS, VARIABLES, parse_early_stopping, parse_metric_goal
 from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
@@ -340,6 +340,13 @@ TABLE: Tuple[Option, ...] = (
          ("predict",), placeholder="PATH"),
   Option("once", "Evaluate the latest checkpoint and leave, instead of following the job.",
          "Checkpoints", ("evaluator",), bool, False),
+  Option("keep_best", "Keep the best checkpoint in CHECKPOINT_DIR/best, by this metric of the "
+         "evaluator: accuracy, or accuracy:max. Without :min or :max, a name with loss or error "
+         "in it is minimised, others are maximised.", "Checkpoints", ("local", "evaluator"),
+         parse_metric_goal, placeholder="METRIC[:min|max]"),
+  Option("early_stopping", "End the job for all workers when this metric has not improved for N "
+         "evaluations of the evaluator, such as accuracy:5 or accuracy:max:5.", "Checkpoints",
+         ("local", "evaluator"), parse_early_stopping, placeholder="METRIC[:min|max]:N"),
   Option("save_checkpoints_secs", "Seconds between checkpoints.", "Checkpoints", _TRAINING, float,
          600.0, above=0),
   Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",

@@ -8,11 +8,13 @@ the number of workers, as long as their speeds keep their order of magnitude bet
 
 from __future__ import annotations
 
+import time
 from typing import Callable, Dict, List, Optional, Sequence, Union
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
+from tf1ps.compat import TIMING
 from tf1ps.replication import REPEAT, STOP_ALL
 from tf1ps.training import options as options_lib
 from tf1ps.training import progress, remainder
@@ -192,23 +194,63 @@ class NothingLeft(tf.train.SessionRunHook):
     coord.request_stop()
 
 
+class EarlyStop(tf.train.SessionRunHook):
+  """Requests a stop when the evaluator has asked for the end of the run."""
+
+  def __init__(self, read: Callable[[], str]):
+    """Creates the hook; `read` returns why the evaluator asks for the end, or ""."""
+    self._read, self._looked_at = read, 0.0
+    self.reason = ""
+
+  def look(self) -> str:
+    """Returns the reason as of now."""
+    self._looked_at = time.monotonic()
+    self.reason = self.reason or self._read()
+    return self.reason
+
+  @property
+  def is_reached(self) -> bool:
+    """Whether the end was asked for, as of the last look."""
+    if not self.reason and time.monotonic() - self._looked_at >= TIMING.poll_interval:
+      self.look()
+    return bool(self.reason)
+
+  def is_near(self, begun: float) -> bool:
+    """Whether each step should read the global step: the end comes at no certain step."""
+    del begun
+    return False
+
+  def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
+    """Whether a run of this many steps may be made."""
+    del steps, begun, faster
+    return not self.is_reached
+
+  def after_run(self, run_context, run_values):
+    if self.is_reached:
+      run_context.request_stop()
+
+
 class Stops:
   """The stops that the options request.
 
   Attributes:
     hooks: the hooks that request a stop.
+    early: the hook of early stopping; among `hooks`, unless the workers end by a vote.
   """
 
   def __init__(self, options: options_lib.Options, tracker: GlobalStepTracker,
                counter: progress.ExampleCounter, index: int, count: int, epochs_before: int = 0,
-               examples_before: Callable[[], int] = lambda: 0):
+               examples_before: Callable[[], int] = lambda: 0,
+               early_stop: Callable[[], str] = lambda: ""):
     """Creates the stops of worker `index` of `count`; raises ValueError for too few examples.
 
+    `early_stop` returns why the evaluator asks for the end, or "".
     `epochs_before` is the number of epochs that the job had finished when it started;
     `examples_before`, called in a session, returns the examples that it had trained on before.
     """
     self._options, self._counter = options, counter
     self._by_reason: Dict[str, object] = {}
+    self.early = EarlyStop(early_stop)
     if options.epochs and epochs_before >= options.epochs:
       self._by_reason["nothing was left to do: the job had gone through its data %d times before "
                       "(--epochs=%d)" % (epochs_before, options.epochs)] = NothingLeft()
@@ -229,11 +271,13 @@ class Stops:
     if options.replication == "all_reduce" and self._examples is not None:
       # All-reduce ends by a vote: a worker that stopped alone would leave the others waiting.
       self.hooks[-1] = NoExamplesLeft(self._examples)
+    if options.replication != "all_reduce":  # there it becomes a vote
+      self.hooks.append(self.early)
 
   @property
   def is_reached(self) -> bool:
     """Whether a stop is reached."""
-    return any(stop.is_reached for stop in self._by_reason.values())
+    return self.early.is_reached or any(stop.is_reached for stop in self._by_reason.values())
 
   def is_reached_at(self, step: int) -> bool:
     """Whether a stop is reached if this is the global step."""
@@ -245,7 +289,8 @@ class Stops:
 
   def may_make(self, steps: int, begun: float, faster: float = FASTER) -> bool:
     """Whether a run of this many steps passes no stop; see `StopAtStep.may_make`."""
-    return all(stop.may_make(steps, begun, faster) for stop in self._by_reason.values())
+    return self.early.may_make(steps, begun, faster) and all(
+      stop.may_make(steps, begun, faster) for stop in self._by_reason.values())
 
   def is_last(self, examples: int) -> bool:
     """Whether this worker's part is done after a batch of this many examples."""
@@ -261,6 +306,8 @@ class Stops:
       are_done: [whether all ranges of the data are done] under --shard=dynamic, else [].
       all_went_through: under --on_uneven=repeat, whether all workers went through their data.
     """
+    if self.early.look():
+      return self.early.reason
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return stop is self._examples and stop.nothing_left or reason

@@ -25,6 +25,7 @@ from tf1ps.checkpoint import (
   global_step_of_checkpoint,
   latest_checkpoint,
   make_saver,
+  use_latest,
 )
 from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, probe_tasks, raise_exit
 from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
@@ -252,7 +253,7 @@ class _Training:
     self.counter = progress.ExampleCounter(fetches, lambda: run.examples_before)
     self._stops = stops.Stops(
       options, self.tracker, self.counter, cluster.replica_index, cluster.num_replicas,
-      epochs_before, lambda: self._examples.before)
+      epochs_before, lambda: self._examples.before, lambda: run.stop_reason)
     self._examples = trained_examples.TrainedExamples(run, options, self.counter)
     self._epochs = None
     if run.is_chief and epochs.are_counted(options):
@@ -342,6 +343,8 @@ class _Training:
 
   def _program_hooks(self) -> List[tf.train.SessionRunHook]:
     hooks = self._step.program_hooks
+    if self._vote is not None:
+      hooks = [self._stops.early, *hooks]
     return list(hooks) if self._vote is None else [
       step_vote.VotingHook(hook, self._vote) for hook in hooks]
 
@@ -349,7 +352,7 @@ class _Training:
     """Returns this worker's outcome after `seconds` in the loop; ValueError if no batch came."""
     steps = self.tracker.own_steps + (self._threads.steps if self._threads is not None else 0)
     end = self._end_of_data if self._vote is None else self._vote
-    by_hook = bool(self._step.program_hooks) and not (
+    by_hook = bool(self._step.program_hooks) and not self._stops.early.look() and not (
       end.was_ended or end.data_ended or self._stops.is_reached)
     if not (steps or by_hook or end.was_ended or self._stops.is_reached
             or self._shard.is_dynamic):
@@ -391,10 +394,9 @@ def _finish(program, run: Membership, options, directory, outcome: Outcome, prob
   A signal ends this as it ends training: a restart finds the run as it is.
   """
   try:
-    checkpoint = latest_checkpoint(directory)
-    evaluation = evaluate(
-      program, checkpoint, options_lib.first_batch_size(options.batch_size),
-      options.variables, bad=bad_records)
+    checkpoint, evaluation = use_latest(directory, lambda path: (path, evaluate(
+      program, path, options_lib.first_batch_size(options.batch_size),
+      options.variables, bad=bad_records)))
   except Exception:
     run.release(failed=True)
     raise
