@@ -41,7 +41,7 @@ def test_with_a_checkpoint_neither(tmp_path):
     session.run(to_seven)
     path = scaffold.saver.save(session, os.path.join(str(tmp_path), "model"))
   with tf.Session() as session:
-    initialise.restore_or_initialise(session, scaffold, path)
+    assert initialise.restore_or_initialise(session, scaffold, str(tmp_path)) == path
     assert (session.run(v), called) == (7.0, [])
 
 
@@ -61,7 +61,7 @@ def test_a_checkpoint_that_cannot_be_restored_is_told_with_what_is_wrong(tmp_pat
   scaffold = tf.train.Scaffold(saver=tf.train.Saver()).finalize()
   with tf.Session() as session:
     with pytest.raises(checkpoints.CheckpointError, match="(?s)model.ckpt " + text):
-      initialise.restore_or_initialise(session, scaffold, path)
+      initialise.restore_or_initialise(session, scaffold, str(tmp_path))
 
 
 def test_local_variables_and_tables_are_initialised():

@@ -282,7 +282,6 @@ class SessionLifecycle:
     finally:
       aside.close()
 
-
   def _save_whole(self, session):
     if initialise.has_partial_update(session):
       raise RuntimeError("an update was interrupted")
