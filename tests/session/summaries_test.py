@@ -100,6 +100,7 @@ def test_a_file_that_cannot_be_written_costs_its_summaries_alone(tmp_path, caplo
       for step in range(50):
         summaries.write_summary(str(tmp_path), summary, step)
       summaries.SummarySaver(None, None, str(tmp_path), save_steps=1).end(None)
+      summaries.flush_summaries(str(tmp_path))
     finally:
       resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     (record,) = [record for record in caplog.records if record.name == "tf1ps"]

@@ -154,6 +154,8 @@ EXPECTATIONS = (
   *(Expectation(role, phase, "*", "full", FAILS, limit, victim_fails=False, names=_NO_SPACE)
     for role in ("ps", "chief") for phase, limit in (
       ("start", "start"), ("initialising", "start"), ("end", "loss"))),
+  Expectation("chief", "evaluating", "*", "full", FAILS, "loss", victim_fails=False,
+              names=_NO_SPACE),
   # The run's file cannot say that the job has ended.
   Expectation("ps", "evaluating", "*", "full", FAILS, "loss", victim_fails=False, names=_NO_SPACE),
   Expectation("*", "*", "*", "full", GOES_ON, "restart"),

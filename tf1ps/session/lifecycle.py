@@ -35,6 +35,7 @@ from tf1ps.compat import GRACE, TIMING, error_line, signal_exit_code
 from tf1ps.replication import ReplicaLostError
 from tf1ps.session import ending, initialise, presence, process_end, session_creator
 from tf1ps.session import membership as membership_lib
+from tf1ps.session.summaries import flush_summaries
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED
 
 _log = logging.getLogger("tf1ps")
@@ -198,10 +199,7 @@ class SessionLifecycle:
   def _flush_summaries(self):
     # TensorFlow calls no hook after an error, and the last summaries show its cause.
     if self._summary_dir is not None and self.sessions:
-      try:
-        tf.summary.FileWriterCache.get(self._summary_dir).flush()
-      except tf.errors.OpError as error:
-        _log.warning("the last summaries were not written: %s", error_line(error))
+      flush_summaries(self._summary_dir)
 
   def _report(self, error, signum):
     membership = self.membership

@@ -30,6 +30,11 @@ def write_summary(directory: str, summary, step: int) -> None:
   _try(directory, lambda writer: writer.add_summary(summary, step))
 
 
+def flush_summaries(directory: str) -> None:
+  """Writes what the event file of a directory still lacks; an error never ends the task."""
+  _try(directory, lambda writer: writer.flush())
+
+
 def _try(directory, function) -> None:
   writer = tf.summary.FileWriterCache.get(directory)
   try:
