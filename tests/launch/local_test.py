@@ -529,6 +529,15 @@ def test_a_signal_reaches_workers_first_and_ps_last(tmp_path, number, heard):
   assert re.match(r"tf1ps-local: ended by %s, \d+\.\d s$" % signal.Signals(number).name, last)
 
 
+def test_a_chief_has_its_grace_to_save_after_a_signal(tmp_path):
+  with launcher("save_limit=50", "worker 0:note_signal:%s,1" % (tmp_path / "chief"),
+                TF1PS_TIMING='{"workers_end_limit_after_signal": 0.1}') as process:
+    read_pids(tmp_path, "chief.pid")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+  assert (tmp_path / "chief").exists()  # it was not killed before it had saved
+
+
 def test_tasks_that_end_by_the_launchers_signal_did_not_fail(tmp_path):
   with launcher("ps 0:stay:%s" % (tmp_path / "ps"),
                 "worker 0:stay:%s" % (tmp_path / "worker")) as process:

@@ -72,7 +72,7 @@ def _run(argv, result_path) -> int:
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
     quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
-    max_restarts=max_restarts)
+    max_restarts=max_restarts, save_limit=FLAGS.grace)
   if result_path is not None and outcome.exit_code:
     results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
   elif result_path is not None:

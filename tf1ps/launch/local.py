@@ -74,7 +74,8 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
               num_ps: int, num_workers: int, evaluator: bool, log_dir: Optional[str],
               preload: Sequence[str] = (), grace: float = 30.0, tries: int = 5,
               log: Callable[[str], None] = print, quiet: bool = True,
-              keeps_logs: bool = True, max_restarts: int = 0) -> Outcome:
+              keeps_logs: bool = True, max_restarts: int = 0,
+              save_limit: float = 0.0) -> Outcome:
   """Runs the tasks of a job on this machine until all have ended.
 
   Call it from the main thread, where signals arrive.
@@ -93,6 +94,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     quiet: hold back the output of the imports, unless one of them fails.
     keeps_logs: False: the log directory is removed after a job that ends with 0.
     max_restarts: how often each task is started again after a failure, 0 or more.
+    save_limit: seconds that a chief may need to save and leave after a signal to the launcher.
 
   Returns:
     The `Outcome`.
@@ -121,7 +123,8 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
         if outcome is not None:
           break
         local_tasks = _make(make_tasks, num_ps, num_workers, evaluator)
-        attempt = _Attempt(server, interrupts, screen, log_dir, grace, keeps_logs, max_restarts)
+        attempt = _Attempt(server, interrupts, screen, log_dir, grace, keeps_logs, max_restarts,
+                           save_limit)
         outcome = attempt.run(local_tasks)
         if outcome.port_taken and number < tries:
           screen.line(_PREFIX + "%s; starting all tasks again with new ports, try %d "
@@ -199,8 +202,10 @@ class _Attempt:
 
   def __init__(self, server: ForkServer, interrupts: SignalQueue,
                screen: Screen, log_dir: Optional[str], grace: float, keeps_logs: bool,
-               max_restarts: int):
+               max_restarts: int, save_limit: float):
     """Prepares a start; the arguments are the same in all starts of a job."""
+    self._signalled_limit = max(
+      TIMING.workers_end_limit_after_signal, save_limit + TIMING.killed_limit)
     self._keeps_logs = keeps_logs
     self._server, self._interrupts, self._screen = server, interrupts, screen
     self._log_dir, self._grace = log_dir, grace
@@ -233,7 +238,7 @@ class _Attempt:
         # SIGHUP (the terminal has closed) counts as SIGTERM.
         first = self._interrupts.received[0]
         self._end(signal.SIGINT if first == signal.SIGINT else signal.SIGTERM,
-                  TIMING.workers_end_limit_after_signal)
+                  self._signalled_limit)
     except ForkServerLost as error:
       outcome = _failure(str(error))
     finally:
