@@ -289,6 +289,14 @@ def test_one_evaluation_is_of_the_newest(tmp_path):
   assert losses(tmp_path) == [(2, 4.)]
 
 
+def test_an_evaluation_whose_summaries_cannot_be_written_counts(tmp_path, caplog):
+  save(tmp_path, 4)
+  (tmp_path / evaluator.SUMMARIES).write_text("a file has the name of the folder")
+  outcome = evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True)
+  assert (outcome.code, outcome.last.global_step) == (0, 4)
+  assert "summaries in %s are lost" % (tmp_path / evaluator.SUMMARIES) in caplog.text
+
+
 @pytest.mark.parametrize("name", ["heartbeat_timeout", "start_timeout", "look_every"])
 def test_times_must_be_positive(tmp_path, name):
   times = dict(heartbeat_timeout=1, start_timeout=1, look_every=1)

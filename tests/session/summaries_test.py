@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_written_costs_its_summaries_alone(tmp_path, caplo
     finally:
       resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     (record,) = [record for record in caplog.records if record.name == "tf1ps"]
-    assert "summaries in %s are lost, and training goes on: " % tmp_path in record.getMessage()
+    assert "summaries in %s are lost, and this task goes on: " % tmp_path in record.getMessage()
     began = int(time.time())
     harness.wait_until(lambda: time.time() > began + 1)
     summaries.write_summary(str(tmp_path), summary, 51)

@@ -166,16 +166,13 @@ EXPECTATIONS = (
 _UNHEARD = (
   "the reports of the workers that have left may be lost with the ps: the chief ends with 1 and "
   "says that they never joined")
-_SUMMARY = "an evaluator whose summaries cannot be written ends with 1"
 _CLOSED = "the chief names no ps: its last line is `CancelledError: the session was closed`"
 KNOWN_FAILING: Dict[Tuple[str, str, str, str], str] = {
   ("ps", "end", "*", "killed"): _UNHEARD,
-  ("evaluator", "*", "*", "full"): _SUMMARY,
   ("ps", "end", "sync", "cut"): _CLOSED,
 }
 SOMETIMES = [
   ("ps", "end", "*", "killed"),
-  ("evaluator", "*", "*", "full"),  # a file's last block has room for some summaries
   ("ps", "end", "sync", "cut"),
 ]
 

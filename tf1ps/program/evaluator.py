@@ -36,6 +36,7 @@ from tf1ps.pipeline import BadRecords
 from tf1ps.program import best_checkpoint, evaluation, evaluator_memory, variable_kind
 from tf1ps.program.contract import Program
 from tf1ps.program.metric_goals import EarlyStopping, MetricGoal
+from tf1ps.session import flush_summaries, write_summary
 from tf1ps.state import RUN_ENDED, RUN_RUNNING, RunFile, StopFile
 
 _log = logging.getLogger("tf1ps")
@@ -108,20 +109,17 @@ def follow_checkpoints(
     lambda path: evaluation.evaluate(
       program, path, batch_size, variables, config, is_interrupted, bad),
     checkpoint_dir, is_interrupted, watch, once, keep_best, early_stopping)
-  try:
-    if once:
-      return evaluator.finish("one evaluation was asked for", 0)
-    watch.log_wait()
-    while True:
-      end = watch.look()  # before the checkpoints: the last one is there when the run has ended
-      if end is not None:
-        return evaluator.finish(*end)
-      evaluator.evaluate_new()
-      _wait(look_every, is_interrupted)
-      if is_interrupted():
-        return evaluator.outcome("interrupted", EXIT_FAILED)
-  finally:
-    evaluator.close()
+  if once:
+    return evaluator.finish("one evaluation was asked for", 0)
+  watch.log_wait()
+  while True:
+    end = watch.look()  # before the checkpoints: the last one is there when the run has ended
+    if end is not None:
+      return evaluator.finish(*end)
+    evaluator.evaluate_new()
+    _wait(look_every, is_interrupted)
+    if is_interrupted():
+      return evaluator.outcome("interrupted", EXIT_FAILED)
 
 
 def _check_metrics(keep_best, early_stopping, read_names: Callable[[], List[str]]) -> None:
@@ -212,7 +210,6 @@ class _Evaluator:
       self._patience = evaluator_memory.Patience(early_stopping, memory.patience)
     self._stop_file = StopFile(checkpoint_dir)
     self._says_memory = True
-    self._writer = None
     self._count = 0
 
   def evaluate_new(self) -> None:
@@ -238,10 +235,6 @@ class _Evaluator:
 
   def outcome(self, reason: str, code: int) -> EvaluatorOutcome:
     return EvaluatorOutcome(self._count, self._last, reason, code)
-
-  def close(self) -> None:
-    if self._writer is not None:
-      self._writer.close()
 
   def _new(self, paths):
     return evaluator_memory.new_ones(paths, self._evaluated)
@@ -307,13 +300,11 @@ class _Evaluator:
         _log.warning("a restarted evaluator will repeat evaluations: %s", error.message)
 
   def _write(self, found: evaluation.Evaluation) -> None:
-    if self._writer is None:
-      with tf.Graph().as_default():  # FileWriter needs graph mode
-        self._writer = tf.summary.FileWriter(self._folder)
     values = [tf.Summary.Value(tag=name, simple_value=value)
               for name, value in found.metrics.items()]
-    self._writer.add_summary(tf.Summary(value=values), found.global_step)
-    self._writer.flush()
+    with tf.Graph().as_default():  # an event file needs graph mode
+      write_summary(self._folder, tf.Summary(value=values), found.global_step)
+      flush_summaries(self._folder)
 
 
 def _wait(seconds: float, is_interrupted: Callable[[], bool]) -> None:

@@ -23,7 +23,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "run_directory": ["DirectoryInUseError"],
   "session_creator": ["PartDoneError", "TaskLostError"],
   "signature": ["GraphMismatchError"],
-  "summaries": ["write_summary"],
+  "summaries": ["flush_summaries", "write_summary"],
   "supervised_session": ["SupervisedSession"],
   "supervisor": ["Supervisor"],
   "unplaced": ["place_as_tensorflow_1"],

@@ -22,7 +22,7 @@ _failed: Set[str] = set()  # a process global: directories whose event file coul
 
 
 def write_summary(directory: str, summary, step: int) -> None:
-  """Adds a summary to the event file of a directory; an error never ends training.
+  """Adds a summary to the event file of a directory; an error never ends the task.
 
   The writer of TensorFlow 2 raises the error of an earlier write, such as one on a full disk. A
   later summary then begins a new file.
@@ -36,14 +36,13 @@ def flush_summaries(directory: str) -> None:
 
 
 def _try(directory, function) -> None:
-  writer = tf.summary.FileWriterCache.get(directory)
   try:
-    function(writer)
+    function(tf.summary.FileWriterCache.get(directory))
   except (OSError, RuntimeError, IndexError, tf.errors.OpError) as error:  # "File too large" too
     tf.summary.FileWriterCache.clear()  # a writer that has failed writes nothing more
     if directory not in _failed:
       _failed.add(directory)
-      _log.warning("summaries in %s are lost, and training goes on: %s", directory,
+      _log.warning("summaries in %s are lost, and this task goes on: %s", directory,
                    error_line(error))
 
 
