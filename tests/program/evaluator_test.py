@@ -294,7 +294,8 @@ def test_an_evaluation_whose_summaries_cannot_be_written_counts(tmp_path, caplog
   (tmp_path / evaluator.SUMMARIES).write_text("a file has the name of the folder")
   outcome = evaluator.follow_checkpoints(LINE, str(tmp_path), LIMIT, LIMIT, 4, once=True)
   assert (outcome.code, outcome.last.global_step) == (0, 4)
-  assert "summaries in %s are lost" % (tmp_path / evaluator.SUMMARIES) in caplog.text
+  if not tf.__version__.startswith("1."):  # whose writer reports no error
+    assert "summaries in %s are lost" % (tmp_path / evaluator.SUMMARIES) in caplog.text
 
 
 @pytest.mark.parametrize("name", ["heartbeat_timeout", "start_timeout", "look_every"])
