@@ -137,7 +137,7 @@ def test_the_flags_become_options(start):
                  "--on_uneven=shrink"]
   stale = ["--staleness_policy=max_lead:2,drop:8,damp,warm_up:5",
            "--prefetch=True"]
-  several = ["--steps_per_execution=4"]
+  several = ["--steps_per_execution=4", "--ps_recovery=lost_only"]
   fields = set(options.Options._fields) - {"config", "steps_in_flight"}
   names = {arg[2:].split("=")[0] for arg in COMMON + synchronous + stale + several}
   assert names == fields
