@@ -287,7 +287,7 @@ def test_a_saved_history_is_checked_again(tmp_path, capsys):
   assert history.read_history(str(path)) == events
   assert report.print_report(str(path)) == 1
   text = capsys.readouterr().out
-  assert "`python -m tools.chaos run --seconds=10 --seed=1 --modes=async`" in text
+  assert "`python -m tools.chaos run --seconds=10 --seed=1 --modes=async --wait_limit=10`" in text
   assert "| kill | 1 | 4.0 | 4.0 |" in text
   assert "| async | waits | holds | 1 recoveries, median 4.0 s, worst 4.0 s |" in text
   assert "- async, queue: no element was taken" in text
@@ -328,3 +328,11 @@ def test_a_seed_chooses_the_injections():
 
 def test_without_a_network_there_are_no_cuts():
   assert {cell[0] for cell in plan.cells(has_network=False, has_disk=False)} == {"kill", "stop"}
+
+
+def test_the_report_has_the_command_of_the_same_run():
+  jobs = [validators.Job(Story(
+    mode="sync", faults=["kill", "disk"], wait_limit=90.0, breaks=["token"]).events)]
+  assert report.command(jobs) == (
+    "python -m tools.chaos run --seconds=10 --seed=1 --modes=sync --breaks=token "
+    "--faults=kill,disk --wait_limit=90")

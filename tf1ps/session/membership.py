@@ -475,8 +475,8 @@ class Membership:
         limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)
       return True
     except (ControlError, LimitExceeded) as error:
-      _log.warning("the other tasks could not be notified that this task is %s (%s): %s",
-                   state, reason, error)
+      _log.warning("the other tasks could not be notified that this task is %s%s: %s",
+                   state, " (%s)" % reason if reason else "", error)
       return False
 
   def _beat(self):

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 from tools.chaos import report
+from tools.chaos.plan import WAIT_LIMIT
 from tools.chaos.run import RunOptions, run
 
 _FAULTS = ("kill", "stop", "cut", "slow", "disk")
@@ -26,8 +27,8 @@ def main(argv=None) -> int:
   make.add_argument("--modes", default="async,sync", help="the jobs of the run")
   make.add_argument("--breaks", default="",
                     help="what is broken on purpose: token, range, checkpoint")
-  make.add_argument("--faults", default=",".join(_FAULTS), help="the faults to inject")
-  make.add_argument("--wait_limit", type=float, default=60.0,
+  make.add_argument("--faults", help="the faults to inject, by default all: " + ",".join(_FAULTS))
+  make.add_argument("--wait_limit", type=float, default=WAIT_LIMIT,
                     help="seconds for the job to recover from an injection")
   make.add_argument("--history", help="the file; by default in a new directory")
   make.add_argument("--every_cell", action="store_true",
@@ -49,7 +50,8 @@ def _run(arguments):
   run(RunOptions(
     arguments.seconds, arguments.seed, arguments.history,
     os.path.splitext(arguments.history)[0] + "-logs", _names(arguments.modes), arguments.kind,
-    _names(arguments.breaks), arguments.wait_limit, _names(arguments.faults)))
+    _names(arguments.breaks), arguments.wait_limit,
+    None if arguments.faults is None else _names(arguments.faults)))
 
 
 def _names(text):

@@ -18,6 +18,7 @@ from typing import Iterator, List, NamedTuple, Sequence
 ROLES = ("ps", "chief", "worker")
 PHASES = ("starting", "training", "saving")
 NUM_PS, NUM_WORKERS = 2, 3
+WAIT_LIMIT = 60.0  # seconds for a job to recover from an injection
 CLIENTS = ("producer 0", "consumer 0", "consumer 1")
 
 

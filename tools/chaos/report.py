@@ -7,7 +7,7 @@ import statistics
 import sys
 
 from tools.chaos import history, validators
-from tools.chaos.plan import PHASES, ROLES
+from tools.chaos.plan import PHASES, ROLES, WAIT_LIMIT
 
 _SHOWN = 5  # problems of a validator
 
@@ -61,6 +61,10 @@ def command(jobs) -> str:
     words.append("--modes=" + modes)
   if options["breaks"]:
     words.append("--breaks=" + ",".join(options["breaks"]))
+  if options.get("faults") is not None:  # older histories do not say
+    words.append("--faults=" + ",".join(options["faults"]))
+  if options["wait_limit"] != WAIT_LIMIT:
+    words.append("--wait_limit=%g" % options["wait_limit"])
   return " ".join(words)
 
 

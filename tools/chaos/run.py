@@ -25,7 +25,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from tf1ps.launch import ForkServer, LocalTask, find_free_addresses
 from tools.chaos import entry, history, network, plan
-from tools.chaos.plan import CLIENTS, NUM_PS, NUM_WORKERS
+from tools.chaos.plan import CLIENTS, NUM_PS, NUM_WORKERS, WAIT_LIMIT
 
 SAVE_SECS = 4.0
 HEARTBEAT_TIMEOUT = 30.0
@@ -54,7 +54,7 @@ class RunOptions(NamedTuple):
   modes: Sequence[str] = ("async", "sync")
   kind: str = "tf1ps"  # or stock
   breaks: Sequence[str] = ()
-  wait_limit: float = 60.0  # seconds for a job to recover from an injection
+  wait_limit: float = WAIT_LIMIT  # seconds for a job to recover from an injection
   only: Optional[Sequence[str]] = None  # faults; None: all that are possible here
 
 
@@ -140,6 +140,7 @@ class _Job:
       seconds=self._seconds, workers=NUM_WORKERS, ps=NUM_PS, examples=self._examples,
       steps=self._steps, wait_limit=self._options.wait_limit, save_secs=SAVE_SECS,
       heartbeat_timeout=HEARTBEAT_TIMEOUT, breaks=list(self._options.breaks),
+      faults=None if self._options.only is None else list(self._options.only),
       cells=[list(cell) for cell in possible])
     for task in self._tasks:
       self._start(task)
