@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 from tests import harness, program_tasks
 from tf1ps.program import evaluator
 from tf1ps.session import summaries
-from tf1ps.training import staleness_recorder, traffic_report
+from tf1ps.training import job_summaries, staleness_recorder, traffic_report
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # 0.98 as a rule; 0.94 has been seen where a worker was held up between gradient and update.
@@ -295,8 +295,10 @@ def test_every_command_is_run_somewhere(document):
 
 def test_docs_have_the_tags_of_the_summaries():
   page = (ROOT / "docs/tensorboard.md").read_text(encoding="utf-8")
-  for tag in (traffic_report.TAG, staleness_recorder.TAG, summaries.StepCounter.TAG):
+  for tag in (traffic_report.TAG, staleness_recorder.TAG, summaries.StepCounter.TAG,
+              job_summaries.FLAGS_TAG, job_summaries.STEPS_TAG, job_summaries.QUEUES_TAG):
     assert "| `%s" % tag in page
+  assert "`%s...`" % job_summaries.EXAMPLES_TAG in page
   assert "`checkpoints/%s/`" % evaluator.SUMMARIES in page
 
 

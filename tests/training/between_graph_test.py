@@ -129,8 +129,9 @@ def test_two_clients_one_after_the_other_go_on_from_each_other():
 
 def test_the_loss_is_a_summary_of_that_name():
   build(ALONE)  # whose graph has an operation "loss" already
-  (summary,) = tf.get_collection(tf.GraphKeys.SUMMARIES)
-  assert tf.get_static_value(summary.op.inputs[0]) == b"loss"
+  tags = [tf.get_static_value(one.op.inputs[0]) for one in tf.get_collection(
+    tf.GraphKeys.SUMMARIES)]
+  assert tags == [b"learning_rate", b"loss"]
 
 
 def test_the_programs_own_optimizer_wins():

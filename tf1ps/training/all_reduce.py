@@ -16,7 +16,7 @@ from tf1ps.program import Program, make_optimizer
 from tf1ps.replication import build_mirrored, devices_here
 from tf1ps.training import batch_ahead, between_graph, program_towers
 from tf1ps.training import options as options_lib
-from tf1ps.training.step import Step, Vote, summarize_loss
+from tf1ps.training.step import Step, Vote, summarize
 
 
 def build_step(program: Program, cluster: Cluster, shard: Shard, options: options_lib.Options,
@@ -40,6 +40,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
       lambda: towers.optimizer(next(numbers)), cluster.replica_index, cluster.num_replicas,
       clip_norm=options.clip_norm, vote=vote)
     program_towers.check_scaling(towers, options.scale_learning_rate)
-    summarize_loss(built.loss)
+    program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
+    summarize("loss", built.loss)
     return Step(built.train_op, built.loss, towers.batch_sizes[0],
                 vote=Vote(ahead, vote, built.vote), program_hooks=towers.hooks, hint=towers.hint)

@@ -40,7 +40,7 @@ from tf1ps.training import async_update, own_train_op, program_towers
 from tf1ps.training.options import Options
 from tf1ps.training.remainder import Remainder
 from tf1ps.training.repeated_data import RepeatedData
-from tf1ps.training.step import Batches, Step, summarize_loss
+from tf1ps.training.step import Batches, Step, summarize
 from tf1ps.transfer import (
   Prefetch,
   fetch_variables,
@@ -87,6 +87,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
     devices = devices_here(options.num_clones) if options.num_clones > 1 else [""]
     built = build_clones(towers.loss, devices, towers.optimizer())
     program_towers.check_scaling(towers, options.is_synchronous and options.scale_learning_rate)
+    program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
     batches = Batches(
       built.grads_and_vars, built.loss, towers.batch_sizes[0],
       options.gradient_accumulation_steps, shard.range_reports)
@@ -95,7 +96,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
     if towers.train_op is not None:
       build = _own_update
     step = build(towers, batches, built.update_ops, options, cluster, shard)
-    summarize_loss(step.loss)
+    summarize("loss", step.loss)
     if not shard.is_dynamic:  # the table of ranges knows the done ones
       step = step._replace(positions=InputPositions(
         cluster.replica_index, cluster.num_replicas, shard.batch_size, global_step))

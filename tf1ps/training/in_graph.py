@@ -32,7 +32,7 @@ from tf1ps.replication import (
 )
 from tf1ps.training import between_graph, program_towers
 from tf1ps.training import options as options_lib
-from tf1ps.training.step import Step, summarize_loss
+from tf1ps.training.step import Step, summarize
 from tf1ps.transfer import fetch_variables, keep_constants_local
 
 _log = logging.getLogger("tf1ps")
@@ -56,7 +56,8 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
     fetch_variables(options.pack_bytes, options.wire_dtype)
     keep_constants_local()
     program_towers.check_scaling(towers, options.scale_learning_rate)
-    summarize_loss(step.loss)
+    program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
+    summarize("loss", step.loss)
     return step._replace(program_hooks=towers.hooks, hint=towers.hint)
 
 

@@ -14,10 +14,18 @@ from typing import Callable, List, Sequence
 import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import Shard, check_asked
-from tf1ps.program import Program, batch_size_of, build_input, build_model, check_variables
+from tf1ps.program import (
+  Program,
+  batch_size_of,
+  build_input,
+  build_model,
+  check_variables,
+  learning_rate_of,
+)
 from tf1ps.replication import ClonePart, split_unevenly
 from tf1ps.training import hints, own_train_op
 from tf1ps.training import options as options_lib
+from tf1ps.training.step import summarize
 
 
 class ProgramTowers:
@@ -103,6 +111,18 @@ def check_scaling(towers: ProgramTowers, scales: bool) -> None:
   if scales and towers.has_own_optimizer:
     raise ValueError("--scale_learning_rate has no effect: the program brings an optimizer of "
                      "its own, which knows its learning rate")
+
+
+def summarize_learning_rate(towers: ProgramTowers, optimizer: str, learning_rate) -> None:
+  """Adds a summary of the options' learning rate; a program's own optimizer keeps its rate.
+
+  Args:
+    towers: the built towers.
+    optimizer: the name of the options' optimizer.
+    learning_rate: a number, a float scalar tensor, or None for the optimizer's default.
+  """
+  if towers.train_op is None and not towers.has_own_optimizer:
+    summarize("learning_rate", learning_rate_of(optimizer, learning_rate))
 
 
 class _OptimizerToCome:

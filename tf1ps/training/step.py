@@ -101,6 +101,10 @@ def push_partial(partial: AccumulatedRemainder, call_inside: Callable) -> Option
     return None
 
 
-def summarize_loss(loss: tf.Tensor) -> None:
-  """Adds a summary named "loss"; tf.summary.scalar names it "loss_1" beside an operation "loss"."""
-  tf.add_to_collection(tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(tags="loss", values=loss))
+def summarize(tag: str, value) -> None:
+  """Adds a summary with exactly this tag, of a float scalar.
+
+  tf.summary.scalar would name it "loss_1" beside an operation "loss".
+  """
+  tf.add_to_collection(tf.GraphKeys.SUMMARIES, tf.raw_ops.ScalarSummary(
+    tags=tag, values=tf.convert_to_tensor(value)))

@@ -47,6 +47,7 @@ from tf1ps.training import (
   epochs,
   execution,
   hints,
+  job_summaries,
   parallel_steps,
   progress,
   remainder,
@@ -275,6 +276,9 @@ class _Training:
       step.positions.follow(lambda: options.gradient_accumulation_steps * fetches.steps,
                             self._threads.quiet if options.steps_in_flight > 1 else None)
     self._traffic = self._make_traffic(fetches) if run.is_chief else None
+    self._summaries = None
+    if run.is_chief and options.checkpoint_dir:
+      self._summaries = job_summaries.JobSummaries(self.tracker, run, options)
     self.stalls = stall_watch.StallWatch(
       run, options.stall_after, options.on_stall == options_lib.STALL_FAIL, self._count_all,
       step.hooks)
@@ -339,6 +343,8 @@ class _Training:
         self.tracker, self.counter, self._execution, self._options.steps,
         share=options_lib.share_of(self._options, self._run.cluster.num_replicas),
         others=self._threads))
+      if self._summaries is not None:
+        found.append(self._summaries)
     return [hook for hook in found if hook is not None]
 
   def _program_hooks(self) -> List[tf.train.SessionRunHook]:
