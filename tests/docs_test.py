@@ -260,6 +260,8 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --sync_replicas", "test_docs_synchronous_updates"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=3", "test_docs_staleness"),
   (r"tf1ps-local --program=examples/digits.py --num_workers=2 --epochs=5 --", "test_docs_steps"),
+  (r"tf1ps-local --program=examples/digits.py --num_workers=2 --steps=400 ",
+   "test_docs_learning_rate"),
   (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),
@@ -385,6 +387,13 @@ def test_docs_ranges_by_hand(start, tmp_path):
 def test_docs_staleness(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   arguments, = of_program("docs/staleness.md", "tf1ps-local")
+  assert LEARNT.search(launcher(start, arguments, tmp_path))
+
+
+@pytest.mark.slow
+def test_docs_learning_rate(start, tmp_path):
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  arguments, = [a for a in of_program("docs/programs.md", "tf1ps-local") if "--steps=400" in a]
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 

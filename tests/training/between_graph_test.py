@@ -187,10 +187,10 @@ def test_updates_that_cannot_be_made_are_refused():
 
 
 @pytest.mark.parametrize("flags, rate", [
-  (dict(), None), (dict(learning_rate=0.5), 0.5),
+  (dict(), 0.001), (dict(learning_rate=0.5), 0.5),
   (dict(sync_replicas=True, learning_rate=0.5, scale_learning_rate=True), 1.0),
   (dict(sync_replicas=True, optimizer="adam", scale_learning_rate=True), 0.002),
   (dict(sync_replicas=True, learning_rate=0.5, scale_learning_rate=True, replicas_to_aggregate=1),
    0.5)])
 def test_the_learning_rate_goes_with_the_gradients_of_an_update(flags, rate):
-  assert between_graph.scaled_learning_rate(options.Options(**flags), CLUSTER) == rate
+  assert between_graph.build_learning_rate(options.Options(**flags), CLUSTER) == rate

@@ -1,4 +1,4 @@
-"""A job in this process: a ps, and a worker that trains in the test's own thread.
+"""A job in this process: a ps, if it needs one, and a worker that trains in the test's thread.
 
 It costs a tenth of processes. For options that change what one worker counts, sends or refuses;
 tests by processes show beside it that the flags reach the worker.
@@ -15,10 +15,12 @@ from tests import harness
 from tf1ps.cluster import server as server_lib
 from tf1ps.pipeline import next_batch
 from tf1ps.program import contract
+from tf1ps.replication import clones
 from tf1ps.training import options as options_lib
 from tf1ps.training import worker
 
-_servers = []  # the ps, then the worker
+_workers = {}  # the worker with and without a ps
+_kept = []
 _records = {}
 
 
@@ -30,21 +32,31 @@ def train(input_fn=None, model_fn=None, **options):
     model_fn: the program's; None: the line.
     options: fields of `Options`.
   """
-  if not _servers:  # a process cannot stop them
-    cluster = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
-    for job in ("ps", "worker"):
-      _servers.append(tf1ps.Server(cluster, job_name=job, task_index=0))
-      _records.update(server_lib._records)
-    atexit.register(_servers.clear)  # 1.15's destructor needs what the end of Python takes away
+  server = _worker(has_ps=options.get("replication") != "all_reduce")
   server_lib._records.update(_records)  # other tests know of no server: see conftest.py
   program = contract.Program("line", None, input_fn or line_input, model_fn or line_model)
   has_v2 = tf.control_flow_v2_enabled()
   tf.disable_control_flow_v2()  # as in tf1ps-worker
   try:
-    return worker.train(program, _servers[1], options_lib.Options(**options))
+    return worker.train(program, server, options_lib.Options(**options))
   finally:
     if has_v2:
       tf.enable_control_flow_v2()
+
+
+def _worker(has_ps):
+  """The worker's server, with a ps or without, and two CPU devices for clones."""
+  if has_ps not in _workers:  # a process cannot stop a server
+    cluster = {job: harness.addresses(1) for job in ["ps", "worker"][not has_ps:]}
+    config = clones.with_cpu_devices(2)
+    for job in cluster:
+      _kept.append(tf1ps.Server(cluster, job_name=job, task_index=0, config=config))
+      _records.update(server_lib._records)
+    _workers[has_ps] = _kept[-1]
+    # 1.15's destructor needs what the end of Python takes away.
+    atexit.register(_kept.clear)
+    atexit.register(_workers.clear)
+  return _workers[has_ps]
 
 
 def line_input(mode, shard, nan_at=None):

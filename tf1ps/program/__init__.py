@@ -22,5 +22,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "EarlyStopping", "MetricGoal", "parse_early_stopping", "parse_metric_goal"],
   "optimizers": ["learning_rate_of", "make_optimizer"],
   "prediction": ["Prediction", "PredictionError", "predict"],
+  "schedules": ["Schedule", "build_schedule", "parse_schedule"],
   "variable_kind": ["RESOURCE", "kind_scope"],
 })

@@ -27,8 +27,10 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
     ValueError: a variable cannot travel between the workers, or as `build.build_step`.
   """
   local = devices_here(options.num_clones)
-  learning_rate = between_graph.scaled_learning_rate(options, cluster)
   with between_graph.model_scope(options, cluster, container, on_ps=False):
+    with tf.device(cluster.task.name + local[0]):
+      tf.train.get_or_create_global_step()
+    learning_rate = between_graph.build_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
       program, lambda: make_optimizer(options.optimizer, learning_rate), options)
     ahead = batch_ahead.BatchAhead()
@@ -39,7 +41,7 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: option
       towers.loss, [cluster.task.name + device for device in local],
       lambda: towers.optimizer(next(numbers)), cluster.replica_index, cluster.num_replicas,
       clip_norm=options.clip_norm, vote=vote)
-    program_towers.check_scaling(towers, options.scale_learning_rate)
+    program_towers.check_learning_rate(towers, options)
     program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
     summarize("loss", built.loss)
     return Step(built.train_op, built.loss, towers.batch_sizes[0],

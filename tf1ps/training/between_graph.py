@@ -15,7 +15,7 @@ else. A batch takes these steps:
 from __future__ import annotations
 
 import contextlib
-from typing import Optional
+from typing import Union
 
 import tensorflow.compat.v1 as tf
 
@@ -23,7 +23,13 @@ from tf1ps.checkpoint import InputPositions
 from tf1ps.cluster import Cluster
 from tf1ps.pipeline import Shard
 from tf1ps.placement import partition_large, replica_device_setter
-from tf1ps.program import Program, kind_scope, learning_rate_of, make_optimizer
+from tf1ps.program import (
+  Program,
+  build_schedule,
+  kind_scope,
+  learning_rate_of,
+  make_optimizer,
+)
 from tf1ps.replication import (
   REPEAT,
   STOP_ALL,
@@ -50,12 +56,12 @@ from tf1ps.transfer import (
 )
 
 
-def scaled_learning_rate(options: Options, cluster: Cluster) -> Optional[float]:
-  """Returns the learning rate of the options, scaled if they ask for it; None: the default rate."""
-  if not options.scale_learning_rate:
-    return options.learning_rate
-  gradients_of_update = options.replicas_to_aggregate or cluster.num_replicas
-  return gradients_of_update * learning_rate_of(options.optimizer, options.learning_rate)
+def build_learning_rate(options: Options, cluster: Cluster) -> Union[float, tf.Tensor]:
+  """Returns the learning rate of the options: scaled, and following its schedule, if they ask."""
+  rate = learning_rate_of(options.optimizer, options.learning_rate)
+  if options.scale_learning_rate:
+    rate *= options.replicas_to_aggregate or cluster.num_replicas
+  return build_schedule(options.schedule, rate, tf.train.get_global_step())
 
 
 def model_scope(options: Options, cluster: Cluster, container: str, on_ps: bool = True):
@@ -80,13 +86,13 @@ def build_step(program: Program, cluster: Cluster, shard: Shard, options: Option
   """Builds a between-graph replica; `build.build_step` lists its arguments, result and errors."""
   with model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
-    learning_rate = scaled_learning_rate(options, cluster)
+    learning_rate = build_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
       program, lambda: make_optimizer(options.optimizer, learning_rate), options)
     towers.add_worker(shard, options.num_clones)
     devices = devices_here(options.num_clones) if options.num_clones > 1 else [""]
     built = build_clones(towers.loss, devices, towers.optimizer())
-    program_towers.check_scaling(towers, options.is_synchronous and options.scale_learning_rate)
+    program_towers.check_learning_rate(towers, options)
     program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
     batches = Batches(
       built.grads_and_vars, built.loss, towers.batch_sizes[0],
@@ -152,7 +158,7 @@ def _make_damped(towers, options, cluster):
   if towers.has_own_optimizer:
     raise ValueError("--staleness_policy=damp has no effect: the program brings an optimizer of "
                      "its own, which knows its learning rate")
-  rate = learning_rate_of(options.optimizer, scaled_learning_rate(options, cluster))
+  rate = build_learning_rate(options, cluster)
   return lambda age: make_optimizer(options.optimizer, damped_learning_rate(rate, age))
 
 

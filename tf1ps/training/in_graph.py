@@ -43,7 +43,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
   """Builds the chief's graph, with towers on all workers; see `build.build_step`."""
   with between_graph.model_scope(options, cluster, container):
     global_step = tf.train.get_or_create_global_step()
-    learning_rate = between_graph.scaled_learning_rate(options, cluster)
+    learning_rate = between_graph.build_learning_rate(options, cluster)
     towers = program_towers.ProgramTowers(
       program, lambda: make_optimizer(options.optimizer, learning_rate), options)
     for shard, device in _inputs(program, cluster, options):
@@ -55,7 +55,7 @@ def build_step(program: Program, cluster: Cluster, options: options_lib.Options,
     step = build(towers, devices, global_step, options)
     fetch_variables(options.pack_bytes, options.wire_dtype)
     keep_constants_local()
-    program_towers.check_scaling(towers, options.scale_learning_rate)
+    program_towers.check_learning_rate(towers, options)
     program_towers.summarize_learning_rate(towers, options.optimizer, learning_rate)
     summarize("loss", step.loss)
     return step._replace(program_hooks=towers.hooks, hint=towers.hint)

@@ -25,7 +25,14 @@ from tf1ps.pipeline import (
   SHARD_DYNAMIC,
   SHARDS,
 )
-from tf1ps.program import OPTIMIZERS, VARIABLES, parse_early_stopping, parse_metric_goal
+from tf1ps.program import (
+  OPTIMIZERS,
+  VARIABLES,
+  Schedule,
+  parse_early_stopping,
+  parse_metric_goal,
+  parse_schedule,
+)
 from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
@@ -293,6 +300,13 @@ TABLE: Tuple[Option, ...] = (
          default="adam", values=OPTIMIZERS),
   Option("learning_rate", "The learning rate; by default the usual one of the optimizer.",
          "Training", _TRAINING, float, above=0),
+  Option("learning_rate_decay", "How the learning rate changes with the global step: "
+         "exponential:1000:0.9, cosine:5000, linear:5000, or piecewise:1000:0.1:5000:0.01; each "
+         "may have warmup:500 before it and a comma.", "Training", _TRAINING,
+         placeholder="SCHEDULE", check=_problem_of_parsing(parse_schedule), rules=(
+           Rule(lambda options: options.optimizer == "ftrl" and 0.0 in options.schedule.factors,
+                "ends with a learning rate of 0, by which --optimizer=ftrl divides: give a last "
+                "factor, such as cosine:5000:0.01"),)),
   Option("scale_learning_rate", "Multiply the learning rate by the number of gradients in a "
          "synchronous update.", "Training", _TRAINING, bool, False, rules=(_NEEDS_SYNC,)),
   Option("clip_norm", "The highest global norm of an update's gradient; a longer one is "
@@ -488,6 +502,7 @@ class Options(NamedTuple):
   batch_size: Union[int, List[int]] = _default("batch_size")
   optimizer: str = _default("optimizer")
   learning_rate: Optional[float] = _default("learning_rate")
+  learning_rate_decay: Optional[str] = _default("learning_rate_decay")
   scale_learning_rate: bool = _default("scale_learning_rate")
   clip_norm: Optional[float] = _default("clip_norm")
   replication: str = _default("replication")
@@ -521,6 +536,11 @@ class Options(NamedTuple):
   def is_synchronous(self) -> bool:
     """Whether several workers make one update together."""
     return self.sync_replicas or self.replication == ALL_REDUCE
+
+  @property
+  def schedule(self) -> Optional[Schedule]:
+    """The parsed `learning_rate_decay`."""
+    return None if self.learning_rate_decay is None else parse_schedule(self.learning_rate_decay)
 
   @property
   def staleness(self) -> StalenessPolicy:

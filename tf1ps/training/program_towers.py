@@ -106,11 +106,12 @@ class ProgramTowers:
       self.optimizers[0], grads_and_vars, self.has_own_optimizer)
 
 
-def check_scaling(towers: ProgramTowers, scales: bool) -> None:
-  """Raises ValueError if the options scale the learning rate of a program's own optimizer."""
-  if scales and towers.has_own_optimizer:
-    raise ValueError("--scale_learning_rate has no effect: the program brings an optimizer of "
-                     "its own, which knows its learning rate")
+def check_learning_rate(towers: ProgramTowers, options: options_lib.Options) -> None:
+  """Raises ValueError if the options change the learning rate of a program's own optimizer."""
+  for name in ("scale_learning_rate", "learning_rate_decay"):
+    if getattr(options, name) and towers.has_own_optimizer:
+      raise ValueError("--%s has no effect: the program brings an optimizer of its own, which "
+                       "knows its learning rate" % name)
 
 
 def summarize_learning_rate(towers: ProgramTowers, optimizer: str, learning_rate) -> None:
