@@ -32,9 +32,9 @@ def loop_of(flags, model_fn=line_program.model_fn):
     "Execution", "StalenessRecorder", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop",
     "EndOfDataHook", "InputPositions", "TrainedExamples", "StepsInFlight", "StallWatch",
     "TrafficReport", "Progress"]),
-  (dict(sync_replicas=True), [
-    "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop", "EndOfDataHook",
-    "SyncReplicasHook", "InputPositions", "TrainedExamples", "StallWatch",
+  (dict(sync_replicas=True, trace_steps="5:6", checkpoint_dir="unused"), [
+    "Execution", "StepTracer", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop",
+    "EndOfDataHook", "SyncReplicasHook", "InputPositions", "TrainedExamples", "StallWatch",
     "TrafficReport", "Progress"]),
   (dict(sync_replicas=True, on_uneven="repeat", epochs=1), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop", "EndOfDataHook",

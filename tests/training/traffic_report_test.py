@@ -10,7 +10,7 @@ from tests.training import local_loop
 from tests.training.job import Job, codes
 from tf1ps.checkpoint import global_step
 from tf1ps.training import traffic_report
-from tf1ps.transfer import step_trace, traffic
+from tf1ps.transfer import step_time, traffic
 
 LINE = (r"sent per step: ([\d.]+ K?B|[\d.]+ bytes) and (\d+) messages? down, (.*) and (\d+) up"
         r"(?: \(\d+ % pulling, \d+ % computing, \d+ % pushing, \d+ % waiting\))?")
@@ -94,8 +94,8 @@ def test_what_the_line_says():
   hook.report = traffic.StepTraffic([traffic.Message("w:0", ps, worker, 3400000, "shape"),
                                 traffic.Message("g:0", worker, ps, 1700000, "shape")], 2)
   assert str(hook) == "sent per step: 1.7 MB and 0.5 messages down, 850 KB and 0.5 up"
-  hook.shares = [step_trace.TimeShares(0.4, 0.3, 0.2, 0.1, 1.0),
-                 step_trace.TimeShares(0.6, 0.1, 0.2, 0.1, 1.0)]
+  hook.shares = [step_time.TimeShares(0.4, 0.3, 0.2, 0.1, 1.0),
+                 step_time.TimeShares(0.6, 0.1, 0.2, 0.1, 1.0)]
   assert str(hook) == ("sent per step: 1.7 MB and 0.5 messages down, 850 KB and 0.5 up "
                        "(50 % pulling, 20 % computing, 20 % pushing, 10 % waiting)")
 
@@ -120,7 +120,7 @@ def test_summaries_of_each_ps():
   ps, worker = "/job:ps/task:1", "/job:worker/task:0"
   report = traffic.StepTraffic([traffic.Message("w:0", ps, worker, 8, "shape"),
                            traffic.Message("^a", worker, ps, 0, "shape")], 2)
-  summary = traffic_report._summary(report, step_trace.TimeShares(0.5, 0.25, 0.125, 0.125, 1.0))
+  summary = traffic_report._summary(report, step_time.TimeShares(0.5, 0.25, 0.125, 0.125, 1.0))
   totals = {"bytes_down": 4, "bytes_up": 0, "messages_down": 0.5, "messages_up": 0.5}
   expected = {"traffic/job_ps_task_1/" + name: value for name, value in totals.items()}
   expected.update({"traffic/" + name: value for name, value in totals.items()})
@@ -148,7 +148,7 @@ def test_summaries_of_steps_on_a_ps(graph, ps, tmp_path):
   file, = glob.glob(str(tmp_path / "*"))
   tags = {value.tag for event in tf.train.summary_iterator(file) for value in event.summary.value}
   names = ["bytes_down", "bytes_up", "messages_down", "messages_up"]
-  assert tags >= {"traffic/" + name for name in names + list(step_trace.TimeShares._fields[:4])}
+  assert tags >= {"traffic/" + name for name in names + list(step_time.TimeShares._fields[:4])}
 
 
 # The same of the default flags: worker_test.py, test_three_workers_stop_together.

@@ -5,7 +5,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
-from tf1ps.transfer import step_trace, traffic
+from tf1ps.transfer import step_time, step_trace, traffic
 
 PS, OTHER_PS, WORKER = "/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"
 
@@ -30,15 +30,15 @@ def microseconds(shares):
 
 
 def test_each_moment_of_a_step():
-  shares = step_trace.time_shares(STEP)
+  shares = step_time.time_shares(STEP)
   assert microseconds(shares) == (20, 30, 30, 20)
   assert sum(shares[:4]) == pytest.approx(1.0) and shares.seconds == pytest.approx(100e-6)
   assert str(shares) == "20 % pulling, 30 % computing, 30 % pushing, 20 % waiting"
 
 
 def test_what_the_session_takes_around_it_is_waiting():
-  assert microseconds(step_trace.time_shares(STEP, 150e-6)) == (20, 30, 30, 70)
-  assert microseconds(step_trace.time_shares(STEP, 50e-6)) == (
+  assert microseconds(step_time.time_shares(STEP, 150e-6)) == (20, 30, 30, 70)
+  assert microseconds(step_time.time_shares(STEP, 50e-6)) == (
     20,
     30,
     30,
@@ -50,7 +50,7 @@ def test_what_hides_behind_computing():
   hidden = moved("next", PS, WORKER, 20, 70)
   trace = STEP._replace(transfers=STEP.transfers + [hidden])
   # 5 between arrival and product, 5 between product and gradient's way, 5 of that way.
-  assert microseconds(step_trace.time_shares(trace)) == (35, 30, 25, 10)
+  assert microseconds(step_time.time_shares(trace)) == (35, 30, 25, 10)
 
 
 @pytest.mark.parametrize("kind", ["QueueDequeueV2", "IteratorGetNext", "BarrierTakeMany", "Unstage",
@@ -58,7 +58,7 @@ def test_what_hides_behind_computing():
 @pytest.mark.parametrize("task", [PS, WORKER])
 def test_what_blocks_is_waiting(kind, task):
   trace = STEP._replace(ops=STEP.ops + [ran("queue", task, -50, 100, kind)])
-  assert microseconds(step_trace.time_shares(trace)) == (20, 30, 30, 70)
+  assert microseconds(step_time.time_shares(trace)) == (20, 30, 30, 70)
 
 
 def test_what_an_update_needs_and_leads_to():
@@ -66,7 +66,7 @@ def test_what_an_update_needs_and_leads_to():
   trace = step_trace.Trace([moved("gradient", WORKER, PS, 0, 10)], [
     ran("update", PS, 10, 20, needs=["gradient_S9"]), ran("next", PS, 20, 24, needs=["update"]),
     ran("then", OTHER_PS, 30, 40, needs=["update_S11"]), ran("read", PS, 40, 50, needs=["v"])])
-  assert microseconds(step_trace.time_shares(trace)) == (10, 0, 34, 6)
+  assert microseconds(step_time.time_shares(trace)) == (10, 0, 34, 6)
 
 
 @pytest.mark.parametrize("ahead", [-1000, 1000])
@@ -76,12 +76,12 @@ def test_the_clock_of_another_machine(ahead):
     [STEP.transfers[0], STEP.transfers[1]._replace(sent=65 + ahead, arrived=85 + ahead)],
     [op._replace(start=op.start + ahead, end=op.end + ahead) if op.task == PS else op
      for op in STEP.ops])
-  assert microseconds(step_trace.time_shares(trace)) == (20, 30, 30, 20)
+  assert microseconds(step_time.time_shares(trace)) == (20, 30, 30, 20)
 
 
 def test_nothing_traced():
   with pytest.raises(ValueError, match="Run with trace_level=tf.RunOptions.FULL_TRACE"):
-    step_trace.time_shares(step_trace.read_trace(tf.RunMetadata()))
+    step_time.time_shares(step_trace.read_trace(tf.RunMetadata()))
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_real_trace(two_ps, size):
     ("here", 4 * size, PS, OTHER_PS)]
   assert [(op.name, op.type, op.task) for op in sorted(trace.ops, key=lambda op: op.name)] == [
     ("here", "Neg", PS), ("there", "Neg", OTHER_PS)]
-  assert [step_trace._RECEIVED.sub("", op.needs[0]) for op in trace.ops if op.name == "there"] == [
+  assert [step_time._RECEIVED.sub("", op.needs[0]) for op in trace.ops if op.name == "there"] == [
     "here"]
   way, = trace.transfers
   assert all(op.start <= op.end for op in trace.ops) and way.sent < way.arrived
@@ -121,4 +121,4 @@ def test_a_real_trace(two_ps, size):
   assert report == traffic.StepTraffic(
     [traffic.Message("here", PS, OTHER_PS, 4 * size, traffic.RUN)], 2)
   assert report.across == traffic.Total(2 * size, 0.5, 0.0, 0)
-  assert step_trace.time_shares(trace).pushing > 0
+  assert step_time.time_shares(trace).pushing > 0

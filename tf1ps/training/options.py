@@ -49,6 +49,7 @@ GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
 STALL_REPORT, STALL_FAIL = ON_STALL = ("report", "fail")
 RESTART_NEVER, RESTART_ON_FAILURE = RESTARTS = ("never", "on_failure")
 DEFAULT_MAX_RESTARTS = 5
+_MOST_TRACED = 100  # steps, of which a worker keeps the traces: some MB each with a large graph
 
 
 class Rule(NamedTuple):
@@ -146,6 +147,17 @@ def parse_bad_record_policy(text: str) -> Tuple[str, float]:
   if not 0.0 <= value <= 1.0:
     raise ValueError("must have a ratio from 0 to 1 after skip:")
   return name, value
+
+
+def parse_trace_steps(text: str) -> Tuple[int, int]:
+  """Parses --trace_steps to the first step and the first one after them; raises ValueError."""
+  first, _, end = text.partition(":")
+  if not first.isdigit() or not end.isdigit():
+    raise ValueError("must be two numbers such as 100:105, for the steps 100 to 104")
+  if not 0 < int(end) - int(first) <= _MOST_TRACED:
+    raise ValueError("must have 1 to %d steps: the second number is the step after the last one" %
+                     _MOST_TRACED)
+  return int(first), int(end)
 
 
 def parse_gpu_memory(text: str) -> Dict[str, object]:
@@ -373,6 +385,12 @@ TABLE: Tuple[Option, ...] = (
          default=PS_RECOVERIES[0], values=PS_RECOVERIES, rules=(_NEEDS_ASYNC,)),
   Option("save_summary_steps", "The chief's steps between summaries.", "Checkpoints", _TRAINING,
          int, 100, above=0),
+  Option("trace_steps", "Trace these steps of each worker, counted from its start: 100:105 are the "
+         "steps 100 to 104. Each worker writes a Chrome trace of all tasks and a summary into "
+         "--checkpoint_dir.", "Checkpoints", _TRAINING, placeholder="N:N",
+         check=_problem_of_parsing(parse_trace_steps), rules=(
+           Rule(lambda options: not options.checkpoint_dir,
+                "needs --checkpoint_dir, the directory of the traces"),)),
 
   Option("pack_bytes", "Variables of fewer bytes travel together, in one message per ps, and so do "
          "their gradients. With 0 each travels alone.", "Transfer",
@@ -525,6 +543,7 @@ class Options(NamedTuple):
   save_checkpoints_steps: Optional[int] = _default("save_checkpoints_steps")
   keep_checkpoint_max: int = _default("keep_checkpoint_max")
   save_summary_steps: int = _default("save_summary_steps")
+  trace_steps: Optional[str] = _default("trace_steps")
   ps_recovery: str = _default("ps_recovery")
   start_timeout: float = _default("start_timeout")
   end_timeout: float = _default("end_timeout")

@@ -38,6 +38,7 @@ import tensorflow.compat.v1 as tf
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.cluster import LifecycleHook
 from tf1ps.compat import TIMING
+from tf1ps.monitoring import StepTracer
 from tf1ps.replication import ReplicaThreads
 from tf1ps.training import execution as execution_lib
 from tf1ps.training import outcome, progress
@@ -54,12 +55,14 @@ class InGraphThreads(LifecycleHook):
   """
 
   def __init__(self, steps: Dict[str, Any], tracker: GlobalStepTracker,
-               counter: progress.ExampleCounter, stops: stops_lib.Stops):
+               counter: progress.ExampleCounter, stops: stops_lib.Stops,
+               tracer: Optional[StepTracer] = None):
     """Creates the hook.
 
     `steps` has a `step.Step` with `step_after` for each replica, by the replica's device; `counter`
-    counts the examples of all replicas.
+    counts the examples of all replicas, and `tracer` traces their steps beside those of the loop.
     """
+    self._tracer = tracer
     self._steps, self._tracker, self._counter, self._stops = steps, tracker, counter, stops
     self._threads = ReplicaThreads(
       {name: functools.partial(self._next, name) for name in steps}, on_error=self._is_handled,
@@ -109,11 +112,16 @@ class InGraphThreads(LifecycleHook):
     """Makes a step, unless the session ends; returns whether it was the last one."""
     return coord.should_stop() or self._step(name, session)
 
+  def _run(self, session, fetches, feed=None, steps: int = 1):
+    if self._tracer is None:
+      return session.run(fetches, feed)
+    return self._tracer.run(session, fetches, feed, steps)
+
   def _step(self, name, session) -> bool:
     """Makes a step; returns whether a stop is reached."""
     step = self._steps[name]
-    found = session.run(dict(op=step.train_op, loss=step.loss, step=step.step_after,
-                             size=step.examples, counted=step.counted))
+    found = self._run(session, dict(op=step.train_op, loss=step.loss, step=step.step_after,
+                                    size=step.examples, counted=step.counted))
     with self._lock:
       self.steps += 1
     self._counter.add(int(found["size"]))
@@ -131,12 +139,14 @@ class StepsInFlight(InGraphThreads):
 
   def __init__(self, fetches: execution_lib.Fetches, execution: execution_lib.Execution,
                tracker, counter, stops, count: int,
-               note_drawn: Optional[Callable[[int], None]] = None):
+               note_drawn: Optional[Callable[[int], None]] = None,
+               tracer: Optional[StepTracer] = None):
     """Creates the hook for `count` steps in flight, including the loop's.
 
     Each run calls `note_drawn`, if given, with its number of steps before it draws its batches.
     """
-    super().__init__({"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops)
+    super().__init__({"slot %d" % slot: slot for slot in range(1, count)}, tracker, counter, stops,
+                     tracer)
     self._fetches, self._execution, self._note_drawn = fetches, execution, note_drawn
     global_step = tf.train.get_global_step()
     with tf.control_dependencies([fetches.fetch("op", 1)]), tf.get_default_graph().colocate_with(
@@ -168,13 +178,13 @@ class StepsInFlight(InGraphThreads):
         return False
       self._in_flight += 1
     try:
-      return self._run(self._steps[name], session)
+      return self._make(self._steps[name], session)
     finally:
       with self._calm:
         self._in_flight -= 1
         self._calm.notify_all()
 
-  def _run(self, slot, session):
+  def _make(self, slot, session):
     execution, steps = self._execution, self._execution.plan()
     feed = self._fetches.feed(steps, slot)
     fetches = {name: self._fetches.fetch(name, steps)
@@ -184,8 +194,9 @@ class StepsInFlight(InGraphThreads):
     if self._note_drawn is not None:
       self._note_drawn(steps)
     try:
-      found = session.run({name: fetch for name, fetch in fetches.items() if fetch is not None},
-                          feed or None)
+      found = self._run(
+        session, {name: fetch for name, fetch in fetches.items() if fetch is not None},
+        feed or None, steps)
     except tf.errors.OutOfRangeError:
       self._count(execution.count_done(session, feed))
       raise

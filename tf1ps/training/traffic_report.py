@@ -1,7 +1,7 @@
 """Reports the traffic of the chief's steps and the shares of their time.
 
 1. Before the session: the traffic by the graph (transfer/traffic.py), a table in the debug log.
-2. Now and then: a traced run of the training step (transfer/step_trace.py) gives the sent bytes,
+2. Now and then: a traced run of the training step (transfer/step_time.py) gives the sent bytes,
    also where the graph does not know them, and the shares of time. Both go to the summaries, also
    per ps.
 3. At the end: one line.
@@ -48,7 +48,7 @@ class TrafficReport(tf.train.SessionRunHook):
 
   Attributes:
     report: the traffic by the graph and the last traced run; None before `begin`.
-    shares: the `step_trace.TimeShares` of each traced run.
+    shares: the `TimeShares` of each traced run.
     cost: the seconds that traced runs took beyond their usual time.
   """
 

@@ -29,6 +29,7 @@ from tf1ps.checkpoint import (
 )
 from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, probe_tasks, raise_exit
 from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
+from tf1ps.monitoring import StepTracer
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
 from tf1ps.program import Program, evaluate, try_evaluation
@@ -263,6 +264,11 @@ class _Training:
         lambda: self._vote is not None and (self._vote.data_ended or self._vote.was_ended))
     self._execution = execution.Execution(
       fetches, self.tracker, self.counter, self._stops, options.steps_in_flight, step.partial)
+    self._tracer = None
+    if options.trace_steps is not None:
+      self._tracer = StepTracer(
+        self.tracker, options_lib.parse_trace_steps(options.trace_steps), options.checkpoint_dir,
+        cluster.task.name)
     self._policies = staleness_policies.StalenessPolicies(
       options, step, fetches, self.tracker, run, self.counter)
     self._vote = None if step.vote is None else step_vote.StepVote(
@@ -299,12 +305,14 @@ class _Training:
     """Returns the threads that make steps beside the loop, or None."""
     step, options = self._step, self._options
     if step.others:
-      return parallel_steps.InGraphThreads(step.others, self.tracker, self.counter, self._stops)
+      return parallel_steps.InGraphThreads(
+        step.others, self.tracker, self.counter, self._stops, self._tracer)
     if options.steps_in_flight == 1:
       return None
     return parallel_steps.StepsInFlight(
       fetches, self._execution, self.tracker, self.counter, self._stops,
-      options.steps_in_flight, step.positions.add if step.positions is not None else None)
+      options.steps_in_flight, step.positions.add if step.positions is not None else None,
+      self._tracer)
 
   def _make_traffic(self, fetches):
     options = self._options
@@ -334,10 +342,11 @@ class _Training:
     Execution chooses a run's steps first, examples are counted before a stop reads their number,
     and the input's position is restored before threads draw batches.
     """
-    found = [self._execution, *self._policies.first_hooks, self.counter, *self._stops.hooks,
-             self._end_of_data, *self._step.hooks, self._vote, self._step.positions,
-             self._step.repeats, self._epochs, self._examples, *self._policies.hooks, *self._ranges,
-             *self._program_hooks(), self._threads, self.stalls, self._traffic]
+    found = [self._execution, self._tracer, *self._policies.first_hooks, self.counter,
+             *self._stops.hooks, self._end_of_data, *self._step.hooks, self._vote,
+             self._step.positions, self._step.repeats, self._epochs, self._examples,
+             *self._policies.hooks, *self._ranges, *self._program_hooks(), self._threads,
+             self.stalls, self._traffic]
     if self._run.is_chief:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,

@@ -21,8 +21,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "local_copies": ["keep_constants_local"],
   "packed_optimizer": ["PackedOptimizer", "WrappingOptimizer", "apply_and_count"],
   "prefetch": ["Prefetch"],
-  "step_trace": ["TimeShares", "read_trace", "sent_messages", "time_shares"],
-  "traffic": ["StepTraffic", "merge_trace", "report_traffic", "traffic_table"],
+  "step_time": ["TimeShares", "blocks", "phases", "time_shares", "waits"],
+  "step_trace": ["Ran", "Trace", "Transfer", "on_one_clock", "read_trace", "sent_messages"],
+  "traffic": ["StepTraffic", "format_bytes", "merge_trace", "report_traffic", "traffic_table"],
   "unrolling": ["EndOfDataError", "Unrolled"],
   "wire": ["check_wire_dtype", "use_wire_dtype"],
 })

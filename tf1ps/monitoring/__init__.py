@@ -1,0 +1,15 @@
+"""Shows a running job to people and machines: status, metrics, traces.
+
+Everything here only reads: no task waits for it, and a job without it trains the same.
+"""
+
+from __future__ import annotations
+
+from tf1ps import _lazy
+
+# The public names of this room by the module that defines them.
+__all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "chrome_trace": ["TracedRun", "make_chrome_trace"],
+  "step_tracer": ["StepTracer"],
+  "trace_summary": ["summarize_trace"],
+})

@@ -1,0 +1,201 @@
+"""Divides the time of a traced run.
+
+Each moment belongs to the first of these that is true:
+
+computing  an operation runs on a worker
+pulling    a tensor of a ps travels to a worker, or a ps runs an operation that needs nothing of a
+           worker: a read of a variable, the concat of a bucket
+pushing    a tensor of a worker travels to a ps or another worker, or a ps runs an operation that
+           needs one: the update
+waiting    none of these: for a batch, for a queue, for other workers, for the messages that begin
+           and end a run on each ps
+
+An operation that blocks (a dequeue, an iterator's next batch, a barrier) waits and does not
+compute. A transfer during computation counts as computing. `waits` says for which operation the run
+waited; waiting without such an operation is for messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from tf1ps.transfer.step_trace import Ran, Trace, on_one_clock
+from tf1ps.transfer.traffic import PS
+
+Spans = List[Tuple[float, float]]  # (start, end), in microseconds
+LARGE = 1 << 16  # bytes; a message below costs about as much as an empty one
+_RECEIVED = re.compile(r"_S\d+$")  # the name of what another task's operation made
+_BLOCKS = re.compile(r"Dequeue|Enqueue|GetNext|Barrier|TakeGradient|TakeMany|Unstage|^Stage$|"
+                     r"Reader|PyFunc|Collective|Mutex|^_?(Host)?(Send|Recv)$")
+# A worker's own queues and iterators are its input. Python code may be anything.
+_BATCH = re.compile(r"Dequeue|GetNext|Reader")
+
+
+class TimeShares(NamedTuple):
+  """The shares of the time of a run; the sum of the first four is 1."""
+
+  pulling: float
+  computing: float
+  pushing: float
+  waiting: float
+  seconds: float  # the time of the run
+  input: float = 0.0  # the part of waiting that is for the worker's next batch
+  blocked: float = 0.0  # the part that is for another operation: a queue, a round of updates
+  large: float = 0.0  # the part of pulling and pushing with a tensor of 64 KB or more on its way
+  on_ps: float = 0.0  # the part with no tensor on its way, while a ps runs operations
+
+  def named(self):
+    """Returns [("pulling", its share), ...]."""
+    return list(zip(self._fields[:4], self[:4]))
+
+  def __str__(self):
+    return ", ".join("%.0f %% %s" % (100 * share, name) for name, share in self.named())
+
+
+class Wait(NamedTuple):
+  """A part of a run in which nothing ran or travelled."""
+
+  op: Optional[Ran]  # the operation that blocked; None: the run waited for messages
+  start: float  # microseconds
+  end: float
+
+  @property
+  def is_input(self) -> bool:
+    """Whether it is for the worker's next batch."""
+    return (self.op is not None and not self.op.task.startswith(PS)
+            and bool(_BATCH.search(self.op.type)))
+
+
+def blocks(op: Ran) -> bool:
+  """Whether the operation waits for something as long as it runs."""
+  return bool(_BLOCKS.search(op.type))
+
+
+def phases(trace: Trace) -> Dict[str, Spans]:
+  """Returns {"computing": spans, "pulling": ..., "pushing": ...}; spans of two may overlap."""
+  computing: Spans = []
+  pulling: Spans = []
+  pushing: Spans = []
+  of_workers = _needing_workers(trace)
+  for op in trace.ops:
+    if not blocks(op):
+      spans = (computing if not op.task.startswith(PS) else
+               pushing if (op.task, op.name) in of_workers else pulling)
+      spans.append((op.start, op.end))
+  for one in trace.transfers:
+    is_pull = one.source.startswith(PS) and not one.destination.startswith(PS)
+    (pulling if is_pull else pushing).append((one.sent, one.arrived))
+  return dict(computing=computing, pulling=pulling, pushing=pushing)
+
+
+def waits(trace: Trace, began: Optional[float] = None, ended: Optional[float] = None
+          ) -> List[Wait]:
+  """Returns the parts of a run in which nothing ran or travelled, in order.
+
+  If several operations block at once, a part belongs to the one that ends first: after it the run
+  goes on.
+
+  Args:
+    trace: the traced run, on one clock.
+    began, ended: microseconds; None: the first operation and the last.
+  """
+  first, last = _limits(trace)
+  gaps = _gaps([span for spans in phases(trace).values() for span in spans],
+               first if began is None else min(began, first),
+               last if ended is None else max(ended, last))
+  blocking = sorted((op for op in trace.ops if blocks(op)), key=lambda op: op.end)
+  found: List[Wait] = []
+  for start, end in gaps:
+    cuts = sorted({start, end}.union(*(
+      {moment for moment in (op.start, op.end) if start < moment < end} for op in blocking)))
+    for left, right in zip(cuts, cuts[1:]):
+      op = next((op for op in blocking if op.start <= left and op.end >= right), None)
+      if found and found[-1].op is op and found[-1].end == left:
+        found[-1] = found[-1]._replace(end=right)
+      else:
+        found.append(Wait(op, left, right))
+  return found
+
+
+def time_shares(trace: Trace, seconds: Optional[float] = None) -> TimeShares:
+  """Divides the time of a traced run; raises ValueError if the trace is empty.
+
+  `seconds` is the time of a run without a trace, if known: time without traced operations and
+  transfers is waiting. None: the time from the first operation to the last.
+  """
+  if not trace.ops:
+    raise ValueError("no operation was traced. Run with trace_level=tf.RunOptions.FULL_TRACE")
+  trace = on_one_clock(trace)
+  by_phase = phases(trace)
+  compute, pull, push = _one_by_one([by_phase[name] for name in (
+    "computing", "pulling", "pushing")])
+  _, large, small = _one_by_one([by_phase["computing"]] + [
+    [(one.sent, one.arrived) for one in trace.transfers if (one.bytes >= LARGE) == is_large]
+    for is_large in (True, False)])
+  first, last = _limits(trace)
+  whole = max(last - first, 1e6 * (seconds or 0.0), 1.0)
+  found = [one for one in waits(trace) if one.op is not None]
+  batch = sum(one.end - one.start for one in found if one.is_input)
+  blocked = sum(one.end - one.start for one in found) - batch
+  compute, pull, push, large, small, batch, blocked = (
+    part / whole for part in (compute, pull, push, large, small, batch, blocked))
+  return TimeShares(pull, compute, push, max(0.0, 1.0 - pull - compute - push), 1e-6 * whole,
+                    batch, blocked, large, max(0.0, pull + push - large - small))
+
+
+def _needing_workers(trace) -> set:
+  """Returns {(task, name)} of the operations on ps that need something from a worker."""
+  from_workers = {(one.destination, one.name) for one in trace.transfers
+                  if not one.source.startswith(PS)}
+  places: Dict[str, list] = {}
+  for op in trace.ops:
+    places.setdefault(op.name, []).append(op.task)
+  found: set = set()
+  for op in sorted(trace.ops, key=lambda op: op.start):  # needed operations ran before
+    for name in op.needs:
+      here = (op.task, name)
+      made = _RECEIVED.sub("", name)
+      if here in found or (made != name and ((op.task, made) in from_workers or any(
+          (task, made) in found for task in places.get(made, [])))):
+        found.add((op.task, op.name))
+  return found
+
+
+def _limits(trace):
+  """Returns the start of the first operation or transfer, and the end of the last."""
+  spans = [(one.start, one.end) for one in trace.ops]
+  spans += [(one.sent, one.arrived) for one in trace.transfers]
+  return min(start for start, _ in spans), max(end for _, end in spans)
+
+
+def _one_by_one(groups) -> List[float]:
+  """Returns the time of each group of spans that the groups before it leave."""
+  taken: Spans = []
+  parts = []
+  for spans in groups:
+    before = _length(taken)
+    taken = _union(taken + spans)
+    parts.append(_length(taken) - before)
+  return parts
+
+
+def _gaps(spans, first, last) -> Spans:
+  """Returns the parts from `first` to `last` that no span covers."""
+  edges = [first] + [edge for span in _union(spans) for edge in span] + [last]
+  return [(start, end) for start, end in zip(edges[::2], edges[1::2]) if end > start]
+
+
+def _union(spans) -> Spans:
+  """Returns the spans in order, with overlapping ones merged."""
+  merged: Spans = []
+  for start, end in sorted(span for span in spans if span[1] > span[0]):
+    if merged and start <= merged[-1][1]:
+      merged[-1] = merged[-1][0], max(end, merged[-1][1])
+    else:
+      merged.append((start, end))
+  return merged
+
+
+def _length(spans):
+  return sum(end - start for start, end in spans)
