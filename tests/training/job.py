@@ -98,7 +98,8 @@ def last_line(task, pattern):
   Without what the chief says of what it sent, which is for traffic_report_test.py.
   """
   line = re.sub(
-    r", sent per step: .* down, .* and [\d.]+ up(?: \(.* waiting\))?", "", task.lines[-1])
+    r", sent per step: .* down, .* and [\d.]+ up(?: \(.* waiting\))?(?:, bound by [^,]*)?", "",
+    task.lines[-1])
   match = re.match(pattern + "$", line)
   assert match, "%r does not match the last line of %s:\n%s" % (pattern, task.name, task.output)
   return [int(group) if group.isdigit() else group for group in match.groups()]

@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
   # Under --shard=dynamic: examples of all workers in ranges that were returned and leased again.
   again: Optional[int] = None
   rolled_back: int = 0  # of the chief: the global steps that were lost with ps, as far as it knew
-  traffic: str = ""  # the traffic of the chief's steps, and how their time divides
+  traffic: str = ""  # the traffic of the chief's steps, how their time divides, and their bound
   checkpoint: Optional[str] = None  # the path of the evaluated one, unless it was deleted then
 
 

@@ -43,6 +43,7 @@ from tf1ps.session import (
 )
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, RUN_ENDED, RunFile
 from tf1ps.training import (
+  bounds,
   build,
   dynamic_ranges,
   epochs,
@@ -321,6 +322,12 @@ class _Training:
       self._run.cluster.task.name, self._shard.batch_size, options.steps_per_execution,
       options.checkpoint_dir)
 
+  def _say_traffic(self, seconds) -> str:
+    if self._traffic is None:
+      return ""
+    bound = bounds.say_bound(self._traffic.shares, self._options, seconds)
+    return ", ".join(part for part in (str(self._traffic), bound) if part)
+
   def _count_all(self) -> tuple:
     """Returns values of which one changes with each step."""
     return (self.tracker.own_steps, self.counter.examples, self.counter.late,
@@ -380,7 +387,7 @@ class _Training:
         self._step.repeats is not None and self._step.repeats.all_went_through),
       self.counter.late, str(self._policies), None, self._run.members(), skipped,
       *[hook.again for hook in self._ranges])._replace(
-        traffic=str(self._traffic) if self._traffic is not None else "",
+        traffic=self._say_traffic(seconds),
         rolled_back=self._run.rolled_back)
 
 

@@ -1,0 +1,92 @@
+"""Names the bound of a slow job: the part of a step that takes most of its time, and a remedy.
+
+The shares are those of the chief's traced steps (transfer/step_time.py). A job that was too short
+for a trace, or whose steps are fast, has no bound; neither has one in which no part takes half.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Dict, Sequence, Tuple
+
+from tf1ps.training.options import BETWEEN_GRAPH, SHARD_DYNAMIC, Options
+from tf1ps.transfer import TimeShares
+
+LEAST_SECONDS = 30.0  # of a job; a shorter one gains nothing by a change
+_FAST_STEP = 1e-3  # seconds; less than a message to a ps and back takes
+_LEAST_SHARE = 0.5
+_MESSAGES, _BYTES, _COMPUTING, _PS, _INPUT, _WAITING = (
+  "messages", "bytes", "computing", "operations on the ps", "input", "waiting")
+
+
+def say_bound(shares: Sequence[TimeShares], options: Options, seconds: float) -> str:
+  """Returns "bound by messages (84 %): try --steps_per_execution=8", or "".
+
+  Args:
+    shares: of the traced runs of the chief.
+    options: the job's options.
+    seconds: the time of the training loop.
+  """
+  if not shares or seconds < LEAST_SECONDS or _FAST_STEP > statistics.mean(
+      one.seconds for one in shares) / options.steps_per_execution:
+    return ""
+  name, share = bound_of(shares)
+  if share < _LEAST_SHARE:
+    return ""
+  advice = _ADVICE[name](options)
+  return "bound by %s (%.0f %%)%s" % (name, 100 * share, ": try " + advice if advice else "")
+
+
+def bound_of(shares: Sequence[TimeShares]) -> Tuple[str, float]:
+  """Returns the largest part of the mean step, and its share."""
+  mean = TimeShares(*[statistics.mean(values) for values in zip(*shares)])
+  parts: Dict[str, float] = {
+    _BYTES: mean.large, _COMPUTING: mean.computing, _PS: mean.on_ps, _INPUT: mean.input,
+    _WAITING: mean.blocked}
+  parts[_MESSAGES] = 1.0 - sum(parts.values())  # small tensors, and the beginning and end of a run
+  name = max(parts, key=parts.get)
+  return name, parts[name]
+
+
+def _overlap(options) -> str:
+  """Several steps in flight, if the options allow them."""
+  allowed = _is_free(options) and options.shard != SHARD_DYNAMIC and (
+    options.gradient_accumulation_steps == 1 and options.steps_in_flight == 1)
+  return "--steps_in_flight=2 (older gradients)" if allowed else ""
+
+
+def _is_free(options) -> bool:
+  """Whether a run may have several steps."""
+  return (options.replication == BETWEEN_GRAPH and not options.is_synchronous
+          and options.staleness.max_lead is None and not options.prefetch)
+
+
+def _of_messages(options) -> str:
+  if options.pack_bytes == 0:
+    return "to leave out --pack_bytes=0"
+  if _is_free(options) and options.steps_per_execution < 8:
+    return "--steps_per_execution=8"
+  return _overlap(options) or "a larger --batch_size"
+
+
+def _of_bytes(options) -> str:
+  if options.wire_dtype == "float32":
+    return "--wire_dtype=bfloat16"
+  return _overlap(options) or "another ps"
+
+
+def _of_waiting(options) -> str:
+  is_own = options.replication == BETWEEN_GRAPH and options.sync_replicas
+  if not is_own or options.replicas_to_aggregate is not None:
+    return ""
+  return "--replicas_to_aggregate with fewer than all workers"
+
+
+_ADVICE = {
+  _MESSAGES: _of_messages,
+  _BYTES: _of_bytes,
+  _COMPUTING: lambda options: "another worker on a machine of its own",
+  _PS: lambda options: "another ps",
+  _INPUT: lambda options: "to read ahead in input_fn (dataset.prefetch)",
+  _WAITING: _of_waiting,
+}
