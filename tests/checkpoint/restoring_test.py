@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
@@ -133,3 +134,43 @@ def test_a_saver_of_all_variables_builds_its_operations_once():
 def count(graph, *types):
   found = [op.type for op in graph.get_operations()]
   return [found.count(one) for one in types]
+
+
+AVERAGE = "/ExponentialMovingAverage"
+
+
+def save_with_averages(directory):
+  """Saves variables, a table of rows 0, 1 and 2, and averages that are ten times as large."""
+  with tf.Graph().as_default():
+    values = {"w": [1.0, 2.0], "table": [[0.0], [1.0], [2.0]], "moving_mean": [7.0]}
+    for name in ("w", "table"):
+      values[name + AVERAGE] = np.array(values[name], np.float32) * 10
+    for name, value in values.items():
+      tf.get_variable(name, initializer=np.array(value, np.float32))
+    with tf.Session() as session:
+      session.run(tf.global_variables_initializer())
+      return tf.train.Saver().save(session, str(directory / "model.ckpt"), 0)
+
+
+def test_without_training_moving_averages_take_the_place_of_variables(tmp_path, kind):
+  path = save_with_averages(tmp_path)
+  w = tf.get_variable("w", [2])
+  table = tf.get_variable("table", [3, 1], partitioner=tf.fixed_size_partitioner(3))
+  mean = tf.get_variable("moving_mean", [1], trainable=False)
+  step = tf.train.get_or_create_global_step()  # which the checkpoint lacks
+  values = [w, tf.convert_to_tensor(table), mean, step]
+  saver = restoring.make_saver_for(path)
+  with tf.Session() as session:
+    restoring.restore_checkpoint(session, saver, path)
+    assert [value.tolist() for value in session.run(values)] == [
+      [10.0, 20.0], [[0.0], [10.0], [20.0]], [7.0], 0]
+
+
+def test_a_model_with_moving_averages_of_its_own_gets_both(tmp_path):
+  path = save_with_averages(tmp_path)
+  with tf.Graph().as_default():
+    both = [tf.get_variable(name, [2]) for name in ("w", "w" + AVERAGE)]
+    saver = restoring.make_saver_for(path)
+    with tf.Session() as session:
+      restoring.restore_checkpoint(session, saver, path)
+      assert [one.tolist() for one in session.run(both)] == [[1.0, 2.0], [10.0, 20.0]]

@@ -18,6 +18,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "global_step": ["GlobalStepTracker"],
   "input_positions": ["InputPositions"],
   "leftovers": ["remove_leftovers"],
-  "restoring": ["make_saver", "make_saver_for", "restore_checkpoint", "restore_latest"],
+  "restoring": [
+    "make_saver", "make_saver_for", "moving_averages_here", "restore_checkpoint",
+    "restore_latest"],
   "saving": ["CheckpointSaver"],
 })

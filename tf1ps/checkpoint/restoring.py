@@ -16,6 +16,9 @@ ref variable, or its device. So it fits any graph whose variables have the same 
 from __future__ import annotations
 
 import difflib
+import functools
+import logging
+import os
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
@@ -24,6 +27,9 @@ from tf1ps.checkpoint import checkpoints
 from tf1ps.checkpoint.checkpoints import CheckpointError
 from tf1ps.compat import CONNECTION_ERRORS
 from tf1ps.graph import needed_ops
+
+_log = logging.getLogger("tf1ps")
+_AVERAGE = "/ExponentialMovingAverage"  # after a variable's name, as TensorFlow has it
 
 # A checkpoint of `tf.train.Checkpoint` has it. Its names are other ones: TensorFlow maps them.
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -37,7 +43,7 @@ class _Restored(NamedTuple):
 
 
 def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] = 5,
-               ) -> tf.train.Saver:
+               averages: Sequence[tf.Variable] = ()) -> tf.train.Saver:
   """Makes the saver of all global variables and saveable objects of the default graph.
 
   The state file names checkpoints relative to their directory, so that the directory can be moved.
@@ -46,19 +52,68 @@ def make_saver(optional: Sequence[tf.Variable] = (), max_to_keep: Optional[int] 
     optional: variables that a checkpoint may lack, such as those that older versions did not have.
       A restore initialises the ones that the checkpoint lacks or has with another type or shape.
     max_to_keep: the number of checkpoints that are kept; None or 0 keeps all.
+    averages: moving averages of variables. A restore from a checkpoint without any initialises
+      them, which gives them the restored values of their variables.
   """
-  return _Saver(optional, max_to_keep=max_to_keep, save_relative_paths=True, allow_empty=True)
+  return _Saver(optional, averages, max_to_keep=max_to_keep, save_relative_paths=True,
+                allow_empty=True)
 
 
 def make_saver_for(checkpoint: str) -> tf.train.Saver:
-  """Makes a saver that restores the default graph from one checkpoint, also without a global step.
+  """Makes a saver that restores the default graph from one checkpoint, for use without training.
+
+  The checkpoint may lack the global step. Where it has the moving average of a variable, and the
+  graph keeps no moving averages, the variable gets its value.
 
   Raises CheckpointError if the checkpoint cannot be read. `checkpoint` is its path without the
   endings of its files.
   """
   step = tf.train.get_global_step()
-  is_there = step is None or checkpoints.open_checkpoint(checkpoint).has_tensor(step.op.name)
-  return make_saver([] if is_there else [step])
+  reader = checkpoints.open_checkpoint(checkpoint)
+  is_there = step is None or reader.has_tensor(step.op.name)
+  renamed = _renamed_to_averages(reader)
+  optional = [] if is_there else [step]
+  if not renamed:
+    return make_saver(optional)
+  _say_averages(os.path.dirname(checkpoint), len(renamed))
+  return _Saver(optional, (), var_list=_by_name(renamed), allow_empty=True)
+
+
+def moving_averages_here() -> List[tf.Variable]:
+  """Returns the moving averages of variables in the default graph."""
+  return [variable for variable in tf.global_variables() if variable.op.name.endswith(_AVERAGE)]
+
+
+def _name_of(variable: tf.Variable) -> str:
+  """Returns the name of a variable in checkpoints: shards of one have the name of the whole."""
+  return variable.to_proto().save_slice_info_def.full_name or variable.op.name
+
+
+def _renamed_to_averages(reader) -> List[str]:
+  """Returns the names of the graph's variables whose moving averages a checkpoint has."""
+  if moving_averages_here():
+    return []  # the program has its own way with them
+  return sorted({_name_of(one) for one in tf.global_variables()
+                 if reader.has_tensor(_name_of(one) + _AVERAGE)})
+
+
+def _by_name(renamed: Sequence[str]) -> dict:
+  """Returns what a saver restores, by the names in the checkpoint."""
+  found = {one.name: one for one in tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS)}
+  for variable in tf.global_variables():
+    name = _name_of(variable)
+    key = name + _AVERAGE if name in renamed else name
+    if name == variable.op.name:
+      found[key] = variable
+    else:
+      found.setdefault(key, []).append(variable)
+  return found
+
+
+@functools.lru_cache(maxsize=None)  # once per directory
+def _say_averages(directory: str, count: int) -> None:
+  _log.info("the checkpoints in %s have moving averages of %d variables, which take the place of "
+            "the variables here", directory, count)
 
 
 def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: str) -> None:
@@ -75,12 +130,13 @@ def restore_checkpoint(session: tf.Session, saver: tf.train.Saver, checkpoint: s
     tf.errors.OpError: the connection to a ps was lost.
   """
   reader = checkpoints.open_checkpoint(checkpoint)
-  required = saver.required if isinstance(saver, _Saver) else saver
+  required = saver.required_for(reader) if isinstance(saver, _Saver) else saver
   _check_fits(_restored_by(session.graph, required), reader, checkpoint)
   try:
     if isinstance(saver, _Saver):
-      saver.restore_required(session, checkpoint)
+      saver.restore_required(session, required, checkpoint)
       saver.restore_optional(session, reader)
+      saver.say_unused(reader, checkpoint)
     else:
       saver.restore(session, checkpoint)
   except CONNECTION_ERRORS:  # not of the checkpoint: the caller tries again
@@ -116,25 +172,47 @@ class _Saver(tf.train.Saver):
     required: the saver of the variables that a checkpoint must have; this one, if these are all.
   """
 
-  def __init__(self, optional, **kwargs):
+  def __init__(self, optional, averages, **kwargs):
     super().__init__(**kwargs)
-    names = {variable.name for variable in optional}
-    self.required = self if not names else tf.train.Saver(
-      [variable for variable in tf.global_variables() if variable.name not in names]
-      + tf.get_collection(tf.GraphKeys.SAVEABLE_OBJECTS), allow_empty=True)
+    self._by_name = kwargs.get("var_list") or _by_name([])
+    self.required = self._without(optional)
+    self._averages, self._others = list(averages), None
+    if self._averages:
+      self._others = self._without([*optional, *averages])
     self._optional = []
     for variable in optional:
       value = tf.placeholder(variable.dtype.base_dtype, variable.shape)
       self._optional.append((variable, value, variable.assign(value).op))
 
+  def _without(self, left_out):
+    names = {_name_of(variable) for variable in left_out}
+    return self if not names else tf.train.Saver(
+      {name: one for name, one in self._by_name.items() if name not in names}, allow_empty=True)
+
+  def required_for(self, reader) -> tf.train.Saver:
+    """Returns the saver of what one checkpoint must have."""
+    has_averages = any(reader.has_tensor(_name_of(one)) for one in self._averages)
+    return self.required if has_averages or self._others is None else self._others
+
+  def say_unused(self, reader, checkpoint) -> None:
+    """Says so if the checkpoint has moving averages that this graph does not keep."""
+    if self._others is None and _renamed_to_averages(reader):
+      _log.info("%s has moving averages, which this job does not keep: with "
+                "--moving_average_decay it goes on with them", checkpoint)
+
   def restore(self, sess, save_path):
     restore_checkpoint(sess, self, save_path)
 
-  def restore_required(self, session, checkpoint):
-    if self.required is self:
+  def restore_required(self, session, required, checkpoint):
+    """Restores by `required`, which `required_for` has returned."""
+    if required is self:
       super().restore(session, checkpoint)
     else:
-      self.required.restore(session, checkpoint)
+      required.restore(session, checkpoint)
+    if required is self._others:
+      session.run([variable.initializer for variable in self._averages])
+      _log.info("%s has no moving averages: they begin at the values of their variables",
+                checkpoint)
 
   def restore_optional(self, session, reader):
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()

@@ -20,7 +20,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "export": ["Export", "ExportError", "export_saved_model"],
   "metric_goals": [
     "EarlyStopping", "MetricGoal", "parse_early_stopping", "parse_metric_goal"],
-  "optimizers": ["learning_rate_of", "make_optimizer"],
+  "moving_averages": ["AveragedOptimizer", "build_moving_average"],
+  "optimizers": ["add_l2_gradients", "learning_rate_of", "make_optimizer"],
   "prediction": ["Prediction", "PredictionError", "predict"],
   "schedules": ["Schedule", "build_schedule", "parse_schedule"],
   "variable_kind": ["RESOURCE", "kind_scope"],

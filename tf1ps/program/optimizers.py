@@ -84,6 +84,29 @@ def make_optimizer(name: str,
   return _MAKERS[name](learning_rate)
 
 
+def add_l2_gradients(grads_and_vars: list, scale: float) -> list:
+  """Adds the gradient of an L2 penalty to that of the loss.
+
+  The penalty is scale / 2 times the sum of the squares of all weights, and its gradient is scale
+  times the weight. A weight is a float variable of two dimensions or more whose gradient is dense.
+  Biases, and the scales and offsets of normalization, have one dimension. A table whose gradient
+  is sparse is left out: the penalty would send all of it in each step.
+
+  Args:
+    grads_and_vars: as `compute_gradients` returns them.
+    scale: the strength of the penalty.
+
+  Returns:
+    The pairs, in the same order.
+  """
+  found = []
+  for gradient, variable in grads_and_vars:
+    if isinstance(gradient, tf.Tensor) and (variable.shape.ndims or 0) >= 2:
+      gradient = gradient + tf.cast(scale, gradient.dtype) * variable.read_value()
+    found.append((gradient, variable))
+  return found
+
+
 def _check_name(name):
   if name not in choices.OPTIMIZERS:
     nearest = nearest_name(str(name), choices.OPTIMIZERS)

@@ -122,8 +122,8 @@ def _asynchronous(towers, batches, update_ops, options, cluster, unused_shard) -
   # Moving averages of batch normalisation and the like are updated with the step.
   with tf.control_dependencies(update_ops):
     train_op, age, taken = async_update.build_update(
-      arrived, global_step, towers.optimizers[0], _make_damped(towers, options, cluster),
-      options.staleness.drop, begun)
+      arrived, global_step, towers.averaged(towers.optimizers[0]),
+      _make_damped(towers, options, cluster), options.staleness.drop, begun)
   fetch_variables(options.pack_bytes, options.wire_dtype, hold=ahead and ahead.hold)
   keep_constants_local()
   step = Step(train_op, batches.loss, batches.examples, taken=taken)
@@ -159,7 +159,8 @@ def _make_damped(towers, options, cluster):
     raise ValueError("--staleness_policy=damp has no effect: the program brings an optimizer of "
                      "its own, which knows its learning rate")
   rate = build_learning_rate(options, cluster)
-  return lambda age: make_optimizer(options.optimizer, damped_learning_rate(rate, age))
+  return lambda age: towers.averaged(
+    make_optimizer(options.optimizer, damped_learning_rate(rate, age)))
 
 
 def _clipped(grads_and_vars, clip_norm) -> list:
@@ -181,7 +182,7 @@ def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
     raise ValueError("--replicas_to_aggregate=%d, but there are %d workers: give %d or less" % (
       aggregate, count, count))
   optimizer = SyncReplicasOptimizer(
-    optimizer, aggregate, count, replica_index=cluster.replica_index,
+    towers.averaged(optimizer), aggregate, count, replica_index=cluster.replica_index,
     on_uneven=options.on_uneven, clip_norm=options.clip_norm, pack_bytes=options.pack_bytes,
     wire_dtype=options.wire_dtype)
   remainder, before = None, list(update_ops)

@@ -187,6 +187,10 @@ def _problem_of_parsing(parse: Callable[[str], object]) -> Callable[[object], st
   return check
 
 
+def _problem_of_decay(value) -> str:
+  return "" if 0 < value < 1 else "must be above 0 and below 1"
+
+
 def _problem_of_batch_size(value) -> str:
   sizes = value if isinstance(value, list) else [value]
   return "" if sizes and min(sizes) > 0 else "must be above 0"
@@ -323,6 +327,13 @@ TABLE: Tuple[Option, ...] = (
          "synchronous update.", "Training", _TRAINING, bool, False, rules=(_NEEDS_SYNC,)),
   Option("clip_norm", "The highest global norm of an update's gradient; a longer one is "
          "clipped.", "Training", _TRAINING, float, above=0),
+  Option("l2_regularization", "Add X / 2 times the sum of the squares of the weights to the "
+         "loss: of trained variables of two dimensions or more whose gradients are dense.",
+         "Training", _TRAINING, float, above=0),
+  Option("moving_average_decay", "Keep moving averages of the trained variables, such as with "
+         "0.999. Evaluation, prediction and export use them in place of the variables.",
+         "Training", _TRAINING, float, check=_problem_of_decay,
+         is_shared=lambda options: options.moving_average_decay is not None),
   Option("sync_replicas", "All workers make each update together, by the mean of their gradients. "
          "Without it each worker updates on its own; all_reduce is always synchronous.", "Training",
          _TRAINING, bool, False, is_shared=lambda options: True),
@@ -523,6 +534,8 @@ class Options(NamedTuple):
   learning_rate_decay: Optional[str] = _default("learning_rate_decay")
   scale_learning_rate: bool = _default("scale_learning_rate")
   clip_norm: Optional[float] = _default("clip_norm")
+  l2_regularization: Optional[float] = _default("l2_regularization")
+  moving_average_decay: Optional[float] = _default("moving_average_decay")
   replication: str = _default("replication")
   num_clones: int = _default("num_clones")
   sync_replicas: bool = _default("sync_replicas")

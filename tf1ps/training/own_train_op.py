@@ -20,7 +20,8 @@ from tf1ps.training import options as options_lib
 
 # Options that act on the gradients, or on the update that is made of them.
 _NEED_GRADIENTS = ("replication", "sync_replicas", "num_clones", "gradient_accumulation_steps",
-                   "clip_norm", "learning_rate_decay", "prefetch", "wire_dtype")
+                   "clip_norm", "l2_regularization", "learning_rate_decay", "moving_average_decay",
+                   "prefetch", "wire_dtype")
 _READS = ("Identity", "IsVariableInitialized", "ReadVariableOp", "VarIsInitializedOp")
 _RAISES = ("AssignAdd", "AssignAddVariableOp")
 

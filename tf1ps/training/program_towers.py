@@ -9,16 +9,19 @@ optimizer that is known once its tower is built.
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence
+from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.pipeline import Shard, check_asked
 from tf1ps.program import (
+  AveragedOptimizer,
   Program,
+  add_l2_gradients,
   batch_size_of,
   build_input,
   build_model,
+  build_moving_average,
   check_variables,
   learning_rate_of,
 )
@@ -53,6 +56,7 @@ class ProgramTowers:
     self.train_op = None
     self.hooks: Sequence[tf.train.SessionRunHook] = ()
     self.hint = ""
+    self._averages: Optional[tf.train.ExponentialMovingAverage] = None
 
   def add_worker(self, shard: Shard, num_clones: int = 1,
                  transform: Callable = lambda inputs: inputs) -> None:
@@ -100,10 +104,24 @@ class ProgramTowers:
     """Returns the optimizer of a tower; others may take it before the tower is built."""
     return _OptimizerToCome(self, index)
 
-  def note_gradients(self, grads_and_vars: list) -> None:
-    """Takes a tower's gradients, for the hint."""
+  def complete_gradients(self, grads_and_vars: list) -> list:
+    """Takes a tower's gradients, for the hint; returns them with those of the L2 penalty."""
     self.hint = self.hint or hints.of_adam(
       self.optimizers[0], grads_and_vars, self.has_own_optimizer)
+    scale = self._options.l2_regularization
+    return grads_and_vars if scale is None else add_l2_gradients(grads_and_vars, scale)
+
+  def averaged(self, optimizer: tf.train.Optimizer) -> tf.train.Optimizer:
+    """Returns the optimizer; one around it that moves averages, if the options ask for them.
+
+    Call it when the model is built, and outside of branches.
+    """
+    decay = self._options.moving_average_decay
+    if decay is None:
+      return optimizer
+    if self._averages is None:
+      self._averages = build_moving_average(decay, tf.train.get_global_step())
+    return AveragedOptimizer(optimizer, self._averages)
 
 
 def check_learning_rate(towers: ProgramTowers, options: options_lib.Options) -> None:
@@ -134,8 +152,8 @@ class _OptimizerToCome:
 
   def compute_gradients(self, *args, **kwargs):
     found = self._towers.optimizers[self._index].compute_gradients(*args, **kwargs)
-    self._towers.note_gradients(found)
-    return found
+    return self._towers.complete_gradients(found)
 
   def apply_gradients(self, *args, **kwargs):
-    return self._towers.optimizers[self._index].apply_gradients(*args, **kwargs)
+    optimizer = self._towers.averaged(self._towers.optimizers[self._index])
+    return optimizer.apply_gradients(*args, **kwargs)

@@ -25,6 +25,7 @@ from tf1ps.checkpoint import (
   global_step_of_checkpoint,
   latest_checkpoint,
   make_saver,
+  moving_averages_here,
   use_latest,
 )
 from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, probe_tasks, raise_exit
@@ -393,7 +394,8 @@ class _Training:
 
 def _open_session(training: _Training, run: Membership, options, directory):
   scaffold = tf.train.Scaffold(
-    saver=make_saver(training.optional_variables, options.keep_checkpoint_max))
+    saver=make_saver(training.optional_variables, options.keep_checkpoint_max,
+                     moving_averages_here() if options.moving_average_decay else ()))
   hooks = training.hooks()
   if run.is_chief and not options.checkpoint_dir:  # for the evaluation at the end
     hooks.append(CheckpointSaver(

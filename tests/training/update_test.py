@@ -1,0 +1,158 @@
+"""The update under each scheme: learning-rate schedule, L2 penalty, clipping, moving averages.
+
+On servers in this process. The gradient of the loss is 1, so that a few lines of Python follow
+plain gradient descent, whatever the scheme.
+"""
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import tf1ps
+from tests.training import local_job
+from tf1ps.program import ModelSpec, contract
+
+RATE, STEPS, L2, CLIP, DECAY = 0.25, 8, 0.1, 1.5, 0.8
+SCHEDULE = "warmup:3,exponential:4:0.5"
+UPDATE = dict(batch_size=8, optimizer="sgd", learning_rate=RATE, learning_rate_decay=SCHEDULE,
+              l2_regularization=L2, clip_norm=CLIP, moving_average_decay=DECAY)
+
+
+def expected(updates, times=1.0, after=None, scale=L2):
+  """The variables and their averages after so many updates, of which `after` had no averages."""
+  w = b = 0.0
+  averages = {"w": 0.0, "b": 0.0}
+  for step in range(updates):
+    rate = times * RATE * 0.5 ** (step / 4) * min(1, (step + 1) / 3)
+    gradient = 1 + scale * w
+    norm = (2 * gradient ** 2 + 3) ** 0.5  # w has two elements, and b three
+    clipped = min(1, CLIP / norm)
+    w, b = w - rate * clipped * gradient, b - rate * clipped
+    decay = min(DECAY, (2 + step) / (11 + step))
+    if after is not None and step < after:
+      decay = 0.0
+    averages = {name: decay * averages[name] + (1 - decay) * value
+                for name, value in (("w", w), ("b", b))}
+  found = {"w": w, "b": b}
+  found.update(("%s/ExponentialMovingAverage" % name, value) for name, value in averages.items())
+  return {name: pytest.approx(value, abs=1e-6) for name, value in found.items()}
+
+
+def saved(directory):
+  """The values in the last checkpoint, one of each variable."""
+  reader = tf.train.load_checkpoint(str(directory))
+  return {name: float(np.ravel(reader.get_tensor(name))[0]) for name in expected(0)}
+
+
+def input_fn(mode, shard):
+  x = np.ones(160, np.float32)
+  return shard.dataset(tf.data.Dataset.from_tensor_slices(x)).batch(shard.batch_size)
+
+
+def model_fn(features, labels, mode):
+  w = tf.get_variable("w", [2, 1], initializer=tf.zeros_initializer())  # a weight, by its shape
+  b = tf.get_variable("b", [3], initializer=tf.zeros_initializer())
+  w, b = tf.convert_to_tensor(w), tf.convert_to_tensor(b)  # they may be partitioned
+  x = tf.reduce_mean(features)
+  metrics = {"w": tf.metrics.mean(w[0, 0] * x), "b": tf.metrics.mean(b[0] * x)}
+  return ModelSpec(loss=x * (tf.reduce_sum(w) + tf.reduce_sum(b)), metrics=metrics)
+
+
+def check(outcome, directory, updates, **how):
+  wanted = expected(updates, **how)
+  assert saved(directory) == wanted
+  assert {name: outcome.evaluation.metrics[name] for name in "wb"} == {
+    name: wanted[name + "/ExponentialMovingAverage"] for name in "wb"}
+
+
+@pytest.mark.parametrize("options", [
+  dict(steps_per_execution=2, partition_bytes=4),
+  dict(gradient_accumulation_steps=2, variables="ref"),
+  dict(prefetch=True, l2_regularization=None), dict(num_clones=2), dict(staleness_policy="damp"),
+  dict(staleness_policy="drop:5"), dict(sync_replicas=True, variables="ref"),
+  dict(replication="in_graph"), dict(replication="all_reduce", num_clones=2)],
+  ids=lambda options: ",".join("%s=%s" % each for each in options.items()))
+def test_one_worker(options, tmp_path):
+  outcome = local_job.train(
+    input_fn, model_fn, steps=STEPS, checkpoint_dir=str(tmp_path), **dict(UPDATE, **options))
+  # The fetched values, and so the penalty, would be one update older.
+  check(outcome, tmp_path, STEPS, scale=0.0 if "prefetch" in options else L2)
+
+
+@pytest.fixture
+def cluster():
+  has_v2 = tf.control_flow_v2_enabled()
+  tf.disable_control_flow_v2()
+  with tf.Graph().as_default(), tf1ps.local_cluster(num_ps=2, num_workers=2) as cluster:
+    yield cluster
+  if has_v2:
+    tf.enable_control_flow_v2()
+
+
+@pytest.mark.parametrize("times, options", [
+  (2, dict(sync_replicas=True, scale_learning_rate=True, on_uneven="shrink")),
+  (1, dict(replication="in_graph", sync_replicas=True))],
+  ids=["sync", "in-graph"])
+def test_two_workers(cluster, times, options, tmp_path):
+  outcome = cluster.train(
+    (input_fn, model_fn), steps=STEPS, checkpoint_dir=str(tmp_path), **UPDATE, **options)
+  check(outcome, tmp_path, STEPS, times=times)
+
+
+def test_a_job_goes_on_after_a_restart(tmp_path):
+  for steps in (3, STEPS):
+    outcome = local_job.train(
+      input_fn, model_fn, steps=steps, checkpoint_dir=str(tmp_path), **UPDATE)
+    check(outcome, tmp_path, steps)
+
+
+def test_averages_begin_at_the_values_of_a_checkpoint_without_them(
+    tmp_path, caplog, monkeypatch):
+  monkeypatch.setattr(logging.getLogger("tf1ps"), "propagate", True)
+  caplog.set_level(logging.INFO, "tf1ps")
+  for steps, decay in ((3, None), (STEPS, DECAY)):
+    outcome = local_job.train(input_fn, model_fn, steps=steps, checkpoint_dir=str(tmp_path),
+                              **dict(UPDATE, moving_average_decay=decay))
+  assert saved(tmp_path) == expected(STEPS, after=3)
+  assert "model.ckpt-3 has no moving averages: they begin at the values of their variables" in (
+    caplog.text)
+  outcome = local_job.train(input_fn, model_fn, steps=STEPS + 1, checkpoint_dir=str(tmp_path),
+                            **dict(UPDATE, moving_average_decay=None))
+  assert outcome.evaluation.metrics["w"] == expected(STEPS + 1)["w"]
+  assert "model.ckpt-8 has moving averages, which this job does not keep" in caplog.text
+
+
+@pytest.mark.parametrize("optimizer", ["proximal_sgd", "lazy_adam", "adadelta"])
+def test_every_kind_of_optimizer_takes_it(optimizer):
+  outcome = local_job.train(input_fn, model_fn, steps=4, batch_size=8, optimizer=optimizer,
+                            learning_rate_decay="cosine:2")
+  again = local_job.train(input_fn, model_fn, steps=2, batch_size=8, optimizer=optimizer,
+                          learning_rate_decay="cosine:2")
+  assert outcome.evaluation.metrics["w"] == again.evaluation.metrics["w"] < 0
+
+
+@pytest.mark.parametrize("spec, problem", [
+  (dict(optimizer=True), "--learning_rate_decay has no effect: the program brings an optimizer of "
+                         "its own"),
+  (dict(train_op=True), "model_fn returned a train_op, and --learning_rate_decay=cosine:5")])
+def test_a_program_with_its_own_update_is_refused(spec, problem):
+  def own(features, labels, mode):
+    found = model_fn(features, labels, mode)
+    if mode != "train":
+      return found
+    optimizer = tf.train.GradientDescentOptimizer(0.1)
+    if "optimizer" in spec:
+      return found._replace(optimizer=optimizer)
+    return found._replace(train_op=optimizer.minimize(found.loss))
+
+  with pytest.raises((ValueError, contract.ModelSpecError)) as caught:
+    local_job.train(input_fn, own, steps=2, learning_rate_decay="cosine:5")
+  assert problem in str(caught.value)
+
+
+def test_a_rate_of_0_for_ftrl_is_refused():
+  with pytest.raises(ValueError, match="decay=cosine:5 ends with a learning rate of 0"):
+    local_job.train(input_fn, model_fn, steps=2, optimizer="ftrl", learning_rate_decay="cosine:5")
