@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -97,7 +97,7 @@ class Guard:
       with tf.control_dependencies(results):
         unlock = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
       with tf.control_dependencies([unlock]):
-        return [tf.identity(result) for result in results]
+        return [tf.raw_ops.Identity(input=result) for result in results]
 
   def read_register(self) -> tf.Tensor:
     """The register's entry: "" or "<number> <description>", a string scalar."""
@@ -125,38 +125,50 @@ class Guard:
       return insert(self._seen, self._key, tf.constant(""))
 
   def _check(self, may_be_first) -> tf.Operation:
-    """Fails unless the register has the entry that this session remembers."""
-    found = find(self._register, self._key, "" if may_be_first else _NOTHING)
+    """Fails unless the register has the entry that this session remembers.
+
+    A step that may be the session's first has no branches: a `tf.cond` takes longer to build and
+    to run than all of its operations.
+    """
+    nothing = tf.constant("")
+    found = find(self._register, self._key, nothing if may_be_first else tf.constant(_NOTHING))
     # One after the other: TensorFlow spreads ready operations over threads, which takes longer.
     with tf.control_dependencies([found]):
-      seen = find(self._seen, self._key)
-    same = tf.equal(seen, found)
+      seen = find(self._seen, self._key, nothing)
+    is_present = tf.raw_ops.Equal(x=seen, y=found)
     if may_be_first:
-      is_first = tf.logical_and(tf.equal(seen, ""), tf.not_equal(found, GONE))
-      same = tf.cond(is_first, lambda: self._remember(found), lambda: same)
-    return tf.raw_ops.Assert(
-      condition=same, summarize=1,
+      is_present = tf.raw_ops.LogicalOr(x=is_present, y=tf.raw_ops.LogicalAnd(
+        x=tf.raw_ops.Equal(x=seen, y=nothing),
+        y=tf.raw_ops.NotEqual(x=found, y=tf.constant(GONE))))
+    check = tf.raw_ops.Assert(
+      condition=is_present, summarize=1,
       data=[tf.constant("%scontainer %s was reset" % (GUARD_RESET, self.container_title))])
+    if not may_be_first:
+      return check
+    with tf.control_dependencies([check]):
+      return self._remember(found, nothing)
 
-  def _remember(self, found):
-    """In a session's first step: registers the thing, or compares it with the present entry."""
-    def register():
-      number = tf.raw_ops.RandomUniformInt(
-        shape=tf.constant([], tf.int32, [0]), minval=tf.constant(10 ** (_NUMBER - 1), tf.int64),
-        maxval=tf.constant(9 * 10 ** (_NUMBER - 1), tf.int64))
-      mine = tf.string_join([tf.as_string(number), self.description], separator=" ")
-      with tf.control_dependencies([insert(self._register, self._key, mine)]):
-        return tf.identity(mine)
+  def _remember(self, found, nothing) -> tf.Operation:
+    """Registers the thing if nobody has, compares descriptions, and remembers the entry.
 
-    known = tf.cond(tf.equal(found, ""), register, lambda: found)
-    there = tf.strings.substr(known, _NUMBER + 1, 1 << 20)
+    In a later step of the session, all of this changes nothing.
+    """
+    number = tf.raw_ops.RandomUniformInt(
+      shape=tf.constant([], tf.int32, [0]), minval=tf.constant(10 ** (_NUMBER - 1), tf.int64),
+      maxval=tf.constant(9 * 10 ** (_NUMBER - 1), tf.int64))
+    description = tf.constant(self.description)
+    mine = tf.raw_ops.StringJoin(
+      inputs=[tf.raw_ops.AsString(input=number), description], separator=" ")
+    known = tf.raw_ops.SelectV2(condition=tf.raw_ops.Equal(x=found, y=nothing), t=mine, e=found)
+    there = tf.raw_ops.Substr(
+      input=known, pos=tf.constant(_NUMBER + 1), len=tf.constant(1 << 20))
     same = tf.raw_ops.Assert(
-      condition=tf.equal(there, self.description), summarize=1,
+      condition=tf.raw_ops.Equal(x=there, y=description), summarize=1,
       data=[tf.constant(GUARD_MISMATCH), there])
     with tf.control_dependencies([same]):
-      remember = insert(self._seen, self._key, known)
-    with tf.control_dependencies([remember]):
-      return tf.constant(True)
+      register = insert(self._register, self._key, known)
+    with tf.control_dependencies([register]):
+      return insert(self._seen, self._key, known)
 
 
 class Guarded:
@@ -206,10 +218,10 @@ def table(container: str, shared_name: str) -> tf.Tensor:
     key_dtype=tf.int64, value_dtype=tf.string, container=container, shared_name=shared_name)
 
 
-def find(handle: tf.Tensor, key: tf.Tensor, default: str = "") -> tf.Tensor:
-  """The value at a key, or the default."""
+def find(handle: tf.Tensor, key: tf.Tensor, default: Optional[tf.Tensor] = None) -> tf.Tensor:
+  """The value at a key, or the default, by default an empty text."""
   return tf.raw_ops.LookupTableFindV2(
-    table_handle=handle, keys=key, default_value=tf.constant(default))
+    table_handle=handle, keys=key, default_value=tf.constant("") if default is None else default)
 
 
 def insert(handle: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> tf.Operation:
