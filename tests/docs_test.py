@@ -89,6 +89,7 @@ def linear(tmp_path):
   return tmp_path
 
 
+@pytest.mark.slow
 def test_first_program_on_one_machine(start, linear):
   arguments, = [a for a in of_program(FIRST, "tf1ps-local") if "linear.py" in a[0]]
   output = launcher(start, arguments, linear)
@@ -113,6 +114,7 @@ def test_docs_a_job_from_python(linear):
   assert re.match(r"step 30[01]: error 0\.\d{3}$", done.stdout.splitlines()[-1]), done.stdout
 
 
+@pytest.mark.slow
 def test_first_program_on_several_machines(start, linear):
   hosts = dict(zip(("a:2222", "b:2222", "c:2222"), harness.addresses(3)))
   tasks = []
@@ -160,6 +162,7 @@ def test_build_by_hand_in_three_shells(start):
   assert any(LEARNT.search(task.output) for task in tasks)
 
 
+@pytest.mark.slow
 def test_build_with_mnist(start, tmp_path):
   (tmp_path / "mnist").mkdir()
   (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -173,6 +176,7 @@ def test_build_with_mnist(start, tmp_path):
   assert "test accuracy 0." in launcher(start, arguments, tmp_path)
 
 
+@pytest.mark.slow
 def test_docs_predict_and_export(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   launcher(start, ["--program=examples/digits.py", "--num_workers=1", "--steps=20",
@@ -183,6 +187,7 @@ def test_docs_predict_and_export(start, tmp_path):
   assert (tmp_path / "exported" / "saved_model.pb").exists()
 
 
+@pytest.mark.slow
 def test_docs_two_jobs_on_one_ps_and_their_reset(start, tmp_path):
   (tmp_path / "examples").symlink_to(ROOT / "examples")
   hosts = dict(zip(("a:2222", "c:2222", "d:2222"), harness.addresses(3)))
@@ -233,6 +238,7 @@ def test_make_clean_removes_what_was_built_here_and_nothing_else(tmp_path, monke
   assert elsewhere.exists()
 
 
+@pytest.mark.slow
 def test_docs_lines_of_files(start, tmp_path):
   (tmp_path / "lines.py").write_text(block_with("docs/pipelines.md", "# lines.py"))
   (tmp_path / "data").mkdir()
@@ -323,6 +329,7 @@ def test_docs_a_coordinator(tmp_path):
   assert done.stdout.splitlines()[-1] == "last loss 0.000"
 
 
+@pytest.mark.slow
 def test_docs_two_optimizers(start, tmp_path):
   program = block_with("docs/programs.md", "import numpy as np\n")
   (tmp_path / "two_optimizers.py").write_text(program)
@@ -332,6 +339,7 @@ def test_docs_two_optimizers(start, tmp_path):
   assert re.search(r"test loss 0\.0\d+ at step (\d+) ", output)
 
 
+@pytest.mark.slow
 def test_queues_two_programs(start, tmp_path):
   program = block_with("docs/queues.md", "# shared.py")
   for number, address in zip((2221, 2222, 2223), harness.addresses(3)):
@@ -369,6 +377,7 @@ def test_docs_ranges_by_flag(start, tmp_path):
   assert LEARNT.search(launcher(start, arguments, tmp_path))
 
 
+@pytest.mark.slow
 def test_docs_ranges_by_hand(start, tmp_path):
   (tmp_path / "ranges.py").write_text(block_with("docs/shares.md", "# ranges.py"))
   for index in range(7):
@@ -409,6 +418,7 @@ def test_docs_of_several_local_jobs(start, tmp_path, page, number, count):
   assert LEARNT.search(launcher(start, found[number], tmp_path))
 
 
+@pytest.mark.slow
 def test_synchronous_replicas_by_hand(start, tmp_path):
   program = block_with("docs/synchronous.md", "# replicas.py")
   for number, address in zip((2231, 2232, 2233), harness.addresses(3)):

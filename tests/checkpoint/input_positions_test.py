@@ -38,6 +38,7 @@ def check_goes_on(task, before, count, index=0, workers=1):
   assert first == index + (number - 1) * BATCH * workers
 
 
+@pytest.mark.slow
 def test_a_worker_alone_comes_back(start):
   # The last step that is counted is the chief's, which is slow: it waits for nobody.
   this = job(start, "--steps=80")
@@ -77,6 +78,7 @@ def test_the_whole_job_comes_back_from_its_checkpoint(start, tmp_path):
   assert "workers was 2 and is 1" in chief.output and saw(chief)[0] == 0
 
 
+@pytest.mark.slow
 def test_after_a_signal_and_a_checkpoint_nothing_is_trained_twice(start, tmp_path):
   flags = ["--checkpoint_dir=%s" % tmp_path, "--steps=1000000"]
   this = job(start, *flags, num_workers=1)
@@ -91,6 +93,7 @@ def test_after_a_signal_and_a_checkpoint_nothing_is_trained_twice(start, tmp_pat
   assert saw(again) == [BATCH * (len(saw(chief)) + number) for number in range(20)]
 
 
+@pytest.mark.slow
 def test_a_restarted_ps_brings_the_position_of_its_checkpoint(start, tmp_path):
   this = job(start, "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=10", "--steps=60",
              num_workers=1)
@@ -124,6 +127,7 @@ def noting(seen, in_python=False):
   return input_fn
 
 
+@pytest.mark.slow
 def test_data_that_are_over_begin_anew(tmp_path, caplog):
   caplog.set_level("INFO", "tf1ps")
   for epochs in (1, 2):  # of the job, whenever it was started

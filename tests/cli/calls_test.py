@@ -217,6 +217,7 @@ def test_an_interrupt_ends_all_tasks_and_the_chief_saves(tmp_path):
   assert max(saved) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv, text", [
     (["--num_ps=0", "--steps=1"],
      "tf1ps-local: --num_ps=0: between-graph replication needs at least one ps"),

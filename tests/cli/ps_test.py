@@ -34,6 +34,7 @@ def test_a_port_that_is_taken(start, taken, launched, code):
                   r"\d+\.\d s, exit code %d$" % (taken, code), task.lines[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launched, code", [(False, 1), (True, exit_codes.EXIT_RELEASED)])
 def test_a_ps_whose_job_has_failed_tells_its_launcher_that_the_cause_is_elsewhere(
     start, launched, code):

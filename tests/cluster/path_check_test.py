@@ -52,6 +52,7 @@ def test_a_ps_that_does_not_know_the_worker_is_named_at_once(start, jobs):
   assert seconds < 20.0 and not logged
 
 
+@pytest.mark.slow
 def test_a_ps_that_has_another_address_for_the_worker(start, jobs):
   serve(start, jobs)
   serve(start, dict(jobs, worker=harness.addresses(1)), 1)

@@ -4,6 +4,8 @@ import pathlib
 import re
 import signal
 
+import pytest
+
 from tests import coordinator_tasks, harness
 
 
@@ -22,6 +24,7 @@ class Job:
     return self._start("chief 0", coordinator_tasks.coordinate, self.jobs, *args)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_three_times_disturbs_nobody(start, tmp_path):
   job = Job(start)
   kills = [(number, str(tmp_path / ("%d" % number))) for number in (500, 1000, 1500)]
@@ -46,6 +49,7 @@ def test_a_worker_that_is_killed_three_times_disturbs_nobody(start, tmp_path):
     assert task.wait() == 0 and "the job has ended" in task.output
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_and_never_comes_back_holds_no_step(start):
   job = Job(start)
   tasks = [job.serve("ps", 0), job.serve("ps", 1), job.serve("worker", 0)]
@@ -58,6 +62,7 @@ def test_a_worker_that_is_killed_and_never_comes_back_holds_no_step(start):
   assert [task.wait() for task in tasks] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_loses_its_step_and_comes_back(start, tmp_path):
   job = Job(start)
   path = tmp_path / "again"
@@ -74,6 +79,7 @@ def test_a_worker_that_stands_still_loses_its_step_and_comes_back(start, tmp_pat
   assert [task.wait() for task in tasks] == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_ps_that_is_killed_and_restarted_comes_back_from_the_checkpoint(start, tmp_path):
   job = Job(start)
   path = tmp_path / "again"

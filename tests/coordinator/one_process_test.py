@@ -82,6 +82,7 @@ def coordinator(tasks, tmp_path_factory):
   assert all("the job has ended" in reason for reason in tasks.end_reasons())
 
 
+@pytest.mark.slow
 def test_steps_on_two_workers_change_one_sharded_table(coordinator):
   dataset = iter(coordinator.create_per_worker_dataset(batches))
   results = [coordinator.schedule(train, (dataset,), {"rate": 0.5}) for _ in range(18)]
@@ -362,12 +363,14 @@ def test_a_checkpoint_of_two_shards_is_restored_into_three_and_into_one(tmp_path
   assert expected[2] == 9 and np.count_nonzero(expected[0].any(axis=1)) == 4  # rows 8, 2, 3, 1
 
 
+@pytest.mark.slow
 def test_several_steps_in_a_run_follow_each_other():
   results, error, completed = total_of(one_worker(), lambda: tf.data.Dataset.range(1, 19), 18)
   assert error is None and completed == {"/job:worker/task:0": 18}
   assert [each.fetch() for each in results] == [(n, n * (n + 1) // 2) for n in range(1, 19)]
 
 
+@pytest.mark.slow
 def test_an_error_in_a_run_of_several_names_its_step():
   results, error, _ = total_of(one_worker(), lambda: tf.data.Dataset.range(1, 7), 12)
   assert error.number == 7 and "OutOfRangeError" in str(error)

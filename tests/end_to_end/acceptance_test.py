@@ -63,6 +63,7 @@ def test_a_worker_without_its_ps_names_it(start, case, seen):
   assert "/job:ps/task:0 at %s: " % job.jobs["ps"][0] in last and seen in last, worker.output
 
 
+@pytest.mark.slow
 def test_a_worker_is_ready_soon_after_a_late_chief(start):
   job = job_lib.Job(start, flags=ENDLESS)
   job.ps().wait_for("serving")
@@ -111,6 +112,7 @@ def test_a_chief_that_is_killed_and_comes_back_finds_the_state(start, tmp_path):
   assert "recovered" not in worker.output
 
 
+@pytest.mark.slow
 def test_a_ps_that_comes_back_costs_what_came_after_the_checkpoint(start, tmp_path):
   job = job_lib.Job(start, num_ps=2, flags=ENDLESS + [
     "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=50"])
@@ -145,6 +147,7 @@ def test_workers_end_when_their_ps_stays_away(start, how):
   assert "no worker is left" in servers[0].lines[-1]
 
 
+@pytest.mark.slow
 def test_a_pause_of_a_ps_is_survived(start):
   job = job_lib.Job(start, flags=ENDLESS)
   patient = "--heartbeat_timeout=20"
@@ -161,6 +164,7 @@ def test_a_pause_of_a_ps_is_survived(start):
   assert "recovered" not in chief.output + worker.output
 
 
+@pytest.mark.slow
 def test_a_second_job_on_a_standing_ps_begins_anew(start, tmp_path):
   job = job_lib.Job(start, num_workers=1, flags=["--batch_size=20"])
   ps = job.ps(0, "--persistent")
@@ -173,6 +177,7 @@ def test_a_second_job_on_a_standing_ps_begins_anew(start, tmp_path):
   assert ps.wait() == 0
 
 
+@pytest.mark.slow
 def test_an_initialisation_left_half_done_is_not_taken_for_a_state(start, tmp_path):
   job = job_lib.Job(start, num_workers=1, flags=["--steps=30", "--batch_size=20",
                                                  "--checkpoint_dir=%s" % tmp_path])
@@ -225,6 +230,7 @@ def test_a_signal_ends_a_blocked_chief_and_its_state_is_saved(start, tmp_path, n
   assert worker.wait() == code
 
 
+@pytest.mark.slow
 def test_nan_stops_the_job(start, tmp_path):
   gate = tmp_path / "gate"
   job = job_lib.Job(start, flags=["--steps=100000", "--nan_at=20", "--block_at=10",

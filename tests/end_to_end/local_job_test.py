@@ -108,6 +108,7 @@ def test_a_killed_task_ends_the_job_and_is_named(launch, victim):
   assert gone(pids.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [None, "ps 0"])
 def test_nothing_outlives_a_killed_launcher(launch, stopped):
   launcher = launch(*ENDLESS)
@@ -145,6 +146,7 @@ def test_a_port_that_is_taken_costs_a_try_and_not_the_job(tmp_path):
   assert "tf1ps-local: ok, 1 ps and 1 worker" in output.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_two_jobs_at_the_same_time_do_not_meet(launch, tmp_path):
   (tmp_path / "other").mkdir()
   both = [launch(LINE, "--num_ps=1", "--num_workers=1", "--steps=60", "--step_seconds=0.02"),

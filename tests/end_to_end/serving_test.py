@@ -1,9 +1,12 @@
 """Workers that only lend their devices end with the job, and nobody waits for their steps."""
 from __future__ import annotations
 
+import pytest
+
 from tests import harness, serving_tasks
 
 
+@pytest.mark.slow
 def test_a_worker_that_only_serves_ends_with_the_job(start):
   hosts = harness.addresses(3)
   cluster = {"ps": hosts[:1], "worker": hosts[1:]}

@@ -4,12 +4,15 @@ from __future__ import annotations
 import pathlib
 import time
 
+import pytest
+
 from tests.training import job as job_lib
 from tf1ps.cli import worker
 
 AHEAD = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "ahead.py")
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_is_busy_at_the_end_holds_nobody_up(start):
   job = job_lib.Job(start, num_workers=1)
   ps = job.ps()

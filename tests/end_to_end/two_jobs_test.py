@@ -68,6 +68,7 @@ def test_two_jobs_train_side_by_side_and_one_is_reset(start, tmp_path):
   assert job_lib.codes(*jobs.servers) == [0, 0]
 
 
+@pytest.mark.slow
 def test_two_jobs_of_one_program_are_told_apart_unless_they_are_given_one_container(start):
   jobs = TwoJobs(start)
   one = jobs.start_workers(0, None, "--steps=100000", "--step_seconds=0.02")
@@ -82,6 +83,7 @@ def test_two_jobs_of_one_program_are_told_apart_unless_they_are_given_one_contai
     task.kill()
 
 
+@pytest.mark.slow
 def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start):
   job = job_lib.Job(start)
   job.ps()
@@ -95,12 +97,14 @@ def test_a_worker_that_looks_in_another_container_than_its_chief_is_told(start):
   chief.kill()
 
 
+@pytest.mark.slow
 def test_a_ps_that_was_told_no_container_ends_with_the_job_in_whichever(start):
   job = job_lib.Job(start, num_ps=2)
   ps, workers = job.all("--steps=20", "--container=a.b/c")
   assert job_lib.codes(*workers, *ps) == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_tasks_with_other_directories_or_programs_train_one_job(start, tmp_path):
   """Their hosts may have other paths: a ps that serves one job has one container."""
   job = job_lib.Job(start, num_workers=3)

@@ -18,6 +18,7 @@ def run(start, tmp_path, use_legacy_keras):
   return task.wait(100), task
 
 
+@pytest.mark.slow
 def test_it_learns(start, tmp_path):
   code, task = run(start, tmp_path, "1")
   assert code == 0 and float(find(task, r"test accuracy ([\d.]+)")[0]) > 0.85, task.output

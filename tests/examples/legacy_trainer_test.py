@@ -33,6 +33,7 @@ def losses(*tasks):
   return [loss for _, loss in sorted((int(step), float(loss)) for step, loss in found)]
 
 
+@pytest.mark.slow
 def test_four_processes_end_by_themselves(start):
   tasks = start_all(start, FILE, num_ps=2, num_workers=2, steps=400)
   for task in tasks.values():
@@ -41,6 +42,7 @@ def test_four_processes_end_by_themselves(start):
   assert found[-1] < found[0] / 5, found
 
 
+@pytest.mark.slow
 def test_with_stock_imports_the_ps_must_be_killed(start, tmp_path):
   source = FILE.read_text()
   assert source.count(OURS) == 1

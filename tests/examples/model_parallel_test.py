@@ -4,6 +4,8 @@ from __future__ import annotations
 import pathlib
 import re
 
+import pytest
+
 from tests import file_tasks, harness
 
 FILE = str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "model_parallel.py")
@@ -23,12 +25,14 @@ def check(output):
   assert sent == [4 * outputs + 4, 4 * BATCH * DEPTH + outputs + 4, 4 * TIMES * outputs + 4]
 
 
+@pytest.mark.slow
 def test_logical_devices(start):
   task = start("one", file_tasks.run_file, FILE, "--steps=4")
   assert task.wait() == 0, task.output
   check(task.output)
 
 
+@pytest.mark.slow
 def test_two_tasks(start):
   hosts = "--hosts=" + ",".join(harness.addresses(2))
   start("task 1", file_tasks.run_file, FILE, hosts, "--steps=4", "--task_index=1")

@@ -26,6 +26,7 @@ def graph_mode():
     tf.enable_control_flow_v2()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
   dict(examples=600), dict(steps=20, sync_replicas=True), dict(steps=20, replication="in_graph"),
   dict(examples=600, staleness_policy="max_lead:2")])
@@ -44,6 +45,7 @@ def test_three_workers_train_on_two_ps(options):
   assert 0 < outcome.evaluation.metrics["loss"] < 9
 
 
+@pytest.mark.slow
 def test_the_servers_are_used_again_and_keep_no_variables():
   with tf1ps.local_cluster(1, 1) as cluster:
     cluster.train(LINE, steps=5, learning_rate=0.1)
@@ -64,6 +66,7 @@ def test_the_servers_are_used_again_and_keep_no_variables():
     assert again.train(LINE, steps=3).steps == 3
 
 
+@pytest.mark.slow
 def test_a_chief_of_its_own_trains_too():
   with tf1ps.local_cluster(1, 1, chief=True) as cluster:
     assert cluster.chief is cluster.servers["chief"][0]
@@ -71,6 +74,7 @@ def test_a_chief_of_its_own_trains_too():
   assert (outcome.examples, outcome.global_step) == (128, 8)
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_is_named_and_the_others_stop():
   def input_fn(mode, shard):
     if mode == "train" and shard.index == 1:
@@ -87,6 +91,7 @@ def test_a_worker_that_fails_is_named_and_the_others_stop():
     assert cluster.train(LINE, examples=96).global_step == 3
 
 
+@pytest.mark.slow
 def test_an_exception_of_the_caller_stops_the_workers(monkeypatch):
   """As Ctrl-C does in a notebook."""
   began = threading.Event()

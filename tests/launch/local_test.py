@@ -267,6 +267,7 @@ def test_tries_have_an_end(tmp_path):
   assert lines[-1].startswith("tf1ps-local: failed: ps 0 found its port taken, ")
 
 
+@pytest.mark.slow
 def test_tensorflow_servers(tmp_path):
   def make_task(job, index, addresses):
     return LocalTask("%s %d" % (job, index), sample_tasks.serve,

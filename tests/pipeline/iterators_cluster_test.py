@@ -12,6 +12,7 @@ from tests.training import job as job_lib
 PROGRAM = "--program=" + str(pathlib.Path(__file__).parents[1] / "programs" / "elements.py")
 
 
+@pytest.mark.slow
 def test_each_worker_starts_its_own_also_after_a_recovery(start, tmp_path):
   addresses = harness.addresses(3)
   jobs = {"ps": addresses[:1], "worker": addresses[1:]}
@@ -34,6 +35,7 @@ def test_each_worker_starts_its_own_also_after_a_recovery(start, tmp_path):
     assert found[2] == [first, first + 1], "the recovered session starts from the beginning"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--structured", "--sync_replicas"]])
 def test_a_program_with_a_dataset(start, flags):
   job = job_lib.Job(start, flags=[PROGRAM, "--epochs=2", "--batch_size=7", *flags])

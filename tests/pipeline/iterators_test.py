@@ -255,6 +255,7 @@ def test_it_goes_on_where_it_was():
   assert second.draw(1) == expected[:1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skips, kwargs", [
   (False, {}), (False, {"shuffle": 30}), (True, {}), (True, {"shuffle": 30}),
   (False, {"shuffle": 30, "num_parallel_decodes": 2})])
@@ -268,6 +269,7 @@ def test_readers_of_files_go_on_too(tmp_path, skips, kwargs):
   assert second.draw(12) == expected
 
 
+@pytest.mark.slow
 def test_the_digest_tells_pipelines_apart(tmp_path):
   def digest(make):
     return Pipeline(make).positions.digest

@@ -31,6 +31,7 @@ def job(start, tmp_path, *flags, num_workers=2, **arguments):
   return one, [CLASSIC]
 
 
+@pytest.mark.slow
 def test_two_workers_go_through_their_files(start, tmp_path, data):
   one, program = job(start, tmp_path, "--epochs=3")
   (ps,), workers = one.all(*program)
@@ -41,6 +42,7 @@ def test_two_workers_go_through_their_files(start, tmp_path, data):
   assert "(200 examples" in workers[0].output  # evaluated
 
 
+@pytest.mark.slow
 def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
   data("b.csv", 62)
   one, program = job(start, tmp_path, "--epochs=3", heartbeat_timeout=2.0)
@@ -50,6 +52,7 @@ def test_a_bad_field_ends_the_job_and_is_named(start, tmp_path, data):
     workers[1].lines[-1])
 
 
+@pytest.mark.slow
 def test_a_missing_file_ends_the_job_and_is_named(start, tmp_path, data):
   one, program = job(start, tmp_path, "--epochs=1", "--more_data=%s/gone" % tmp_path,
                      num_workers=1, heartbeat_timeout=2.0)

@@ -4,11 +4,14 @@ from __future__ import annotations
 import pathlib
 import re
 
+import pytest
+
 from tests import program_tasks
 
 PROGRAM = str(pathlib.Path(__file__).resolve().parents[1] / "programs" / "sources.py")
 
 
+@pytest.mark.slow
 def test_a_program_trains_and_evaluates_on_all_sources(start, tmp_path):
   for number in range(4):
     (tmp_path / ("%d.txt" % number)).write_text(

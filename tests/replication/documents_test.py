@@ -25,6 +25,7 @@ def program(document, first_line, folder):
   return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document, name, roles, last", [
   ("in_graph.md", "in_graph.py", ["ps", "1", "2", "0"], {"0": ["w is 3.000 at step 50"]}),
   ("staleness.md", "staleness.py", ["ps", "0", "1"], {"0": ["w is 3.00"], "1": ["w is 3.00"]}),

@@ -82,6 +82,7 @@ def make(ps):
     parts.session.close()
 
 
+@pytest.mark.slow
 def test_a_request_is_answered_by_all(three):
   three.aggregate()
   number, = three.feed(2.0)
@@ -153,6 +154,7 @@ def test_predictions_that_come_before_their_turn_are_kept(three):
   assert three.aggregator._got == {}
 
 
+@pytest.mark.slow
 def test_two_feeders_with_the_same_numbers(three):
   three.aggregate(timeout=0.1)
   other = three.add_feeder()
@@ -228,6 +230,7 @@ def test_predictions_of_a_wrong_shape(three):
     three.networks[1].answer(three.session, lambda x: [[1.0, 2.0]])
 
 
+@pytest.mark.slow
 def test_queues_that_are_full_and_the_end(make):
   parts = make(networks=2, capacity=2).aggregate(timeout=0.1, quorum=1)
   for number in range(5):  # network 1 is dead: nobody waits for room in its queue
@@ -250,6 +253,7 @@ def test_queues_that_are_full_and_the_end(make):
     parts.answer()
 
 
+@pytest.mark.slow
 def test_vectors_and_a_vote(make):
   parts = make(networks=2, input_shape=[2], prediction_shape=[3], prediction_dtype=tf.int32)
   parts.aggregate(combine=ensemble_lib.vote_predictions)
@@ -313,6 +317,7 @@ class Asking:
     return self.seen[began:]
 
 
+@pytest.mark.slow
 def test_processes_of_which_one_stands_still_and_one_dies_and_comes_back(make, start):
   factors = [2.0, 6.0, 10.0]
   parts = make().aggregate(timeout=0.5, quorum=1)
@@ -346,6 +351,7 @@ def test_processes_of_which_one_stands_still_and_one_dies_and_comes_back(make, s
     assert network.wait() == 0, network.output
 
 
+@pytest.mark.slow
 def test_every_part_is_a_process_of_its_own(ps, start):
   where = "grpc://" + ps.address, dict(
     name="ensemble", networks=2, device=ps.name, container="ensemble.%d" % next(_numbers))

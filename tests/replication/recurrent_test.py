@@ -54,6 +54,7 @@ def control_flow_v1():
     tf.enable_control_flow_v2()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [recurrent_cells.LSTMCell, recurrent_cells.GRUCell])
 def test_it_equals_the_layers_on_one_device(kind):
   devices = ["/cpu:0", "/cpu:1"]
@@ -63,6 +64,7 @@ def test_it_equals_the_layers_on_one_device(kind):
   assert_same(build_and_run(recurrent.looped_recurrent, kind, devices), expected)
 
 
+@pytest.mark.slow
 def test_it_equals_them_on_tasks_of_a_cluster(forks):
   expected = build_and_run(
     unrolled_on_one, recurrent_cells.LSTMCell, ["", ""], fed_times=TIMES)

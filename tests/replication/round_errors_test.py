@@ -22,6 +22,7 @@ def client(ps, on_uneven):
   return session, optimizer, train
 
 
+@pytest.mark.slow
 def test_replicas_with_different_rules_are_refused(ps):
   first, optimizer, train = client(ps, "shrink")
   first.run(optimizer.local_step_init_op)

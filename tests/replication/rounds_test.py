@@ -29,6 +29,7 @@ def test_each_column_of_the_state_has_a_place_of_its_own():
   assert isinstance(view.active, list) and isinstance(view.round, int)
 
 
+@pytest.mark.slow
 def test_a_partial_update_is_refused_until_the_state_is_cleared():
   with tf.Graph().as_default() as graph, tf.Session() as session:
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
@@ -103,6 +104,7 @@ def is_end(session, train):
   return round_errors.is_end_of_replicas(raised.value)
 
 
+@pytest.mark.slow
 def test_repeated_data_end_training_when_all_replicas_went_through_theirs():
   with tf.Graph().as_default() as graph, tf.Session() as session:
     (first, second), trains = repeating(graph, session)
@@ -134,6 +136,7 @@ def test_repeated_data_end_training_when_all_replicas_went_through_theirs():
     assert (look().went_through, look().ended) == ([0, 0], 0)
 
 
+@pytest.mark.slow
 def test_a_pass_cannot_end_in_rounds_that_were_cleared():
   with tf.Graph().as_default() as graph, tf.Session() as session:
     (first, second), _ = repeating(graph, session)

@@ -29,6 +29,7 @@ class SlowOptimizer(tf.train.GradientDescentOptimizer):
     return super().apply_gradients([(later, variable)], global_step, name)
 
 
+@pytest.mark.slow
 def test_the_last_update_of_a_replica_that_leaves_takes_as_long_as_it_needs(set_timing):
   set_timing(sync_hook, lock_limit=LIMIT)
   with tf.Graph().as_default() as graph, tf.Session() as session:

@@ -118,6 +118,7 @@ def closed_after(task):
   return float(line.split()[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stock", "ours"])
 def test_a_chief_asleep_is_waited_for(start, tmp_path, kind):
   replicas = Replicas(start)
@@ -139,6 +140,7 @@ def test_a_chief_asleep_is_waited_for(start, tmp_path, kind):
   assert found["taken"] == [6, 6] and found["stale"] == [0, 0]
 
 
+@pytest.mark.slow
 def test_at_unequal_speed_each_update_has_one_gradient_of_each(start):
   replicas = Replicas(start, workers=3)
   tasks = [replicas.start(i, 40) for i in range(3)]
@@ -174,6 +176,7 @@ def test_stock_does_not_outlive_its_chief(start):
   assert close is None or close > 2.0 or (steps, code) != (30, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_uneven, steps", [("stop_all", 5), ("shrink", 30), ("pad", 30)])
 def test_a_chief_that_leaves_first(start, on_uneven, steps):
   replicas = Replicas(start)
@@ -190,6 +193,7 @@ def test_a_chief_that_leaves_first(start, on_uneven, steps):
   assert found["taken"] == [5, steps]
 
 
+@pytest.mark.slow
 def test_a_second_job_on_the_same_ps_trains(start):
   replicas = Replicas(start)
   for _ in range(2):
@@ -198,6 +202,7 @@ def test_a_second_job_on_the_same_ps_trains(start):
     assert made(tasks[0]) == made(tasks[1]) == [(k, k, k / 2, k / 2) for k in range(1, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MODERN, reason="TensorFlow 1 does not close the token queue")
 def test_stock_does_not_train_a_second_job(start):
   replicas = Replicas(start)
@@ -211,6 +216,7 @@ def test_stock_does_not_train_a_second_job(start):
     assert [end[:2] for end in found] != [(5, 0), (5, 0)]
 
 
+@pytest.mark.slow
 def test_a_spare_replica_is_not_waited_for_and_its_late_gradient_is_counted(start, tmp_path):
   replicas = Replicas(start)
   gates = [tmp_path / "fast", tmp_path / "slow"]
@@ -258,6 +264,7 @@ def unknown_shape_steps(shape, kind, wire_dtype, replicas):
     return [one.tolist() for one in session.run([w, table])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape, kind, wire_dtype", [
   (None, "ref", "float32"), ([None, 2], "resource", "bfloat16")])
 def test_variables_of_unknown_shapes_train_as_in_one_process(
@@ -270,6 +277,7 @@ def test_variables_of_unknown_shapes_train_as_in_one_process(
   assert unknown_shape_steps(shape, kind, wire_dtype, 2) == alone
 
 
+@pytest.mark.slow
 def test_a_sum_above_float16_has_a_mean():
   with tf.Graph().as_default(), tf.Session() as session:
     w = tf.get_variable("w", [2], tf.float16, tf.zeros_initializer(), use_resource=True)
@@ -284,6 +292,7 @@ def test_a_sum_above_float16_has_a_mean():
     assert session.run(w).tolist() == [-49984.0, -49984.0]  # the nearest number to 50,000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 100000])  # the large one looks first, and sends nothing
 def test_a_late_gradient_is_never_applied(size):
   with tf.Graph().as_default(), tf.Session() as session:
@@ -305,6 +314,7 @@ def test_a_late_gradient_is_never_applied(size):
     assert (state.taken, state.stale) == ([1, 1], [0, 1])
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, tmp_path):
   replicas = Replicas(start, workers=3)
   gate = tmp_path / "gate"
@@ -343,6 +353,7 @@ def test_a_step_sends_what_it_has_to_and_asks_nothing_back(aggregate):
     (40000, "/job:ps/task:0"), (40000, "/job:worker/task:0")]
 
 
+@pytest.mark.slow
 def test_the_loss_may_be_given():
   with tf.Graph().as_default(), tf.Session() as session:
     step = tf.train.get_or_create_global_step()
@@ -429,6 +440,7 @@ def test_it_is_used_like_tensorflows():
       coordinator.join(runners)
 
 
+@pytest.mark.slow
 def test_two_of_one_replica_have_names_of_their_own():
   """Of one name they would share a round, and each would wait for the other's gradient."""
   with tf.Graph().as_default(), tf.Session() as session:
@@ -516,6 +528,7 @@ class OwnVariables(tf.train.Optimizer):
     return tf.group(*done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control_flow_v2", [False, True] if MODERN else [False])
 @pytest.mark.parametrize("on_uneven", ["shrink", "pad"])
 def test_an_optimizer_may_make_its_variables_itself(on_uneven, control_flow_v2):
@@ -587,6 +600,7 @@ def test_a_join_runs_nothing_that_a_step_waits_for():
     assert session.run(count) == 1
 
 
+@pytest.mark.slow
 def test_a_resend_never_stands_in_the_way():
   with tf.Graph().as_default() as graph:
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(

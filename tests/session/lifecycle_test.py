@@ -19,6 +19,7 @@ def end_by_itself(task):
   return code
 
 
+@pytest.mark.slow
 def test_blocked_workers_are_named_by_the_chief(start, tmp_path):
   go_on = tmp_path / "go on"  # the chief comes to its end when the others stand where they shall
   job = Job(start, num_workers=3, flags=["--examples=960", "--end_timeout=2"])
@@ -36,6 +37,7 @@ def test_blocked_workers_are_named_by_the_chief(start, tmp_path):
           ) in chief.lines[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=["SIGHUP", "SIGINT"])
 def test_a_drop_in_saves_its_last_step(start, tmp_path, number):
   job = Job(start, num_workers=1, checkpoint_dir=str(tmp_path), step_seconds=0.005)

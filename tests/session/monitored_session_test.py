@@ -101,6 +101,7 @@ def train_line(make, directory, last_step):
                   for name in reader.get_variable_to_shape_map()}
 
 
+@pytest.mark.slow
 def test_trains_to_the_same_numbers_as_stock_also_over_a_restart(tmp_path):
   found = {}
   for name, make in SESSIONS.items():

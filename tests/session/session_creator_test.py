@@ -37,6 +37,7 @@ def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
   assert numbers[0] == 1 and 100 <= numbers[-1] < 103 and steps(worker)
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_graph_is_refused_and_may_come_again(start):
   job = Job(start, steps=200)
   # Alone the chief takes 100 s: the worker comes again before, and makes most of the steps.
@@ -93,6 +94,7 @@ def test_a_chief_that_was_killed_while_it_initialised(start, tmp_path, with_dire
                                      for step in seen)
 
 
+@pytest.mark.slow
 def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
   job = Job(start, num_workers=1)
   ps = job.trainer_ps(persistent=True)
@@ -148,6 +150,7 @@ def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_dire
     )
 
 
+@pytest.mark.slow
 def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path):
   job = Job(start, num_ps=2, steps=200, step_seconds=0.02, checkpoint_dir=str(tmp_path),
             save_steps=20)
@@ -173,6 +176,7 @@ def test_a_ps_that_comes_back_is_filled_from_the_last_checkpoint(start, tmp_path
   assert 200 <= max(steps(workers[0]) + steps(workers[1])).number < 203
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_met_in_a_recovery_is_no_clean_end(start, tmp_path):
   job = Job(start, num_workers=1, step_seconds=0.02, checkpoint_dir=str(tmp_path))
   ps, chief = job.trainer_ps(), job.trainer()

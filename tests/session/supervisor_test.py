@@ -161,6 +161,7 @@ def test_a_graph_without_a_global_step_is_saved(tmp_path):
   assert saved(tmp_path) == (1.0, "model.ckpt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [True, False])
 def test_a_float_global_step_counts_where_it_is_given(tmp_path, given):
   x = tf.get_variable("x", [], initializer=tf.zeros_initializer(), use_resource=True)
@@ -292,6 +293,7 @@ def replica(index):
     return optimizer, train_op, loss, model.global_step
 
 
+@pytest.mark.slow
 def test_a_step_after_the_end_of_another_replica_changes_nothing(caplog):
   target = stock_server().target
   optimizer, train_op, loss, step = replica(0)

@@ -264,6 +264,7 @@ def test_a_reset_is_noticed_and_a_new_session_begins_anew(shared, ps):
   assert again.counts() == Counts(0, 0, 0, {}) and again.apply([1, 1])
 
 
+@pytest.mark.slow
 def test_every_gradient_is_averaged_once(shared):
   """Three that apply and two that take with short limits: the sums are equal."""
   appliers, takers = [shared(dense(())) for _ in range(3)], [shared(dense(())) for _ in range(2)]

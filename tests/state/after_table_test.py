@@ -84,6 +84,7 @@ def check(calls, kind, event, outcomes):
   assert found == {name: after_table.expected(name, kind, event) for name in left}
 
 
+@pytest.mark.slow
 def test_after_a_timeout(case):
   calls = case(CALLS)
   calls.fill()
@@ -92,6 +93,7 @@ def test_after_a_timeout(case):
   check(calls, case.kind, TIMEOUT, calls.outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [CLOSE, CANCEL])
 def test_after_a_close(case, event):
   calls = waiting_calls(case)
@@ -99,6 +101,7 @@ def test_after_a_close(case, event):
   check(calls, case.kind, event, dict(calls.outcomes))
 
 
+@pytest.mark.slow
 def test_after_the_session_was_closed(case):
   calls = waiting_calls(case)
   calls.session.close()
@@ -109,6 +112,7 @@ def test_after_the_session_was_closed(case):
   check(calls, case.kind, SESSION, calls.outcomes)
 
 
+@pytest.mark.slow
 def test_after_the_client_was_killed(case, start):
   client = start("client", queue_tasks.wait_in_queues, *(case.where + (CALLS,)))
   calls = case(CALLS)
@@ -118,6 +122,7 @@ def test_after_the_client_was_killed(case, start):
   check(calls, case.kind, KILLED, {name: after_table.GONE for name in CALLS})
 
 
+@pytest.mark.slow
 def test_after_a_reset_of_ours(case, ps):
   calls = waiting_calls(case)
   # Those that tf1ps did not make are in no list.
@@ -127,6 +132,7 @@ def test_after_a_reset_of_ours(case, ps):
   check(calls, case.kind, RESET, calls.outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [after_table.AT_ONCE, CLOSE, CANCEL, RESET])
 def test_what_never_waits(case, ps, event):
   calls = case(after_table.TRY)

@@ -89,6 +89,7 @@ def waiting(*members):
       thread.join()
 
 
+@pytest.mark.slow
 def test_all_learn_the_order_of_arrival_round_by_round(member):
   a, b, c = (member(i) for i in range(3))
   assert meet(c, a, b) == [[2, 0, 1]] * 3
@@ -109,6 +110,7 @@ def test_nobody_passes_before_the_last(member):
   assert b.come() == [0, 1, 2] and b.come() == [2, 0, 1]
 
 
+@pytest.mark.slow
 def test_a_timeout_names_who_is_missing_and_loses_nothing(member):
   a, b = member(0), member(1, names=["chief", "left", "right"])
   with pytest.raises(barrier.BarrierTimeout) as raised:
@@ -125,6 +127,7 @@ def test_a_timeout_names_who_is_missing_and_loses_nothing(member):
   assert meet(member(2), a, b) == [[0, 1, 2]] * 3
 
 
+@pytest.mark.slow
 def test_a_ps_that_did_not_answer_costs_no_round(member, start, set_timing):
   """The run that was left behind may take tokens, so the member asks for them again."""
   jobs = {"ps": harness.addresses(1)}
@@ -148,6 +151,7 @@ def test_a_barrier_of_one(member):
   assert [one.come(), one.come()] == [[0], [0]]
 
 
+@pytest.mark.slow
 def test_who_is_restarted_joins_the_round_that_the_others_are_in(member):
   a, b, c = (member(i) for i in range(3))
   for _ in range(4):
@@ -160,6 +164,7 @@ def test_who_is_restarted_joins_the_round_that_the_others_are_in(member):
   assert meet(c, b, a) == [[2, 1, 0]] * 3
 
 
+@pytest.mark.slow
 def test_who_is_restarted_before_anybody_came_again(member):
   a, b, c = (member(i) for i in range(3))
   meet(a, b, c)
@@ -170,6 +175,7 @@ def test_who_is_restarted_before_anybody_came_again(member):
   assert [one.barrier.rounds for one in (a, b, c)] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_what_a_killed_member_had_taken_comes_again(member):
   a, b, c = (member(i) for i in range(3))
   meet(a, b, c)
@@ -180,6 +186,7 @@ def test_what_a_killed_member_had_taken_comes_again(member):
   assert meet(c, a, b) == [[2, 0, 1]] * 3
 
 
+@pytest.mark.slow
 def test_who_was_killed_while_it_came(member):
   a, b, c = (member(i) for i in range(3))
   meet(a, b, c)
@@ -194,6 +201,7 @@ def test_who_was_killed_while_it_came(member):
   assert [one.barrier.rounds for one in (a, b, c)] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_what_an_older_run_left_is_cleared(member):
   a, b, c = (member(i) for i in range(3))
   meet(a, b, c)
@@ -205,6 +213,7 @@ def test_what_an_older_run_left_is_cleared(member):
   assert [one.barrier.rounds for one in (a, b, c)] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_who_waits_tells_a_restarted_one_where_it_is(member):
   a, b, c = (member(i) for i in range(3))
   meet(a, b, c)
@@ -221,6 +230,7 @@ def test_who_waits_tells_a_restarted_one_where_it_is(member):
   assert orders == [order, order]
 
 
+@pytest.mark.slow
 def test_a_reset_says_so_and_new_sessions_go_on(member, ps):
   a, b = (member(i, num_tasks=2, container="b.1") for i in range(2))
   meet(a, b)
@@ -275,6 +285,7 @@ def stays_in(task):
   return int(harness.wait_until(said).split()[-1])
 
 
+@pytest.mark.slow
 def test_three_processes_pass_ten_rounds_that_do_not_mix(start, ps):
   arguments = ["grpc://" + ps.address, "ten", 3]
   members = [start("member %d" % i, barrier_tasks.meet, *arguments, i, 10, 60.0) for i in range(3)]
@@ -285,6 +296,7 @@ def test_three_processes_pass_ten_rounds_that_do_not_mix(start, ps):
     assert orders[0] == orders[1] == orders[2] and sorted(orders[0]) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_who_does_not_come_or_is_killed_is_named_and_may_come_later(start, ps):
   arguments = ["grpc://" + ps.address, "killed", 3]
 

@@ -150,6 +150,7 @@ def test_the_records_stay_when_the_containers_of_jobs_are_cleared(ps, tables):
   assert list(tables[0].read()) == ["a"]
 
 
+@pytest.mark.slow
 def test_twenty_writers_in_two_processes_lose_nothing(ps, tables, start):
   jobs, _ = ps
   writers = [start("worker %d" % i, state_tasks.write, jobs, i, 10, 10) for i in range(2)]

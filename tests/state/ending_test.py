@@ -105,6 +105,7 @@ def test_a_ps_that_is_released_lingers_and_leaves(job):
   assert ps.lines[-1] == "ended: the chief released this task: the job has ended"
 
 
+@pytest.mark.slow
 def test_a_released_ps_sends_no_heartbeat_to_one_that_may_leave_before_it(job):
   job.serve()
   other = job.serve(index=1, linger=60.0)  # longer than the test
@@ -149,6 +150,7 @@ def test_it_tells_its_cluster_and_beats(job):
   assert (member.name, member.role, member.state) == (PS_0, "ps", "serving")
 
 
+@pytest.mark.slow
 def test_without_a_worker_it_leaves_at_its_start_limit(job):
   ps, worker = job.serve(start_timeout=4.0), job.serve("worker", 1, start_timeout=0.6)
   assert worker.wait() == 1  # one that only serves has a limit too, and is none to wait for
@@ -167,6 +169,7 @@ def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
   assert ps.lines[-1] == "ended: no worker and no client has been there for 1 s (--start_timeout)"
 
 
+@pytest.mark.slow
 @lists_connections
 def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
   limits = dict(start_timeout=4.0, client_works=1.0)  # an in-graph worker serves, too
@@ -180,6 +183,7 @@ def test_all_stay_while_a_client_is_connected_that_is_no_task(job, start):
     assert ps.lines[-1] == "ended: no worker and no client has been there for 4 s (--start_timeout)"
 
 
+@pytest.mark.slow
 @lists_connections
 def test_a_client_outlives_the_task_with_the_heartbeats(job, start):
   limits = dict(heartbeat_timeout=1.5, client_works=0.5)
@@ -195,6 +199,7 @@ def test_a_client_outlives_the_task_with_the_heartbeats(job, start):
   assert servers[1].lines[-1].startswith("ended: the last client has left, and %s, which" % PS_0)
 
 
+@pytest.mark.slow
 @lists_connections
 def test_a_connection_of_a_worker_that_does_not_join_is_no_client(job, start):
   worker = start("worker 1", cluster_tasks.serve, job.jobs, "worker", 1)
@@ -282,6 +287,7 @@ def test_a_standing_ps_stays_whatever_comes(job):
   assert ps.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_serves_ends_with_its_job_not_with_one_before(job):
   job.serve(persistent=True)
   job.mark_run(ended=True, failed=True)

@@ -48,6 +48,7 @@ def one():
   return [tf.constant(1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarded", [True, False])
 def test_what_a_step_reads_and_writes_is_indivisible(masters, ps, guarded):
   if guarded:

@@ -189,6 +189,7 @@ def wait_for_last(worker, line):
   harness.wait_until(lambda: sayings(worker)[-1] == line)
 
 
+@pytest.mark.slow
 def test_a_silent_member_is_lost_until_it_comes_back(members):
   _, workers = members(3, 2.5)
   workers[1].signal(signal.SIGSTOP)
@@ -205,6 +206,7 @@ def test_a_silent_member_is_lost_until_it_comes_back(members):
   assert all("lost []" in line for line in sayings(workers[1])[before:])
 
 
+@pytest.mark.slow
 def test_nobody_is_lost_when_the_keeper_stood_still(members):
   keeper, workers = members(2, 2.5)
   let_pass(2.5)  # they have watched for long enough to call somebody lost

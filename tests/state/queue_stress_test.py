@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import threading
 
+import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import cluster_tasks, harness
@@ -19,6 +20,7 @@ def taken(task):
           for word in line.split()[1:]]
 
 
+@pytest.mark.slow
 def test_who_comes_too_late_does_not_block(start):
   ps = Task("ps", 0, harness.addresses(1)[0])
   start("ps", cluster_tasks.serve, {"ps": [ps.address]}, "ps", 0).wait_for("up")
@@ -50,6 +52,7 @@ def test_who_comes_too_late_does_not_block(start):
     session.close()
 
 
+@pytest.mark.slow
 def test_ten_thousand_elements_and_a_consumer_that_is_killed(start):
   ps = Task("ps", 0, harness.addresses(1)[0])
   start("ps", cluster_tasks.serve, {"ps": [ps.address]}, "ps", 0).wait_for("up")

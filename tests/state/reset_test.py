@@ -153,6 +153,7 @@ def test_a_reader_that_is_touched_after_a_reset(pair):
     session.close()
 
 
+@pytest.mark.slow
 def test_queues_of_ours_say_that_their_container_was_reset(clean):
   def fill(session, made):
     for queue in made:

@@ -30,6 +30,7 @@ def run(start, folder, *flags, num_workers=1):
   return codes(*workers), workers, ps
 
 
+@pytest.mark.slow
 def test_a_bad_record_ends_the_job_with_its_place(start, folder):
   found, (chief,), _ = run(start, folder)
   assert found == [1]
@@ -37,6 +38,7 @@ def test_a_bad_record_ends_the_job_with_its_place(start, folder):
       in chief.lines[-1]
 
 
+@pytest.mark.slow
 def test_bad_records_are_skipped_and_counted(start, folder):
   found, (chief,), ps = run(start, folder, "--on_bad_record=skip:0.02")
   assert found == [0], chief.output
@@ -46,6 +48,7 @@ def test_bad_records_are_skipped_and_counted(start, folder):
   assert ps.wait() == 0
 
 
+@pytest.mark.slow
 def test_too_many_bad_records_end_the_job(start, folder):
   found, (chief,), _ = run(start, folder, "--on_bad_record=skip:0.005")
   assert found == [1]

@@ -53,6 +53,7 @@ def test_shards_and_their_slots_are_on_all_ps(how):
   assert all(row.shards for row in loads if "ps" in row.task) and "bias:0" in [r[0] for r in rows]
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_partition_is_refused():
   mine, _ = build(1, partition_bytes=300)
   signature.compare(mine, build(0, partition_bytes=300)[0], "me", "chief")

@@ -78,6 +78,7 @@ def test_blocks_are_shared_by_workers_of_different_speed(start, tmp_path, flags)
   assert find(workers[0], r"trained on more than once: (\d+)") == [0]
 
 
+@pytest.mark.slow
 def test_files_whose_order_may_have_changed_are_done_with_their_epoch(start, tmp_path, files):
   flag, numbers = files
   job = make_job(start, tmp_path, "--epochs=3", "--source=files", "--shuffled=100", flag)
@@ -115,6 +116,7 @@ def test_sixty_four_files_three_workers_and_one_that_is_killed(start, tmp_path, 
   assert ends[1] > ends[0]
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_held_comes_back(start, tmp_path):
   """Eighty records are a block: at most so many, and one block read ahead, are trained on again."""
   job = make_job(start, tmp_path, "--epochs=1", "--records=2400", "--pauses=0.02,0.05,0.03",
@@ -145,6 +147,7 @@ def test_what_a_lost_worker_held_is_trained_on_by_the_others(start, tmp_path):
   assert ps.wait() in (0, 1)
 
 
+@pytest.mark.slow
 def test_the_checkpoint_knows_what_is_done(tmp_path, files):
   flag, numbers = files
   folder, seen = flag.partition("=")[2], collections.Counter()
@@ -173,6 +176,7 @@ def noted(mode, seen, records, shard):
   return batch, batch
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_knows_of_the_last_step(tmp_path):
   for own in (400, 0):
     outcome = local_job.train(

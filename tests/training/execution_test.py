@@ -26,6 +26,7 @@ def test_one_worker_ends_at_the_very_step(options, steps, examples, reason, vari
   assert outcome.staleness == "" and outcome.global_step == steps
 
 
+@pytest.mark.slow
 def test_two_workers_go_over_the_last_step_by_less_than_their_number(start):
   job = Job(start, num_workers=2, flags=[
     "--steps_per_execution=4", "--batch_size=4", "--steps=300"])

@@ -41,6 +41,7 @@ def test_the_better_number_of_bytes_is_good():
   assert len(tf.trainable_variables()) == 8 + 1
 
 
+@pytest.mark.slow
 def test_a_bound_that_other_bytes_would_not_better():
   assert not tables(1000000, 32)  # 16 on each ps
   with tf.Graph().as_default():

@@ -28,6 +28,7 @@ def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):
   assert [end[1] for end in ends] == [4 * end[0] for end in ends]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
 def test_all_data_are_trained_on_and_the_ages_are_reported(steps_per_execution):
   """One worker alone is stale by what it has in flight: 3 at most, or a few of its own runs."""
@@ -46,6 +47,7 @@ def test_a_nan_in_a_thread_ends_the_job():
                     steps_in_flight=3, batch_size=4, steps=400)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_all_in_flight_and_saves(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
     "--steps_in_flight=3", "--batch_size=4", "--steps=100000", "--step_seconds=0.01",
@@ -58,6 +60,7 @@ def test_a_signal_ends_all_in_flight_and_saves(start, tmp_path):
   ps.kill()
 
 
+@pytest.mark.slow
 def test_a_ps_that_comes_again_is_trained_on(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
     "--steps_in_flight=3", "--batch_size=4", "--steps=400", "--step_seconds=0.005",

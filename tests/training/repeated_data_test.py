@@ -58,6 +58,7 @@ def went_through(session, loop):
   return view_rounds(session.run(loop.optimizer.look)).went_through
 
 
+@pytest.mark.slow
 def test_a_restored_position_knows_of_the_passes_before():
   with tf.Graph().as_default(), tf.Session() as session:
     loop = Loop(3)

@@ -87,6 +87,7 @@ def test_two_workers_with_a_target_each_meet_in_the_middle(start, tmp_path, sche
           for step in range(6)] == [0.0, 1.0, 1.5, 1.75, 1.875, 1.9375]
 
 
+@pytest.mark.slow
 def test_in_graph_threads_reach_their_target_together(start, tmp_path):
   job = Job(start, 1, 2, flags=[IN_GRAPH, "--targets=2,2", *SCALAR, "--examples=200",
                                 "--checkpoint_dir=%s" % tmp_path])
@@ -113,6 +114,7 @@ def test_a_last_batch_that_the_clones_cannot_divide(start, tmp_path):
     assert abs(value - found[1][name]).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_in_graph_the_first_end_of_data_ends_synchronous_training(start):
   job = Job(start, num_workers=3, flags=[IN_GRAPH, SYNC, "--batches=30,20,10", *UNEVEN])
   (ps,), workers = job.all()
@@ -123,6 +125,7 @@ def test_in_graph_the_first_end_of_data_ends_synchronous_training(start):
     "worker 1: the chief released this task: the job has ended, exit code 0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", ["10,20,30", slow("30,20,10")])
 def test_in_graph_asynchronous_replicas_end_each_with_its_data(start, batches):
   job = Job(start, num_workers=3, flags=[IN_GRAPH, "--batches=" + batches, *UNEVEN])
@@ -144,6 +147,7 @@ def test_in_graph_steps_and_a_second_job_from_the_checkpoint(start, tmp_path):
     assert steps <= reached < steps + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["async", slow("sync")])
 def test_in_graph_a_worker_that_comes_back_is_used_again(start, tmp_path, update):
   gate = tmp_path / "gate"
@@ -175,6 +179,7 @@ def test_in_graph_a_worker_comes_back_while_the_first_ones_data_have_ended(start
   assert find(workers[0], r"global step (\d+) in ")[0] >= 101
 
 
+@pytest.mark.slow
 def test_in_graph_a_worker_that_never_comes_is_named(start):
   job = Job(start, num_workers=2, flags=[IN_GRAPH, SYNC, "--steps=10", "--start_timeout=1"])
   job.ps().wait_for("serving at")
@@ -186,6 +191,7 @@ def test_in_graph_a_worker_that_never_comes_is_named(start):
 SYNC_GIVEN = [SYNC, "--pack_bytes=65536", "--wire_dtype=float32"]
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_scheme_than_the_chief_is_refused(start):
   job = Job(start, num_workers=2, flags=["--steps=1000000", "--step_seconds=0.02"])
   ps, chief, worker = job.ps(), job.worker(0, IN_GRAPH, SYNC), job.worker(1, SYNC)
@@ -209,6 +215,7 @@ def test_an_asynchronous_and_a_synchronous_worker_differ(chief_is_sync):
     signature.compare(mine, chiefs, task.name, chief)
 
 
+@pytest.mark.slow
 def test_in_graph_an_error_in_another_replica_ends_the_job(start):
   job = Job(start, num_workers=2, flags=[IN_GRAPH, "--steps=100000", "--slow_index=1",
                                          "--nan_at=20"])
@@ -217,6 +224,7 @@ def test_in_graph_an_error_in_another_replica_ends_the_job(start):
   assert "NaN" in workers[0].lines[-1]
 
 
+@pytest.mark.slow
 def test_all_reduce_ends_for_all_with_the_first_end_of_data(start):
   job = Job(start, 0, 3, flags=[ALL_REDUCE, "--batches=30,20,10", *UNEVEN])
   _, workers = job.all()
@@ -240,6 +248,7 @@ def test_all_reduce_steps_and_examples_and_a_second_job_from_the_checkpoint(star
     assert {last_line(worker, LAST)[1] for worker in workers} == {examples}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [2, slow(0), slow(1)])
 def test_all_reduce_a_lost_worker_ends_the_job_by_name(start, lost):
   job = Job(start, 0, 3, flags=[ALL_REDUCE, "--steps=1000000"])
@@ -278,6 +287,7 @@ def test_all_reduce_a_worker_that_does_not_come_to_the_start(start):
   assert "/job:worker/task:0" in worker.lines[-1]
 
 
+@pytest.mark.slow
 def test_all_reduce_an_error_of_one_worker_is_the_others_reason(start):
   job = Job(start, 0, 2, flags=[ALL_REDUCE, "--steps=1000000", "--slow_index=1"])
   workers = [job.worker(0), job.worker(1, "--fail_in=step")]
@@ -286,6 +296,7 @@ def test_all_reduce_an_error_of_one_worker_is_the_others_reason(start):
   assert "/job:worker/task:1" in workers[0].lines[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, slow(1)])
 def test_all_reduce_workers_that_are_told_to_stop_save_and_leave(start, tmp_path, first):
   job = Job(start, 0, 2, flags=[
@@ -300,6 +311,7 @@ def test_all_reduce_workers_that_are_told_to_stop_save_and_leave(start, tmp_path
   assert not tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-0")
 
 
+@pytest.mark.slow
 def test_all_reduce_a_last_checkpoint_that_fails_is_no_loss_of_a_worker(start, tmp_path):
   gate = tmp_path / "gate"
   job = Job(start, 0, 1, flags=[ALL_REDUCE, "--steps=10", "--checkpoint_dir=%s" % tmp_path,
@@ -314,6 +326,7 @@ def test_all_reduce_a_last_checkpoint_that_fails_is_no_loss_of_a_worker(start, t
     chief.lines[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", [0, slow(1)])
 def test_all_reduce_a_worker_without_data_is_named_at_once(start, empty):
   batches = ["5", "5"]

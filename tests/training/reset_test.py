@@ -1,6 +1,8 @@
 """Training sessions whose container is reset under them."""
 from __future__ import annotations
 
+import pytest
+
 from tests.training.job import Job, codes, find, steps, wait_for_step
 from tf1ps.cluster import parsing
 from tf1ps.state import reset
@@ -11,6 +13,7 @@ def reset_container(job, *names):
   return reset.reset_containers(cluster, names)
 
 
+@pytest.mark.slow
 def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_path):
   # Neither makes its 51st step before the reset, so that the job is not over then.
   go_on = tmp_path / "go on"
@@ -32,6 +35,7 @@ def test_a_job_whose_container_is_reset_goes_on_from_its_checkpoint(start, tmp_p
   assert 120 <= max(steps(workers[0]) + steps(workers[1])).number < 123
 
 
+@pytest.mark.slow
 def test_a_reset_of_another_container_disturbs_nobody(start, tmp_path):
   go_on = tmp_path / "go on"
   job = Job(start, steps=150, checkpoint_dir=str(tmp_path / "checkpoints"), go_on=str(go_on))

@@ -36,6 +36,7 @@ class Look(object):
       return None
 
 
+@pytest.mark.slow
 def test_nobody_leads_by_more_than_max_lead(start):
   job = Job(start, num_workers=3, flags=[
     "--staleness_policy=max_lead:2", "--steps=30", "--batch_size=4", "--container=job"])
@@ -87,6 +88,7 @@ def test_a_killed_straggler_is_not_waited_for_and_comes_back(start, tmp_path):
   assert [find(one, LEAD)[0] for one in (chief, other)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_wait_for_the_slowest(start):
   job = Job(start, flags=["--staleness_policy=max_lead:1", "--steps=1000000", "--container=job"])
   ps, chief = job.ps(), job.worker(0)
@@ -101,6 +103,7 @@ def test_a_signal_ends_the_wait_for_the_slowest(start):
   ps.kill()
 
 
+@pytest.mark.slow
 def test_old_gradients_are_dropped_and_counted(start, tmp_path):
   job = Job(start, num_workers=3, flags=[
     "--staleness_policy=drop:2", "--steps=100", "--batch_size=4"])

@@ -46,6 +46,7 @@ def test_uneven_data_ends_as_the_user_chose(start, tmp_path, on_uneven, steps, o
     (1 if k < 40 else 0.5 if k < 70 else 0) - 2 * k for k in range(own_steps[0])]
 
 
+@pytest.mark.slow
 def test_data_are_repeated_until_all_workers_went_through_theirs(start, tmp_path):
   job = Job(start, flags=SYNC + [
     UNEVEN, "--shard=none", "--epochs=1", "--on_uneven=repeat", "--batches=12,5", "--noone_shot",
@@ -84,6 +85,7 @@ def losses(directory):
           for value in event.summary.value if value.tag == "loss"]
 
 
+@pytest.mark.slow
 def test_steps_are_reached_by_all_together(start):
   job = Job(start, num_ps=2, flags=["--sync_replicas", "--steps=20", "--clip_norm=1",
                                     "--scale_learning_rate"])
@@ -135,6 +137,7 @@ def test_a_lost_worker_that_comes_back_when_the_others_have_left(start, tmp_path
   assert "and the job failed: /job:worker/task:1 is lost: silent for" in chief.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_lost_worker_that_all_need_ends_the_job_by_name_after_a_save(start, tmp_path):
   job = Job(start, flags=["--sync_replicas", "--steps=1000000", "--step_seconds=0.02",
                           "--checkpoint_dir=%s" % tmp_path])

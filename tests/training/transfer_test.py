@@ -39,6 +39,7 @@ def sent_by(**options):
     text).groups()]
 
 
+@pytest.mark.slow
 def test_small_variables_are_one_message():
   """Of w and b; nothing else of a step comes down but that the update is done."""
   each, packed = sent_by(pack_bytes=0), sent_by(pack_bytes=65536)
@@ -46,6 +47,7 @@ def test_small_variables_are_one_message():
   assert each[1] - packed[1] == 1 and each[3] - packed[3] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync_replicas", [False, True])
 def test_gradients_by_int8_are_as_many_messages(sync_replicas):
   wide, narrow = [sent_by(wire_dtype=wire_dtype, sync_replicas=sync_replicas)
@@ -64,6 +66,7 @@ def test_what_float16_cannot_hold_ends_the_job_with_a_sentence(sync_replicas):
                    r".*Send bfloat16 \(--wire_dtype", str(caught.value))
 
 
+@pytest.mark.slow
 def test_prefetched_values_are_one_update_old():
   outcome = local_job.train(prefetch=True, optimizer="sgd", learning_rate=0.1, steps=300)
   assert outcome.steps == 300

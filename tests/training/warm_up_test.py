@@ -15,6 +15,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(?:, staleness .*
         r"[\d.]+ s, (.*), exit code (\d)")
 
 
+@pytest.mark.slow
 def test_workers_join_one_by_one(start):
   job = Job(start, num_workers=3, flags=[
     "--staleness_policy=warm_up:40", "--steps=120", "--batch_size=4", "--step_seconds=0.01"])
@@ -29,6 +30,7 @@ def test_workers_join_one_by_one(start):
       "waiting for global step %d to begin (--staleness_policy=warm_up)" % (40 * i))
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_before_a_worker_s_turn_ends_well(start):
   job = Job(start, flags=["--staleness_policy=warm_up:1000", "--steps=60", "--step_seconds=0.01"])
   (ps,), (chief, worker) = job.all()
@@ -37,6 +39,7 @@ def test_a_job_that_ends_before_a_worker_s_turn_ends_well(start):
   assert last_line(worker, LAST) == [0, 0, "reached --steps=60", 0]
 
 
+@pytest.mark.slow
 def test_where_those_before_have_left_the_next_one_begins(start):
   job = Job(start, num_workers=3, flags=[
     "--staleness_policy=warm_up:1000,max_lead:2", "--epochs=2", "--batch_size=10"])
@@ -47,6 +50,7 @@ def test_where_those_before_have_left_the_next_one_begins(start):
   assert {end[2] for end in ends} == {"went through its data --epochs=2 times"}
 
 
+@pytest.mark.slow
 def test_a_chief_that_is_lost_is_named(start):
   job = Job(start, heartbeat_timeout=4.0, flags=["--staleness_policy=warm_up:1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)
@@ -60,6 +64,7 @@ def test_a_chief_that_is_lost_is_named(start):
   ps.kill()
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_wait(start):
   job = Job(start, flags=["--staleness_policy=warm_up:1000", "--steps=2000"])
   ps, chief, worker = job.ps(), job.worker(0, "--block_at=10"), job.worker(1)

@@ -21,6 +21,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
 
 
+@pytest.mark.slow
 def test_three_workers_stop_together(start):
   job = Job(start, num_ps=2, num_workers=3, flags=["--steps=300", "--container=line/a"])
   ps = [job.ps(index, "--container=line/a") for index in range(2)]
@@ -43,6 +44,7 @@ def test_three_workers_stop_together(start):
               % index)
 
 
+@pytest.mark.slow
 def test_steps_are_of_the_job_however_often_it_is_started(tmp_path):
   found = []
   for steps in (100, 100, 150):
@@ -55,6 +57,7 @@ def test_steps_are_of_the_job_however_often_it_is_started(tmp_path):
   assert losses[0] == losses[1] > losses[2]
 
 
+@pytest.mark.slow
 def test_epochs_and_examples_are_of_the_job_however_often_it_is_started(start, tmp_path):
   found = []
   for flag in ("--epochs=2", "--epochs=2", "--examples=865"):
@@ -72,6 +75,7 @@ def test_epochs_and_examples_are_of_the_job_however_often_it_is_started(start, t
                    [[n, "trained on its part of --examples=865"] for n in (64, 32)] + [29]]
 
 
+@pytest.mark.slow
 def test_more_epochs_go_on_from_those_of_the_starts_before(tmp_path):
   found = [local_job.train(checkpoint_dir=str(tmp_path), epochs=epochs) for epochs in (2, 3)]
   assert [(one.examples, one.reason, one.global_step) for one in found] == [
@@ -79,6 +83,7 @@ def test_more_epochs_go_on_from_those_of_the_starts_before(tmp_path):
     (400, "went through its data --epochs=3 times", 38)]
 
 
+@pytest.mark.slow
 def test_examples_are_counted_over_all_workers(start):
   """A worker's part, in whole batches."""
   job = Job(start, flags=["--examples=641"])
@@ -118,6 +123,7 @@ def test_a_worker_that_comes_back_counts_on(start):
   assert find(chief, r"global step (\d+) in ") == [20 + 11 + 9]
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_is_named_with_its_step_and_not_saved(start, tmp_path):
   job = Job(start, num_workers=1, flags=[
     "--steps=1000", "--nan_at=20", "--checkpoint_dir=%s" % tmp_path, "--save_checkpoints_steps=5"])
@@ -129,6 +135,7 @@ def test_a_loss_that_is_no_number_is_named_with_its_step_and_not_saved(start, tm
   assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-15")
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):
   job = Job(start, flags=["--steps=20", "--fail_in=last_eval"])
   (ps,), workers = job.all()
@@ -143,6 +150,7 @@ def test_an_evaluation_that_fails_fails_the_job_and_keeps_the_model(start):
   last_line(ps, r"ps 0: the chief released this task: the job has failed, [\d.]+ s, exit code 1")
 
 
+@pytest.mark.slow
 def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start):
   job = Job(start, num_workers=2, flags=["--examples=1"], heartbeat_timeout=2.0)  # the ps leaves
   (ps,), workers = job.all()
@@ -155,6 +163,7 @@ def test_what_fails_is_said_in_the_last_line_and_the_ps_leaves(start):
     assert "/job:worker/task:%d failed (ValueError: " % index in ps.lines[-1]
 
 
+@pytest.mark.slow
 def test_an_error_in_a_step_is_said_in_the_last_line(start):
   job = Job(start, num_workers=1, flags=["--steps=100", "--fail_in=step"])
   (ps,), (worker,) = job.all()
@@ -192,6 +201,7 @@ def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, numbe
   assert "failed (ended by signal %d)" % number in ps.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_while_its_model_is_built_is_reported(start, tmp_path):
   job = Job(start, num_workers=3, heartbeat_timeout=60.0, flags=["--steps=20"])
   job.ps()

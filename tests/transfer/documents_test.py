@@ -10,6 +10,7 @@ from tests import docs_test, program_tasks
 from tests.replication.documents_test import ROOT, program
 
 
+@pytest.mark.slow
 def test_sparse_by_hand(start, tmp_path):
   path = program("sparse.md", "sparse.py", tmp_path)
   tasks = [start(" ".join(argv), program_tasks.run_file, path.name, argv, tmp_path)
@@ -28,6 +29,7 @@ def test_sparse_by_flags(start, tmp_path):
   assert re.search(r"test accuracy 0\.[89]", output), output
 
 
+@pytest.mark.slow
 def test_packing_by_hand(start, tmp_path):
   path = program("transfer.md", "packed.py", tmp_path)
   tasks = [start(" ".join(argv), program_tasks.run_file, path.name, argv, tmp_path)

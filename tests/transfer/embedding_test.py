@@ -104,6 +104,7 @@ def test_bags_of_a_sparse_tensor(worker, table):
   check(worker, table, cases)
 
 
+@pytest.mark.slow
 def test_bags_of_equal_size(worker, table):
   lookup, cases = embedding.embedding_lookup_sparse, []
   for combiner in embedding.COMBINERS:
@@ -153,6 +154,7 @@ def test_rows_and_their_gradient(worker, table):
     assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
 def test_rows_of_a_narrower_type(worker, table, wire_dtype):
   """The numbers have few digits, so that nothing is lost."""

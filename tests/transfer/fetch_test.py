@@ -245,6 +245,7 @@ def test_bad_arguments_are_refused(kwargs, text):
     fetch.fetch_variables(**kwargs)
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
 def test_what_the_model_assigns_to_is_not_rounded(cluster, use_resource, wire_dtype):

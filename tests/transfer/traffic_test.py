@@ -44,6 +44,7 @@ def report_of(messages):
   return traffic.StepTraffic([traffic.Message(*message) for message in messages], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_resource, optimizer", RUNS)
 def test_bytes_are_those_that_a_run_brings(measured, use_resource, optimizer):
   result = measured[use_resource, optimizer]

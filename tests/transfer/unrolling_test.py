@@ -16,6 +16,7 @@ def cluster(request, forks):
     yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_ref", [False, True])
 @pytest.mark.parametrize("embedding", [False, True])
 def test_losses_and_variables_are_those_of_single_steps(cluster, is_ref, embedding):

@@ -30,6 +30,7 @@ def variables_of(output):
   return json.loads(line[len("variables: "):])
 
 
+@pytest.mark.slow
 def test_training_is_that_of_tensorflow_1_15(start, tmp_path):
   for last_step in (200, 400):  # the second goes on from the first's checkpoint
     task = start("training", carried_tasks.train, str(tmp_path), last_step)

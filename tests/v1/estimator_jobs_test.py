@@ -64,6 +64,7 @@ def step_of(line):
   return int(line.rpartition("made step ")[2])
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_when_the_others_have_finished(job):
   late = ("worker", 1)
   job.go()
@@ -85,6 +86,7 @@ def test_a_worker_that_comes_when_the_job_has_ended(job):
   job.assert_ends()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [("worker", 1), ("chief", 0)], ids=["worker", "chief"])
 def test_a_task_is_killed_and_comes_back(job, killed):
   job.begin(*job.names)
@@ -111,6 +113,7 @@ def test_a_ps_is_killed_and_comes_back(job):
   job.assert_ends()
 
 
+@pytest.mark.slow
 def test_each_synchronous_update_is_the_mean_of_all_replicas(job, tmp_path):
   job.function = tasks.train_together
   job.begin(*job.names)
@@ -155,6 +158,7 @@ def assert_expected(output, step):
     EXPECTED[step], rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_fn_trains_as_on_tensorflow_1_15(start, tmp_path):
   for step in EXPECTED:  # the second goes on from the first's checkpoint
     task = start("training", tasks.train_to, str(tmp_path), step)

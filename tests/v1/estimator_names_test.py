@@ -6,6 +6,7 @@ import pytest
 from tests.v1 import estimator_columns_tasks, estimator_names_tasks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
   "config_fields", "hooks_and_scaffold", "predictions", "exports", "exporters", "warm_starts",
   "inputs", "early_stopping", "files_of_the_package",
@@ -15,6 +16,7 @@ def test_a_program_uses(name, start, tmp_path):
   assert task.wait() == 0, task.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
   "dense_columns", "sparse_columns", "heads", "means", "tpu_estimator"])
 def test_a_program_builds_on(name, start, tmp_path):
@@ -22,6 +24,7 @@ def test_a_program_builds_on(name, start, tmp_path):
   assert task.wait() == 0, task.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", ["Linear", "DNN", "DNNLinear", "Baseline"])
 def test_canned_estimators(begin, start, tmp_path):
   task = start(begin, estimator_columns_tasks.canned, str(tmp_path / "run"), begin)

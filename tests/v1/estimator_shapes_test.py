@@ -23,6 +23,7 @@ def test_trains(name, start, tmp_path):
   assert task.wait() == 0, task.output
 
 
+@pytest.mark.slow
 @NEWER
 @pytest.mark.parametrize("name", ["run_experiment", "other_schedules"])
 def test_experiments(name, start, tmp_path):
@@ -30,6 +31,7 @@ def test_experiments(name, start, tmp_path):
   assert task.wait() == 0, task.output
 
 
+@pytest.mark.slow
 @NEWER
 def test_an_experiment_on_a_cluster_ends_by_itself(start, tmp_path):
   cluster = cluster_of()

@@ -38,6 +38,7 @@ def checkpoint_steps(model_dir):
   return [int(path.split("-")[-1]) for path in state.all_model_checkpoint_paths]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chief", ["chief", "master"])
 def test_a_job_ends_by_itself(chief, start, tmp_path):
   evaluator = chief == "chief"
@@ -53,6 +54,7 @@ def test_a_job_ends_by_itself(chief, start, tmp_path):
   assert "nothing is left to do" in again.output
 
 
+@pytest.mark.slow
 def test_the_end_of_the_data_ends_the_evaluator(start, tmp_path):
   job = start_job(start, cluster_of(), str(tmp_path), None, 30)
   assert_all_end(job)
@@ -60,6 +62,7 @@ def test_the_end_of_the_data_ends_the_evaluator(start, tmp_path):
   assert len(os.listdir(str(tmp_path / "export" / "last"))) == 1
 
 
+@pytest.mark.slow
 def test_a_program_trains_again_and_again(start, tmp_path):
   """The end of the process is the end of its part; the chief saves what a worker did after it."""
   cluster = cluster_of()
@@ -81,6 +84,7 @@ def test_with_all_that_tf1ps_adds(start, tmp_path):
   assert checkpoint_steps(str(tmp_path))[-1] >= estimator_tasks.STEPS
 
 
+@pytest.mark.slow
 def test_one_process_trains_evaluates_and_predicts(start, tmp_path):
   task = start("local", estimator_tasks.train_here, str(tmp_path))
   assert task.wait() == 0, task.output

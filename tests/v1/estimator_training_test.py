@@ -7,6 +7,7 @@ from tests import harness
 from tests.v1 import estimator_training_tasks as tasks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
   "steps_are_relative_and_ends_absolute", "evaluations", "hooks_and_listeners",
   "losses_that_are_no_numbers", "evaluations_while_training", "what_stays_of_checkpoints",
@@ -17,6 +18,7 @@ def test_in_one_process(name, start, tmp_path):
   assert task.wait() == 0, task.output
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_ends_the_evaluator_with_1(start, tmp_path):
   chief, ps = harness.addresses(2)
   cluster = {"chief": [chief], "ps": [ps]}
@@ -27,6 +29,7 @@ def test_a_run_that_fails_ends_the_evaluator_with_1(start, tmp_path):
   assert "the run has failed at step" in job["evaluator"].output
 
 
+@pytest.mark.slow
 def test_a_chief_that_fails_before_its_session_ends_the_ps(start):
   chief, ps = harness.addresses(2)
   cluster = {"chief": [chief], "ps": [ps]}

@@ -91,6 +91,7 @@ def outcomes(forks):
   return json.loads(line[len("cases: "):])
 
 
+@pytest.mark.slow
 def test_every_case_is_here(outcomes):
   assert sorted(outcomes) == sorted(EXPECTED)
 
