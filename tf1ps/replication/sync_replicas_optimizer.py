@@ -56,9 +56,6 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     rules: the `rounds.RoundRules`.
     rounds: the `rounds.Rounds`, once apply_gradients was called.
     round_result: the `RoundResult` of the training step.
-    local_step_init_op: joins, for a loop without the hook that does not initialise the local
-      variables; run it once in each session.
-    chief_init_op: the same, for the chief.
     ready_for_local_init_op: the operation that a Supervisor looks at before it joins.
     may_begin: feed 0 to one of these where a chief clears the state of an earlier job.
     leave_op: leaves, for a loop without the hook; run it once when this replica's data have ended.
@@ -151,9 +148,10 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     self._losses = []  # the arguments of compute_gradients
     self._is_applied = False
     self.rounds = self.round_result = None
-    self.local_step_init_op = self.chief_init_op = self.ready_for_local_init_op = None
+    self.ready_for_local_init_op = None
     self.leave_op = self.leaver = self.finish_pass = None
     self._joined = None  # the local variable whose initialiser joins
+    self._joins = {}  # {is_chief: the operation}; the graph of a replica needs one of the two
     self._ending_queue = None  # a queue, an operation that finds it closed, one that does nothing
 
   def compute_gradients(self, loss, *args, **kwargs):
@@ -230,6 +228,24 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     return sync_hook.SyncReplicasHook(self, is_chief, start_timeout)
 
   @property
+  def local_step_init_op(self) -> Optional[tf.Operation]:
+    """Joins, for a loop without the hook that does not initialise the local variables.
+
+    Run it once in each session. None before apply_gradients was called.
+    """
+    return None if self.rounds is None else self._join(is_chief=False)
+
+  @property
+  def chief_init_op(self) -> Optional[tf.Operation]:
+    """The same as `local_step_init_op`, for the chief."""
+    return None if self.rounds is None else self._join(is_chief=True)
+
+  @property
+  def joins(self) -> List[tf.Operation]:
+    """Those of `local_step_init_op` and `chief_init_op` that are in the graph."""
+    return list(self._joins.values())
+
+  @property
   def graph(self) -> Optional[tf.Graph]:
     """The graph of the training step; None before apply_gradients was called."""
     return None if self._joined is None else self._joined.graph
@@ -245,12 +261,9 @@ class SyncReplicasOptimizer(WrappingOptimizer):
 
   def _build_lifecycle(self):
     """Builds what a replica runs beside its training steps; it needs no gradients of the model."""
-    with tf.control_dependencies(None), tf.name_scope("replica"):
+    with tf.control_dependencies(None), tf.name_scope("replica") as self._scope_of_joins:
       self.may_begin = tf.placeholder_with_default(tf.constant(1, tf.int64), [], "may_begin")
-      make_rows = self._exchange.make_where_absent
-      self._build_joins(
-        self.rounds.join(make_rows, self.may_begin),
-        self.rounds.join(make_rows, self.may_begin, is_chief=True))
+      self._build_first_join()
       self.look = self.rounds.look()
       self.resend = self.rounds.resend()
       self.end_op = self.rounds.end()
@@ -266,23 +279,35 @@ class SyncReplicasOptimizer(WrappingOptimizer):
       session_ops.add_clear_op(self.rounds.clear())
       session_ops.add_partial_update(self.rounds.has_partial_update())
 
-  def _build_joins(self, join, join_as_chief):
+  def _build_first_join(self):
     """Builds what TensorFlow's class has for loops without the hook, before the graph is final."""
-    def after(operation):
-      with tf.control_dependencies([operation]):
-        return tf.identity(True)
-
-    with tf.get_default_graph().colocate_with(tf.no_op()):  # a device setter would take a ps
+    is_chief = not self._index
+    join = self._build_join(is_chief)
+    with _on_own_task():
       self._joined = tf.Variable(
-        after(join if self._index else join_as_chief), trainable=False,
-        collections=[tf.GraphKeys.LOCAL_VARIABLES], name="joined")
-      self.local_step_init_op = tf.assign(self._joined, after(join)).op
-      self.chief_init_op = tf.assign(self._joined, after(join_as_chief)).op
+        join, trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES], name="joined")
+      self._joins[is_chief] = tf.assign(self._joined, join).op
       queue = tf.queue.FIFOQueue(1, [tf.bool], name="closed")
       with tf.control_dependencies([queue.close(cancel_pending_enqueues=True)]):
         self._ending_queue = queue, queue.dequeue().op, tf.no_op(name="no_tokens")
     self.ready_for_local_init_op = tf.identity(
       tf.report_uninitialized_variables(tf.global_variables()))
+
+  def _join(self, is_chief):
+    """Returns the operation that joins. The one of the other role is built when it is asked for."""
+    if is_chief not in self._joins:
+      with self.graph.as_default(), tf.control_dependencies(None), tf.name_scope(
+          self._scope_of_joins):
+        join = self._build_join(is_chief)
+        with _on_own_task():
+          self._joins[is_chief] = tf.assign(self._joined, join).op
+    return self._joins[is_chief]
+
+  def _build_join(self, is_chief) -> tf.Tensor:
+    """Returns True, after this replica has joined."""
+    join = self.rounds.join(self._exchange.make_where_absent, self.may_begin, is_chief)
+    with _on_own_task(), tf.control_dependencies([join]):
+      return tf.identity(True)
 
   def _update(self, arrived):
     """Makes the update of the replicas that arrived; returns the global step after it."""
@@ -325,6 +350,11 @@ class SyncReplicasOptimizer(WrappingOptimizer):
     # On another device it would be made from a copy of before the update.
     with tf.get_default_graph().colocate_with(variable.op):
       return self._averages.apply([variable])
+
+
+def _on_own_task():
+  """Returns a scope for operations of this replica's task; a device setter would take a ps."""
+  return tf.get_default_graph().colocate_with(tf.no_op())
 
 
 def _shared_name(name, pairs) -> str:

@@ -146,8 +146,7 @@ class Supervisor:
     self.init_op = _given_or(init_op, keys.INIT_OP, tf.global_variables_initializer)
     if hasattr(self.init_op, "mark_used"):
       self.init_op.mark_used()  # else TensorFlow complains at the end of a worker without init
-    joins = [one for opt in self._sync for one in (opt.chief_init_op, opt.local_step_init_op)]
-    if any(local_init_op is one for one in joins):
+    if any(local_init_op is one for opt in self._sync for one in opt.joins):
       local_init_op = _USE_DEFAULT
     self.local_init_op = _given_or(local_init_op, keys.LOCAL_INIT_OP, lambda: tf.group(
       tf.local_variables_initializer(), tf.tables_initializer()))
