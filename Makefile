@@ -5,10 +5,12 @@ VENV = .venv
 LEGACY_VENV = .venv-legacy
 DIST = dist
 PYTHONS = 3.13 3.12 3.11 3.10
-# The tests of clusters wait as long as they compute: three at a time keep two cores busy. Each
-# process takes neighbours, which share their servers, and then from whoever has most left.
-TEST_PROCESSES = 3
-PYTEST = -m pytest -n $(TEST_PROCESSES) --dist worksteal
+# Tests of clusters wait as well as compute: more than two at a time keep two cores busy, and of
+# whole jobs still more. Each process takes neighbours, which share their servers, and then from
+# whoever has most left.
+TEST_PROCESSES = 4
+JOB_PROCESSES = 5
+PYTEST = -m pytest --dist worksteal
 PROGRAM = examples/digits.py
 TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
 
@@ -26,7 +28,7 @@ help:
 	@echo "make train        train on the handwritten digits with 2 ps and 2 workers"
 	@echo "make test         run the tests (ARGS='-k name' for some of them)"
 	@echo "make test-legacy  run those that depend on TensorFlow on 1.15 (needs a Python 3.7)"
-	@echo "make test-slow    run the few tests that take long, which those leave out"
+	@echo "make test-slow    run those that take long: whole jobs, which make test leaves out"
 	@echo "make test-slow-legacy  and on TensorFlow 1.15"
 	@echo "make examples     run the examples and compare what they print (ARGS=B13 for some of them)"
 	@echo "make examples-legacy  and on TensorFlow 1.15"
@@ -47,16 +49,16 @@ train: $(VENV)/installed
 	$(VENV)/bin/tf1ps-local --program=$(PROGRAM) $(TRAIN_FLAGS)
 
 test: $(VENV)/installed
-	$(VENV)/bin/python $(PYTEST) -m "not slow" $(ARGS)
+	$(VENV)/bin/python $(PYTEST) -n $(TEST_PROCESSES) -m "not slow" $(ARGS)
 
 test-legacy: $(LEGACY_VENV)/installed
-	$(LEGACY_VENV)/bin/python $(PYTEST) -m "not slow and not any_tensorflow" $(ARGS)
+	$(LEGACY_VENV)/bin/python $(PYTEST) -n $(TEST_PROCESSES) -m "not slow and not any_tensorflow" $(ARGS)
 
 test-slow: $(VENV)/installed
-	$(VENV)/bin/python $(PYTEST) -m slow $(ARGS)
+	$(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) -m slow $(ARGS)
 
 test-slow-legacy: $(LEGACY_VENV)/installed
-	$(LEGACY_VENV)/bin/python $(PYTEST) -m "slow and not any_tensorflow" $(ARGS)
+	$(LEGACY_VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) -m "slow and not any_tensorflow" $(ARGS)
 
 examples: $(VENV)/installed
 	$(VENV)/bin/python -m tests.examples $(ARGS)
@@ -68,7 +70,7 @@ examples-legacy: $(LEGACY_VENV)/installed
 matrix: $(VENV)/installed
 	mkdir -p $(MATRIX)
 	TF1PS_MATRIX_WHOLE=1 TF1PS_MATRIX_PACE=$(or $(PACE),full) TF1PS_MATRIX_ROWS=$(abspath $(MATRIX))/rows.jsonl \
-	  $(VENV)/bin/python $(PYTEST) tests/survival/matrix_test.py $(ARGS)
+	  $(VENV)/bin/python $(PYTEST) -n $(JOB_PROCESSES) tests/survival/matrix_test.py $(ARGS)
 
 matrix-quick:
 	$(MAKE) matrix PACE=quick
