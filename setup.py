@@ -36,9 +36,11 @@ setup(
     ],
     extras_require={
         "legacy": LIBRARIES,
-        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", *LIBRARIES, PICTURES],
+        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "rich", *LIBRARIES,
+                 PICTURES],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
+        "top": ["rich"],  # draws tf1ps-top; tf1ps-status does without it
         "bench": ["matplotlib"],  # the chart of the benchmarks
         # The site of `make docs`, and its pictures, which a test compares with their texts.
         "docs": ["sphinx>=8.1", "myst-parser>=4.0", PICTURES],
@@ -53,7 +55,8 @@ setup(
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
             for name in (
-                "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "worker")
+                "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "status", "top",
+                "worker")
         ]
     },
 )

@@ -15,15 +15,17 @@ from absl import flags
 
 from tests import program_tasks
 from tests.cluster_tasks import say
-from tf1ps.cli import app, evaluator, local, predict, ps, reset, tasks, worker
+from tf1ps.cli import app, evaluator, local, predict, ps, reset, status, tasks, top, worker
 from tf1ps.cli import flags as flags_lib
 from tf1ps.training import options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
 PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
-            "tf1ps-evaluator": evaluator, "tf1ps-predict": predict, "tf1ps-reset": reset}
-OF_PROGRAMS = [name for name in PROGRAMS if name != "tf1ps-reset"]  # those with --program
+            "tf1ps-evaluator": evaluator, "tf1ps-predict": predict, "tf1ps-reset": reset,
+            "tf1ps-status": status, "tf1ps-top": top}
+OF_PROGRAMS = [name for name in PROGRAMS if name not in (
+  "tf1ps-reset", "tf1ps-status", "tf1ps-top")]  # those with --program
 NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
 
 # A program that says when it is imported.

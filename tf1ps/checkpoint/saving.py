@@ -44,6 +44,15 @@ class _Failure(NamedTuple):
   next_at: float  # the time of that try
 
 
+class LastSave(NamedTuple):
+  """The last checkpoint of a saver."""
+
+  directory: str
+  step: int  # its global step; -1 before the first one
+  age: float  # seconds since it was saved
+  count: int  # checkpoints that this process has saved
+
+
 class CheckpointSaver(tf.train.SessionRunHook):
   """Saves checkpoints. It is a hook of the chief.
 
@@ -90,7 +99,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._prefix = os.path.join(checkpoint_dir, basename)
     self._scaffold, self._save_secs, self._save_steps = scaffold, save_secs, save_steps
     self._save_graph_def = save_graph_def
-    self._saved_at = 0.0
+    self._saved_at, self._count = 0.0, 0
     self._begun = False
     self._shards_seen = self._has_saved_last = False
     self._lock = threading.Lock()
@@ -101,6 +110,12 @@ class CheckpointSaver(tf.train.SessionRunHook):
     self._failure: Optional[_Failure] = None
     self._needs_global_step = needs_global_step
     self._listeners = listeners
+
+  def last_save(self) -> LastSave:
+    """Returns the last checkpoint; any thread may call it."""
+    step = self.saved_step
+    return LastSave(self._directory, -1 if step is None else int(step),
+                    0.0 if step is None else time.monotonic() - self._saved_at, self._count)
 
   def begin(self):
     for listener in self._listeners:
@@ -254,6 +269,7 @@ class CheckpointSaver(tf.train.SessionRunHook):
         checkpoints.check_shards_visible(path)
         self._shards_seen = True
       self.saved_step, self._saved_at = step, time.monotonic()
+      self._count += 1
       if self._failure is not None:
         _log.warning("checkpoints can be saved again, after %.0f s",
                      self._saved_at - self._failure.since)

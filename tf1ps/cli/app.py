@@ -41,6 +41,7 @@ from tf1ps.compat import (
 from tf1ps.training import GPU_NONE, TABLE
 
 _TASKS = ("worker", "ps", "evaluator")
+_WITHOUT_PROGRAM = {"reset", "status", "top"}  # those that never import a user's program
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
@@ -169,7 +170,7 @@ def _load(path: str, verbosity: str):
     import tensorflow.compat.v1 as unused_tf  # noqa: F401  before the program does, without messages
   from tf1ps.program import load_program
 
-  names = [option.name for option in TABLE if option.programs != ("reset",)]
+  names = [option.name for option in TABLE if not set(option.programs) <= _WITHOUT_PROGRAM]
   before = {name: FLAGS[name] for name in names if name in FLAGS}
   program = load_program(path)
   for name in names:

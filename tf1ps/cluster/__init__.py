@@ -19,7 +19,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
   "path_check": ["PathError", "check_paths"],
   "probe": [
-    "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
+    "ANOTHER_TASK", "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
     "task_name_of_device", "wait_for_tasks"],
   "server": [
     "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "as_task",

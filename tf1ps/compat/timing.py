@@ -50,6 +50,7 @@ class Timing(NamedTuple):
   # Between two lines about one thing, and before the first.
   first_report: float = 1.0  # progress, or a wait
   report_interval: float = 5.0  # progress, one line each
+  status_refresh: float = 1.0  # tf1ps-top
   screen_interval: float = 0.2  # progress, on a terminal
   reminder_interval: float = 10.0  # a wait that goes on
   long_run: float = 10.0  # a run that lasts so long is explained

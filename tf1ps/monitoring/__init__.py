@@ -10,6 +10,12 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "chrome_trace": ["TracedRun", "make_chrome_trace"],
+  "figures": ["WorkerFigures"],
+  "status": [
+    "CheckpointStatus", "JobStatus", "PsStatus", "QueueStatus", "Status", "StatusError",
+    "TaskStatus", "ask_status"],
+  "status_text": ["format_status", "status_as_json"],
   "step_tracer": ["StepTracer"],
+  "top": ["draw_on_terminal", "render"],
   "trace_summary": ["summarize_trace"],
 })

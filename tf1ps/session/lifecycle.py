@@ -106,6 +106,10 @@ class SessionLifecycle:
     """How many sessions were created; those after the first are recoveries."""
     return self._creator.sessions
 
+  def last_save(self):
+    """Returns the `checkpoint.LastSave` of a chief that saves, else None; for any thread."""
+    return None if self._saver is None else self._saver.last_save()
+
   def enter(self, creator) -> None:
     """Begins to watch signals; `creator` creates the sessions."""
     self._creator = creator

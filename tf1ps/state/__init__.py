@@ -22,9 +22,10 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "guard": ["GUARD_MISMATCH", "GUARD_RESET", "Guard", "Guarded", "QUEUE_KIND"],
   "heartbeat": [
     "Heartbeat", "MEMBER_DONE", "MEMBER_FAILED", "MEMBER_SERVING", "MEMBER_TRAINING", "Member",
-    "containers_of", "members_of"],
+    "containers_of", "latest_heartbeat", "members_of"],
+  "peek": ["Peek", "QueueSeen"],
   "pinning": ["shared_placement"],
-  "queue_call": ["QueueCall"],
+  "queue_call": ["QueueCall", "Waiting", "waiting_calls"],
   "queue_errors": [
     "QueueCancelled", "QueueEmpty", "QueueEnded", "QueueError", "QueueFull", "QueueMismatch",
     "QueueReset", "QueueTimeout", "QueueUnanswered"],

@@ -41,6 +41,7 @@ from tf1ps.state import containers
 CLUSTER_RECORD = "cluster"  # the name of the record of the cluster that a task was started with
 # The name of the record of a ps whose program has sessions of its own: {} or {"has_sessions": true}
 PROGRAM_RECORD = "program"
+TABLE = "records"  # the shared name of the table
 _TRIES = 1000  # of a change, if another client is faster each time
 
 
@@ -53,6 +54,16 @@ class ControlRecord(NamedTuple):
 
   value: dict  # the JSON object
   age: float  # seconds since it was written
+
+
+def parse(values, keepers_now: float) -> Dict[str, ControlRecord]:
+  """Returns the records of a table's values, at the keeper's time, by a reader's first look."""
+  found = {}
+  for text in values:
+    stamp, data = text.decode("utf-8").split(" ", 1)
+    name, value = json.loads(data)
+    found[name] = ControlRecord(value, max(0.0, float(keepers_now) - float(stamp)))
+  return found
 
 
 class ControlTable:
@@ -197,7 +208,7 @@ def _build(device: str) -> _Ops:
   with graph.as_default(), tf.device(device):
     table = tf.raw_ops.MutableHashTableV2(
       key_dtype=tf.int64, value_dtype=tf.string, container=containers.CONTROL,
-      shared_name="records")
+      shared_name=TABLE)
     keys = tf.placeholder(tf.int64, [None])
     values = tf.placeholder(tf.string, [None])
     stamp = tf.fill(tf.shape(values), tf.as_string(tf.timestamp(), precision=3))

@@ -10,14 +10,15 @@ before one of them counts as lost.
 
 from __future__ import annotations
 
+import collections
 import os
 import socket
 import threading
 import time
-from typing import Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 from tf1ps.compat import RETRIES, TIMING
-from tf1ps.state import control
+from tf1ps.state import control, queue_call
 
 MEMBER_STARTING = "starting"
 MEMBER_TRAINING = "training"
@@ -25,6 +26,8 @@ MEMBER_SERVING = "serving"  # in Server.join: other tasks use its devices
 MEMBER_DONE = "done"
 MEMBER_FAILED = "failed"
 _PREFIX = "member:"
+_RATE_WINDOW = 10.0  # seconds of the heartbeats behind a rate
+_SHOWN_WAITS = 8  # of a task, in its heartbeat
 
 
 class Member(NamedTuple):
@@ -51,6 +54,12 @@ class Member(NamedTuple):
   served: bool = False  # of a task that serves: whether a client that is no task has worked
   leaving: str = ""  # of a ps that a signal ends: the token of its request for a last checkpoint
   saved_for: Optional[str] = None  # of a chief: the requests that it has answered; None: it cannot
+  # For people and machines that watch the job; no task acts on them.
+  timeout: float = 30.0  # seconds of silence after which this job takes a member for lost
+  steps_per_second: float = 0.0  # of its process, over the last seconds
+  examples_per_second: float = 0.0
+  waits: tuple = ()  # calls that wait for queues of the job: (name, task, call, seconds)
+  figures: Dict[str, object] = {}  # more of a task that trains: `monitoring.WorkerFigures`
 
   @property
   def name(self) -> str:
@@ -91,6 +100,40 @@ def _prefix(container: Optional[str]) -> str:
   return "%s%s:" % (_PREFIX, container or "")
 
 
+class _Rates:
+  """Steps and examples per second over the last heartbeats, from the first step on."""
+
+  def __init__(self):
+    self._seen = collections.deque()
+
+  def note(self, now: float, step: int, examples: int) -> None:
+    """Notes the counts at a moment."""
+    seen = self._seen
+    if seen and (seen[-1][1] == 0 or step < seen[-1][1] or examples < seen[-1][2]):
+      seen.clear()  # an earlier process's examples may come with the first step
+    while len(seen) > 1 and now - seen[0][0] > _RATE_WINDOW:
+      seen.popleft()
+    seen.append((now, step, examples))
+
+  def per_second(self) -> tuple:
+    """Returns (steps, examples) per second; zeros without two heartbeats."""
+    if len(self._seen) < 2:
+      return 0.0, 0.0
+    first, last = self._seen[0], self._seen[-1]
+    seconds = max(last[0] - first[0], 1e-9)
+    return tuple(round((b - a) / seconds, 3) for a, b in zip(first[1:], last[1:]))
+
+
+# The last heartbeat that was started in this process. A process global, because only rooms above
+# those that start one show it.
+_latest: Optional["Heartbeat"] = None
+
+
+def latest_heartbeat() -> Optional["Heartbeat"]:
+  """Returns the last heartbeat that this process has started, or None."""
+  return _latest
+
+
 class Heartbeat:
   """Sends this task's heartbeats in a thread, and keeps the heartbeats of all members.
 
@@ -125,7 +168,8 @@ class Heartbeat:
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
       state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0,
-      job_examples=0, saved_for=None)
+      job_examples=0, saved_for=None, timeout=heartbeat_timeout)
+    self._rates, self._figures = _Rates(), None
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
     self._steady_since: Optional[float] = None
@@ -135,7 +179,9 @@ class Heartbeat:
 
   def start(self) -> None:
     """Starts the thread, unless it has been started."""
+    global _latest
     if self._thread.ident is None:
+      _latest = self
       self._thread.start()
 
   def stop(self) -> None:
@@ -165,6 +211,33 @@ class Heartbeat:
     with self._lock:
       return self._fields[field]
 
+  def describe_by(self, figures: Callable[[], object]) -> None:
+    """Sends more figures of this task with each heartbeat.
+
+    `figures` is called in the heartbeat's thread, and in others; it returns an object with the
+    steps of this process, and with `to_json`, which makes the figures that others see.
+    """
+    self._figures = figures
+
+  def figures(self) -> object:
+    """Returns the figures of this task now, or None: there are none, or they cannot be read."""
+    try:
+      return None if self._figures is None else self._figures()
+    except Exception:  # a figure never ends a heartbeat
+      return None
+
+  def own(self) -> Member:
+    """Returns this task as its next heartbeat describes it; its age is 0."""
+    figures = self.figures()
+    with self._lock:
+      fields, rates = dict(self._fields), self._rates.per_second()
+    if figures is not None:  # with the steps of threads beside the loop
+      fields["step"] = max(fields["step"], figures.steps)
+    waits = tuple(list(one) for one in queue_call.waiting_calls()[:_SHOWN_WAITS])
+    return Member(age=0.0, **dict(
+      fields, steps_per_second=rates[0], examples_per_second=rates[1], waits=waits,
+      figures={} if figures is None else figures.to_json()))
+
   def beat(self) -> None:
     """Sends a heartbeat now and reads those of all members; raises ControlError."""
     if not self._has_looked:
@@ -172,8 +245,10 @@ class Heartbeat:
       left = [m for m in members_of(self._table.read(), self._container)
               if (m.job, m.index) == (self.get("job"), self.get("index"))]
       self.previous, self._has_looked = (left[0] if left else None), True
+    own = self.own()
     with self._lock:
-      mine = {self._name: dict(self._fields)}
+      self._rates.note(time.monotonic(), own.step, own.examples)
+    mine = {self._name: self._record(own)}
     records = self._table.exchange(mine)
     now = time.monotonic()
     with self._lock:
@@ -183,6 +258,11 @@ class Heartbeat:
       self._records, self._read_at = records, now
     if self._on_records is not None:
       self._on_records(records)
+
+  def _record(self, own: Member) -> Dict[str, object]:
+    """The fields of a heartbeat; those that have their default stay at home."""
+    return {name: value for name, value in own._asdict().items()
+            if name != "age" and value != Member._field_defaults.get(name, self)}
 
   def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> None:
     """Reports this task's end; tries again until the limit.

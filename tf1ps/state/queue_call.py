@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
-from typing import Callable, Optional, Tuple
+import weakref
+from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -26,6 +28,28 @@ _MONITORED = (tf.train.MonitoredSession, tf.train.SingularMonitoredSession)
 _LATE = {"get": "its elements may have been taken and lost",
          "take": "its gradients may have been taken and lost",
          "put": "its elements may have been put in"}
+# The calls of this process that have made a pause. A call leaves it when it has returned.
+_waiting: "weakref.WeakSet[QueueCall]" = weakref.WeakSet()
+_waiting_lock = threading.Lock()
+
+
+class Waiting(NamedTuple):
+  """A call that waits for a queue or accumulator."""
+
+  name: str  # of the queue
+  device: str  # of its task
+  call: str  # such as "get(4)"
+  seconds: float
+
+
+def waiting_calls() -> List[Waiting]:
+  """Returns the calls of this process that wait at this moment, the longest first."""
+  now = time.monotonic()
+  with _waiting_lock:
+    calls = list(_waiting)
+  found = [Waiting(one._guard.title, one._guard.device, one._operation, round(now - one._began, 1))
+           for one in calls if now - one._paused_at < 1.0 + 2 * one._queue.poll_secs]
+  return sorted(found, key=lambda each: -each.seconds)
 
 
 class QueueCall:
@@ -106,6 +130,9 @@ class QueueCall:
       if left <= 0:
         raise timeout_error("timed out", self._status(present, False))
       pause = min(pause, left)
+    self._paused_at = time.monotonic()
+    with _waiting_lock:
+      _waiting.add(self)
     time.sleep(pause)
 
   def full(self, present) -> queue_errors.QueueFull:

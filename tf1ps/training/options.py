@@ -37,7 +37,8 @@ from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
-PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset")
+PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset", "status", "top")
+_ASKING = ("status", "top")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
 _OF_JOB = ("local", "worker", "ps", "evaluator")
@@ -277,7 +278,7 @@ TABLE: Tuple[Option, ...] = (
          "with 0.", "The local cluster", ("local",)),
 
   Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
-         _ON_CLUSTER + ("reset",)),
+         _ON_CLUSTER + ("reset",) + _ASKING),
   Option("worker_hosts", "Addresses of the worker tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",)),
   Option("chief_hosts", "The address of the chief, host:port, if it is not worker 0.", _CLUSTER,
@@ -434,7 +435,8 @@ TABLE: Tuple[Option, ...] = (
                 "up"))),
 
   Option("start_timeout", "How long to wait for the other tasks at the start.",
-         "Limits, in seconds", _OF_JOB, float, 60.0, {"ps": 600.0}, above=0),
+         "Limits, in seconds", _OF_JOB + _ASKING, float, 60.0,
+         {"ps": 600.0, "status": 10.0, "top": 10.0}, above=0),
   Option("end_timeout", "How long to wait for workers that make no step: the chief at its end, and "
          "others under max_lead.",
          "Limits, in seconds", _TRAINING, float, 300.0, above=0),
@@ -474,6 +476,7 @@ TABLE: Tuple[Option, ...] = (
          "closed first, because a ps of TensorFlow 2 dies if a queue on which a task is blocked "
          "is cleared.", "Containers to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
 
+  Option("json", "Print the status as one line of JSON.", "Output", ("status",), bool, False),
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
          placeholder="LEVEL"),

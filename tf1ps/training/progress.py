@@ -24,6 +24,7 @@ class ExampleCounter(tf.train.SessionRunHook):
 
   Attributes:
     examples: the count over all recoveries, and over a restart if the run remembers it.
+    own: the count of this process.
     late: examples of batches whose gradients came too late for an update.
     largest: the examples of the largest batch so far.
   """
@@ -34,7 +35,7 @@ class ExampleCounter(tf.train.SessionRunHook):
     self._names = [name for name in ("size", "taken") if fetches.fetch(name) is not None]
     self._begun = False
     self._lock = threading.Lock()
-    self.examples = 0
+    self.examples = self.own = 0
     self.late = self.late_batches = self.largest = 0
 
   def after_create_session(self, session, coord):
@@ -59,6 +60,7 @@ class ExampleCounter(tf.train.SessionRunHook):
       for size, is_taken in zip(sizes, taken):
         if is_taken:
           self.examples += size
+          self.own += size
         else:
           self.late += size
           self.late_batches += 1
@@ -68,6 +70,7 @@ class ExampleCounter(tf.train.SessionRunHook):
     """Adds examples, and late ones; any thread may call it."""
     with self._lock:
       self.examples += examples
+      self.own += examples
       self.late += late
 
 

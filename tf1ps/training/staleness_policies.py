@@ -61,6 +61,11 @@ class StalenessPolicies:
         expects_all=not options.staleness.warm_up, end_timeout=options.end_timeout)
       self.hooks.append(self._lead)
 
+  @property
+  def ages(self):
+    """The `Ages` of the applied gradients as last read; None: they are not measured."""
+    return None if self._recorder is None else self._recorder.ages
+
   def __str__(self):
     """The effect of the policies in words, for the worker's last line; "" for none."""
     parts = []

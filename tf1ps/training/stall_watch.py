@@ -68,7 +68,11 @@ class StalledError(Error, RuntimeError):
 
 
 class StallWatch(LifecycleHook):
-  """The watch of one worker: a hook of the loop, and a context manager around the session."""
+  """The watch of one worker: a hook of the loop, and a context manager around the session.
+
+  Attributes:
+    lifecycle: the `SessionLifecycle` of the loop; None before it.
+  """
 
   def __init__(self, run: Membership, after: float, fails: bool,
                progress: Callable[[], tuple], hooks: List[tf.train.SessionRunHook]):
@@ -84,7 +88,7 @@ class StallWatch(LifecycleHook):
     self._run, self._after, self._fails, self._progress = run, after, fails, progress
     self._sync = [hook for hook in hooks if isinstance(hook, SyncReplicasHook)]
     self._every = min(TIMING.heartbeat_interval, after / 4)
-    self._lifecycle = self._loop = None  # the id of the loop's thread
+    self.lifecycle = self._loop = None  # the id of the loop's thread
     self._queues = []  # pairs of a queue's name and its size, a tensor
     self._stopped, self._has_ended = threading.Event(), threading.Event()
     self._thread: Optional[threading.Thread] = None
@@ -97,7 +101,7 @@ class StallWatch(LifecycleHook):
     self._has_ended.set()
 
   def on_join(self, lifecycle):
-    self._lifecycle = lifecycle
+    self.lifecycle = lifecycle
 
   def begin(self):
     for runner in tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS) if self._after else []:
@@ -116,9 +120,9 @@ class StallWatch(LifecycleHook):
   def _watch(self):
     before, moved, due, looked, said = None, 0.0, 0.0, time.monotonic(), False
     while not self._stopped.wait(self._every):
-      now, found = time.monotonic(), (self._lifecycle.sessions, self._progress())
+      now, found = time.monotonic(), (self.lifecycle.sessions, self._progress())
       was_paused, looked = now - looked > self._after / 2, now
-      if found != before or was_paused or self._lifecycle.signum is not None:
+      if found != before or was_paused or self.lifecycle.signum is not None:
         if said and found != before:
           _log.warning("the stall is over: this worker makes steps again")
           self._run.heartbeat.set(blocked="")
@@ -147,7 +151,7 @@ class StallWatch(LifecycleHook):
     """Ends the worker; a loop that does not end within the limit is left with its process."""
     text = "no step for %.0f s (--stall_after, --on_stall=fail): it waits for %s" % (
       seconds, wait.text)
-    session = self._lifecycle.session
+    session = self.lifecycle.session
     if session is not None:
       session.abort(lambda: StalledError(text))
     if self._has_ended.wait(TIMING.force_exit_limit):
@@ -203,7 +207,7 @@ class StallWatch(LifecycleHook):
     return [frame for frames in found for frame in frames]
 
   def _sizes(self) -> List[tuple]:
-    session = self._lifecycle.session
+    session = self.lifecycle.session
     if not self._queues or not isinstance(session, BoundedSession):
       return []
     try:

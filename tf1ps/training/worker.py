@@ -58,6 +58,7 @@ from tf1ps.training import (
   stall_watch,
   step_vote,
   stops,
+  task_figures,
   traffic_report,
   trained_examples,
 )
@@ -290,6 +291,9 @@ class _Training:
     self.stalls = stall_watch.StallWatch(
       run, options.stall_after, options.on_stall == options_lib.STALL_FAIL, self._count_all,
       step.hooks)
+    self._figures = task_figures.TaskFigures(
+      run, self._count_steps, self.counter, self._execution, self._policies, self._traffic,
+      self.stalls)
     if run.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
       self._log_hints()
@@ -334,6 +338,10 @@ class _Training:
     return (self.tracker.own_steps, self.counter.examples, self.counter.late,
             0 if self._threads is None else self._threads.steps)
 
+  def _count_steps(self) -> int:
+    """Returns the steps of this process."""
+    return self.tracker.own_steps + (0 if self._threads is None else self._threads.steps)
+
   @property
   def optional_variables(self) -> list:
     """The variables that a checkpoint may lack."""
@@ -373,7 +381,7 @@ class _Training:
 
   def outcome(self, seconds: float, skipped: int) -> Outcome:
     """Returns this worker's outcome after `seconds` in the loop; ValueError if no batch came."""
-    steps = self.tracker.own_steps + (self._threads.steps if self._threads is not None else 0)
+    steps = self._count_steps()
     end = self._end_of_data if self._vote is None else self._vote
     by_hook = bool(self._step.program_hooks) and not self._stops.early.look() and not (
       end.was_ended or end.data_ended or self._stops.is_reached)
