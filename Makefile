@@ -12,7 +12,7 @@ TEST_PROCESSES = 4
 JOB_PROCESSES = 5
 PYTEST = -m pytest --dist worksteal
 PROGRAM = examples/digits.py
-TRAIN_FLAGS = --num_ps=2 --num_workers=2 --epochs=30 --learning_rate=0.01
+TRAIN_FLAGS = --num_ps=2 --num_workers=2
 
 BENCH = benchmarks-results
 MATRIX = matrix-results

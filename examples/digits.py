@@ -1,6 +1,6 @@
 """Handwritten digits: the program of the quick start.
 
-    tf1ps-local --program=examples/digits.py --num_ps=2 --num_workers=2
+    tf1ps-local --program=examples/digits.py
 
 The program trains a network with one hidden layer. Its data are the 8x8 digits in data/, or, with
 `--data_dir=FOLDER`, MNIST's four IDX files. The program defines a batch and the network. Only flags
@@ -22,6 +22,7 @@ import tf1ps
 flags.DEFINE_string("data_dir", None, "Folder with MNIST's four IDX files, plain or .gz. "
                     "Without it: the 8x8 digits that come with the program.")
 
+FLAGS = {"epochs": 30, "learning_rate": 0.01}  # unless the command line says otherwise
 HIDDEN, DIGITS = 200, 10
 
 

@@ -5,8 +5,9 @@ the order matters:
 
 1. `run` parses our flags and refuses bad values. It ignores flags that it does not know yet.
 2. It sets the environment: quiet, and without GPUs for a task that shall see none.
-3. It imports the user's program, which defines its own flags, and refuses one whose name another
-   program of tf1ps takes. It answers `--help`.
+3. It takes the defaults that the user's program brings (program_flags.py). It imports the program,
+   which defines its own flags, and refuses one whose name another program of tf1ps takes. It
+   answers `--help`.
 4. It parses the whole command line and refuses unknown flags.
 5. It calls the program's main. An error becomes one line (see errors.py), and exit code 1. A signal
    ends the main thread, from 1 on.
@@ -23,7 +24,7 @@ from typing import Callable, List
 from absl import flags
 
 from tf1ps import version
-from tf1ps.cli import errors
+from tf1ps.cli import errors, program_flags
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.cluster import SignalWatch, raise_exit
@@ -89,15 +90,21 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
         FLAGS.set_gnu_getopt()
       wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
       others = _parse_ours(name, argv, wants_help)
-      path, verbosity = not takes_names and FLAGS["program"].value, FLAGS["verbosity"].value
+      path = not takes_names and FLAGS["program"].value
+      quiet_environment(FLAGS["verbosity"].value)
+      if path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # --program=NAME is found here, as by `python -m NAME`
+      defaults = program_flags.read(path) if path else program_flags.NONE
+      program_flags.set_defaults(
+        program_flags.without_given(defaults, is_given), FLAGS)
+      verbosity = FLAGS["verbosity"].value
       quiet_environment(verbosity)
       if "gpu_memory" in FLAGS and FLAGS["gpu_memory"].value == GPU_NONE:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
       FLAGS.unparse_flags()  # until the program's are there
-      if path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # --program=NAME is found here, as by `python -m NAME`
-      if path and (not lazy or wants_help or others or not _is_there(path)):
+      if path and (not lazy or wants_help or others or defaults.others or not _is_there(path)):
         program = _load(path, verbosity)
+        program_flags.set_other_defaults(defaults, FLAGS)
       if wants_help:
         print(help_lib.text(program_name, summary, program.module.__name__ if program else None))
         return 0
@@ -114,6 +121,11 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     code = _fail(name, caught, program, on_failure)
     is_refused = code == EXIT_FAILED and (not calls_main or isinstance(caught, UsageError))
     return EXIT_REFUSED if launched and is_refused else code
+
+
+def is_given(name: str) -> bool:
+  """Whether the command line has one of our flags."""
+  return name in FLAGS and bool(FLAGS[name].present)
 
 
 def is_verbose() -> bool:

@@ -41,7 +41,7 @@ def text(program: str, summary: str, user_module: Optional[str] = None) -> str:
 
 
 def _of_option(option: Option, program: str) -> List[str]:
-  placeholder, default = flags_lib.placeholder_of(option), option.default_of(program)
+  placeholder, default = flags_lib.placeholder_of(option), FLAGS[option.name].default
   if isinstance(default, bool):
     default = str(default).lower()
   return _entry(option.name, None if option.parse is bool else placeholder,

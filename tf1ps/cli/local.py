@@ -112,7 +112,7 @@ def _num_ps() -> int:
 
 
 def _make_tasks(addresses, argv, shares, result_path=None):
-  from tf1ps.cli import evaluator, ps, worker
+  from tf1ps.cli import evaluator, program_flags, ps, worker
   from tf1ps.launch import LocalTask
 
   hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
@@ -120,6 +120,9 @@ def _make_tasks(addresses, argv, shares, result_path=None):
            ("worker", worker, len(addresses["worker"]), hosts),
            ("evaluator", evaluator, 1 if FLAGS.evaluator else 0, [])]
   made = []
+  # The program's defaults, also for a ps, which does not know the program.
+  argv = program_flags.as_arguments(program_flags.without_given(
+    program_flags.read(FLAGS.program), app.is_given)) + argv
   for job, module, count, cluster in kinds:
     given = flags_for(argv, job, keeps_others=job != "ps")
     for index in range(count):
