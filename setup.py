@@ -36,10 +36,11 @@ setup(
     ],
     extras_require={
         "legacy": LIBRARIES,
-        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "rich", *LIBRARIES,
-                 PICTURES],
+        "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "prometheus_client",
+                 "rich", *LIBRARIES, PICTURES],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
+        "metrics": ["prometheus_client"],  # serves --metrics_port
         "top": ["rich"],  # draws tf1ps-top; tf1ps-status does without it
         "bench": ["matplotlib"],  # the chart of the benchmarks
         # The site of `make docs`, and its pictures, which a test compares with their texts.

@@ -289,6 +289,7 @@ COVERED = [
   (r"python examples/(ensemble_queues|fill_queue|model_parallel)\.py", "tests/examples"),
   (r"tf1ps-run (trainer\.py|-m trainers\.wide) --job_name=", "tests/cli/run_test.py"),
   (r"TF_CONFIG=.* tf1ps-run examples/flats\.py ", "tests/v1/estimator_jobs_test.py"),
+  (r"\.venv/bin/tf1ps-local .*--metrics_port=", "tests/monitoring/metrics_test.py"),
   (r"(\.venv/bin/)?tf1ps-(status|top) ", "tests/monitoring/status_test.py"),
   (r"tf1ps-doctor ", "tests/doctor/page_test.py"),
   (r"--ps_hosts=a:2222,b:2222", "no command: the flags that several share"),

@@ -69,7 +69,8 @@ def test_the_flags_of_a_program():
     "program", "ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
     "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
     "recovery_timeout", "grace",
-    "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "verbosity"]
+    "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "metrics_port",
+    "verbosity"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():

@@ -70,6 +70,18 @@ def made(start, *argv):
   return tasks
 
 
+def test_each_task_has_a_port_of_its_own_for_its_metrics(start):
+  pytest.importorskip("prometheus_client")
+  lines = commands.call(start, commands.show_tasks, [
+    LINE, "--steps=4", "--num_workers=2", "--evaluator", "--checkpoint_dir=c",
+    "--metrics_port=0.0.0.0:9100"], ADDRESSES, ["", ""])
+  ports = {name: args[-1] for name, _, args, _ in map(json.loads, lines)}
+  assert ports == {name: "--metrics_port=0.0.0.0:%d" % (9100 + i) for i, name in enumerate(
+    ["ps 0", "worker 0", "worker 1", "evaluator 0"])}
+  assert commands.run(start, "tf1ps-local", LINE, "--steps=4", "--metrics_port=65534") == (1, [
+    "tf1ps-local: --metrics_port=127.0.0.1:65534: the job has 3 tasks, and the ports end at 65535"])
+
+
 def test_each_task_gets_the_flags_that_it_has(start):
   tasks = made(start, "--heartbeat_timeout=3", "--num_workers=2", "--batch_size", "8",
                "--container", "c",

@@ -26,20 +26,29 @@ def _follow(program) -> int:
     raise app.UsageError("--checkpoint_dir is missing: an evaluator follows the checkpoints there")
   if os.environ.get("TF_CONFIG") or FLAGS.ps_hosts or FLAGS.worker_hosts or FLAGS.chief_hosts:
     tasks.task_cluster("evaluator")
+  served = tasks.serve_metrics("evaluator", "evaluator", "evaluator", FLAGS.task_index or 0)
   app.prepare_tensorflow()
   from tf1ps.cluster import SignalWatch
+  from tf1ps.monitoring import EvaluatorFigures
   from tf1ps.pipeline import BadRecords
   from tf1ps.program import follow_checkpoints, format_evaluation
 
   config = tasks.make_config()
   app.open_devices(config)
+  figures = [EvaluatorFigures()]
+  if served is not None:
+    served.show_evaluator(lambda: figures[-1])
+
+  def note(count, found):
+    figures[:] = [EvaluatorFigures(count, found.global_step, found.metrics)]
+
   with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = follow_checkpoints(
       program, FLAGS.checkpoint_dir, heartbeat_timeout=FLAGS.heartbeat_timeout,
       start_timeout=FLAGS.start_timeout, batch_size=first_batch_size(FLAGS.batch_size),
       variables=FLAGS.variables, config=config, interrupted=lambda: watch.signum is not None,
       bad=BadRecords(*parse_bad_record_policy(FLAGS.on_bad_record)), once=FLAGS.once,
-      keep_best=FLAGS.keep_best, early_stopping=FLAGS.early_stopping)
+      keep_best=FLAGS.keep_best, early_stopping=FLAGS.early_stopping, on_evaluation=note)
     signum = watch.signum
   code, reason = outcome.code, outcome.reason
   if signum is not None:

@@ -57,6 +57,9 @@ def _run(argv, result_path) -> int:
       raise app.UsageError("--%s needs --evaluator, whose evaluations it follows" % name)
   max_restarts = _max_restarts()
   worker.make_options()
+  if FLAGS.metrics_port is not None:
+    print("tf1ps-local: metrics: " + ", ".join(
+      "%s at http://%s/metrics" % each for each in _metrics_addresses(num_ps).items()))
   if FLAGS.container is not None:
     check_container_name(FLAGS.container)
   log_dir = FLAGS.log_dir or _new_log_dir()
@@ -99,6 +102,23 @@ def _max_restarts() -> int:
   return DEFAULT_MAX_RESTARTS if FLAGS.max_restarts is None else FLAGS.max_restarts
 
 
+def _metrics_addresses(num_ps: int):
+  """The address of the metrics of each task, by its name: --metrics_port and those after it.
+
+  Raises UsageError if the ports go too far, and MetricsError without prometheus_client.
+  """
+  from tf1ps.monitoring import check_prometheus_client
+
+  check_prometheus_client()
+  names = ["ps %d" % i for i in range(num_ps)] + ["worker %d" % i for i in range(FLAGS.num_workers)]
+  names += ["evaluator 0"] if FLAGS.evaluator else []
+  first = FLAGS.metrics_port
+  if first.port + len(names) > 65536:
+    raise app.UsageError("--metrics_port=%s: the job has %d tasks, and the ports end at 65535" % (
+      first, len(names)))
+  return {name: first._replace(port=first.port + i) for i, name in enumerate(names)}
+
+
 def _num_ps() -> int:
   """The number of ps to start; raises UsageError if the replication cannot use it."""
   if FLAGS.replication == "all_reduce":
@@ -119,6 +139,9 @@ def _make_tasks(addresses, argv, shares, result_path=None):
   kinds = [("ps", ps, len(addresses["ps"]), hosts),
            ("worker", worker, len(addresses["worker"]), hosts),
            ("evaluator", evaluator, 1 if FLAGS.evaluator else 0, [])]
+  metrics = {}
+  if FLAGS.metrics_port is not None:
+    metrics = _metrics_addresses(len(addresses["ps"]))
   made = []
   # The program's defaults, also for a ps, which does not know the program.
   argv = program_flags.as_arguments(program_flags.without_given(
@@ -127,6 +150,8 @@ def _make_tasks(addresses, argv, shares, result_path=None):
     given = flags_for(argv, job, keeps_others=job != "ps")
     for index in range(count):
       place = ["--job_name=" + job, "--task_index=%d" % index] if cluster else []
+      if metrics:
+        place.append("--metrics_port=%s" % (metrics["%s %d" % (job, index)],))
       # TF_CONFIG in the environment describes another job.
       env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
       made.append(LocalTask(

@@ -42,6 +42,7 @@ def _serve(launched: bool) -> int:
 
 def _serve_job(launched: bool) -> int:
   cluster = tasks.task_cluster("ps", launched)
+  tasks.serve_metrics("ps %d" % cluster.task_index, "ps", "ps", cluster.task_index)
   app.prepare_tensorflow()
   from tf1ps.cluster import JobLostError, PortTakenError, ReleasedError
 

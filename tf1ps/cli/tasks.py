@@ -83,6 +83,25 @@ def make_config(cluster=None):
   return config
 
 
+def serve_metrics(name: str, job: str, role: str, index: int):
+  """Serves the metrics of this task, if --metrics_port is given; call it before other work.
+
+  Args:
+    name: the task's name in its output: "ps 0".
+    job, role, index: the labels of its metrics.
+
+  Returns:
+    The `MetricsServer`, or None.
+  """
+  if FLAGS.metrics_port is None:
+    return None
+  from tf1ps.monitoring import MetricsServer
+
+  served = MetricsServer(FLAGS.metrics_port, job, role, index)
+  print("%s: metrics at %s" % (name, served.url))
+  return served
+
+
 def start_server(cluster, config, **kwargs):
   """Starts this task's server; imports TensorFlow."""
   os.environ.update(keepalive_environment())

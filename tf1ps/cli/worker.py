@@ -40,6 +40,8 @@ def make_options(config=None):
 
 def _train(program, launched: bool, result_path: Optional[str]) -> int:
   cluster = tasks.task_cluster("worker", launched)
+  tasks.serve_metrics("%s %d" % (cluster.job_name, cluster.task_index), cluster.job_name,
+                      "chief" if cluster.is_chief else "worker", cluster.task_index)
   app.prepare_tensorflow()
   from tf1ps.cluster import PortTakenError, ReleasedError
 

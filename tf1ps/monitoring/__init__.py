@@ -10,7 +10,10 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "chrome_trace": ["TracedRun", "make_chrome_trace"],
-  "figures": ["WorkerFigures"],
+  "figures": ["EvaluatorFigures", "WorkerFigures"],
+  "metrics": ["MetricsError", "metrics_table"],
+  "metrics_address": ["MetricsAddress", "parse_metrics_address"],
+  "metrics_server": ["MetricsServer", "check_prometheus_client"],
   "status": [
     "CheckpointStatus", "JobStatus", "PsStatus", "QueueStatus", "Status", "StatusError",
     "TaskStatus", "ask_status"],

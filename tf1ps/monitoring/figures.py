@@ -1,4 +1,4 @@
-"""The figures of one task that trains, counted once for its status, its metrics and its heartbeat.
+"""The figures of one task, counted once for its status, its metrics and its heartbeat.
 
 The loop's hooks count, and nothing here adds a message or an operation to a step. A heartbeat
 carries the few figures of `to_json`; /metrics has all of them.
@@ -46,3 +46,11 @@ class WorkerFigures(NamedTuple):
       found["traffic"] = {name: [round(each, 1) for each in values]
                           for name, values in self.traffic.items()}
     return found
+
+
+class EvaluatorFigures(NamedTuple):
+  """The figures of an evaluator, since the start of its process."""
+
+  evaluations: int = 0
+  global_step: Optional[int] = None  # of the last evaluated checkpoint
+  metrics: Dict[str, float] = {}  # of that checkpoint

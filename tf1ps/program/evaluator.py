@@ -67,6 +67,7 @@ def follow_checkpoints(
   once: bool = False,
   keep_best: Optional[MetricGoal] = None,
   early_stopping: Optional[EarlyStopping] = None,
+  on_evaluation: Callable[[int, evaluation.Evaluation], None] = lambda count, found: None,
 ) -> EvaluatorOutcome:
   """Evaluates the checkpoints of a run until it ends.
 
@@ -86,6 +87,7 @@ def follow_checkpoints(
     once: whether to evaluate the latest checkpoint alone, without waiting for a run.
     keep_best: the metric whose best checkpoint is kept in the folder "best" of the directory.
     early_stopping: when to ask for the end of the run.
+    on_evaluation: called with the number of evaluations and the newest one after each.
 
   Returns:
     The outcome. Its code is 0 if the run has ended well. This includes a run that ended before the
@@ -109,6 +111,7 @@ def follow_checkpoints(
     lambda path: evaluation.evaluate(
       program, path, batch_size, variables, config, is_interrupted, bad),
     checkpoint_dir, is_interrupted, watch, once, keep_best, early_stopping)
+  evaluator.on_evaluation = on_evaluation
   if once:
     return evaluator.finish("one evaluation was asked for", 0)
   watch.log_wait()
@@ -211,6 +214,7 @@ class _Evaluator:
     self._stop_file = StopFile(checkpoint_dir)
     self._says_memory = True
     self._count = 0
+    self.on_evaluation = lambda count, found: None
 
   def evaluate_new(self) -> None:
     """Evaluates the listed checkpoints that are new, the newest first."""
@@ -271,6 +275,7 @@ class _Evaluator:
     self._count += 1
     if self._last is None or (found.global_step or 0) >= (self._last.global_step or 0):
       self._last = found
+    self.on_evaluation(self._count, self._last)
     self._write(found)
     self._ask_for_end(found)
     self._remember()

@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tf1ps.checkpoint import directory_problem
 from tf1ps.compat import GRACE, VERBOSITIES
+from tf1ps.monitoring import parse_metrics_address
 from tf1ps.pipeline import (
   DEFAULT_MAX_BAD_RATIO,
   FAIL_ON_BAD_RECORD,
@@ -476,6 +477,10 @@ TABLE: Tuple[Option, ...] = (
          "closed first, because a ps of TensorFlow 2 dies if a queue on which a task is blocked "
          "is cleared.", "Containers to clear", ("reset",), parse_names, placeholder="NAME,NAME"),
 
+  Option("metrics_port", "Serve /metrics for Prometheus, /healthz and /readyz on this port of "
+         "127.0.0.1, or at HOST:PORT. tf1ps-local counts up from it: each task has its own. By "
+         "default nothing is served.", "Output", _OF_JOB, parse_metrics_address,
+         placeholder="[HOST:]PORT"),
   Option("json", "Print the status as one line of JSON.", "Output", ("status",), bool, False),
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",

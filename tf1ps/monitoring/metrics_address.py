@@ -1,0 +1,26 @@
+"""The address of --metrics_port. Nothing here imports TensorFlow."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LOOPBACK = "127.0.0.1"
+
+
+class MetricsAddress(NamedTuple):
+  """Where the metrics of a task are served."""
+
+  host: str  # without the brackets of an IPv6 address
+  port: int
+
+  def __str__(self):
+    return "%s:%d" % ("[%s]" % self.host if ":" in self.host else self.host, self.port)
+
+
+def parse_metrics_address(text: str) -> MetricsAddress:
+  """Parses --metrics_port: a port of this machine, or an address and a port; raises ValueError."""
+  found = re.fullmatch(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):)?(\d{1,5})", text)
+  if found is None or not 0 < int(found.group(3)) < 65536:
+    raise ValueError("must be a port from 1 to 65535, or HOST:PORT")
+  return MetricsAddress(found.group(1) or found.group(2) or LOOPBACK, int(found.group(3)))
