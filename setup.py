@@ -36,8 +36,10 @@ setup(
     ],
     extras_require={
         "legacy": LIBRARIES,
+        # pyte renders what a test's terminal gets, websocket-client drives a test's browser.
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "prometheus_client",
-                 "rich", *LIBRARIES, PICTURES],
+                 "rich", *LIBRARIES, PICTURES, f"pyte; {CURRENT}", f"websocket-client; {CURRENT}",
+                 f"tensorboard; {CURRENT}"],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
         "metrics": ["prometheus_client"],  # serves --metrics_port

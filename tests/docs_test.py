@@ -274,6 +274,8 @@ COVERED = [
    "test_docs_replication_by_flags"),
   (r"tf1ps-local --program=examples/bags.py", "tests/transfer/documents_test.py"),
   (r"\.venv/bin/tensorboard --logdir", "TensorBoard's own program"),
+  (r"tf1ps-local --program=examples/digits.py --epochs=300 .* --tensorboard",
+   "tests/end_to_end/tensorboard_test.py"),
   (r"tf1ps-local --program=two_optimizers.py", "test_docs_two_optimizers"),
   (r"tf1ps-local --program=linear.py", "test_first_program_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),

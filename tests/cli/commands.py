@@ -76,6 +76,12 @@ def show_flags(define_like, argv, names):
   return app.run(of_program(define_like), "shows flags.", argv, main)
 
 
+def run_without(package, name, argv):
+  """Runs a program as where a package is not installed; prints its exit code."""
+  sys.modules[package] = None
+  print("exit code %d" % PROGRAMS[name].run(list(argv)))
+
+
 def show_environment(name, argv, variable):
   """Runs a program, whatever comes of it; prints an environment variable."""
   PROGRAMS[name].run(list(argv))

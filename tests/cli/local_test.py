@@ -36,6 +36,8 @@ def refused(start, *argv, **env):
     (["--steps=1", "--num_workers=0"], "--num_workers=0: a job needs at least one worker"),
     (["--steps=1", "--evaluator"],
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),
+    (["--steps=1", "--tensorboard"],
+     "--tensorboard needs --checkpoint_dir: it shows the event files there"),
     (["--steps=1", "--max_restarts=2"], "--max_restarts=2 needs --restart=on_failure"),
     (["--num_workers=1"],
      "the job has no end: give --steps, --epochs or --examples"),
@@ -45,6 +47,13 @@ def refused(start, *argv, **env):
     (["--steps=1", "--persistent"], "there is no flag --persistent (see tf1ps-local --help)")])
 def test_what_cannot_work_is_refused_before_anything_starts(start, argv, text):
   assert refused(start, *argv) == "tf1ps-local: " + text
+
+
+def test_an_extra_that_is_missing_is_refused_before_anything_starts(start, tmp_path):
+  argv = [LINE, "--steps=1", "--checkpoint_dir=%s" % tmp_path, "--tensorboard"]
+  assert commands.call(start, commands.run_without, "tensorboard", "tf1ps-local", argv) == [
+    "tf1ps-local: --tensorboard needs the package tensorboard: run "
+    "pip install 'tf1ps[tensorboard]'", "exit code 1"]
 
 
 def test_a_log_directory_that_cannot_be_made(start, tmp_path):

@@ -587,3 +587,19 @@ def test_two_launchers_do_not_disturb_each_other(tmp_path):
       assert second.poll() is None
       (tmp_path / "end").write_text("")
       assert second.wait(60) == 0
+
+
+def test_a_task_beside_the_job_ends_with_it(tmp_path):
+  code, lines = run([
+    LocalTask("worker 0", sample_tasks.leave_by_when, ("exit", str(tmp_path / "board")))], 0, 1,
+    None, beside=[stay("board", tmp_path)])
+  assert code == 0 and re.match("tf1ps-local: ok, 0 ps and 1 worker, ", lines[-1])
+  assert not sample_tasks.lives(int((tmp_path / "board").read_text()))
+
+
+def test_a_task_beside_the_job_that_fails_costs_a_line(tmp_path):
+  code, lines = run([
+    LocalTask("worker 0", sample_tasks.leave_when_gone, (str(tmp_path / "board"),))], 0, 1, None,
+    beside=[LocalTask("board", sample_tasks.tell_and_answer, (str(tmp_path / "board"), 7))])
+  assert code == 0
+  assert "tf1ps-local: board ended with exit code 7: the job goes on without it" in lines

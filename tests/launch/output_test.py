@@ -184,31 +184,30 @@ def test_without_a_folder_there_are_no_files(tmp_path):
 SHOW = """
 from tf1ps.launch import output
 shown = output.Screen()
+for name in ("ps 0", "worker 0", "worker 1"):
+  shown.task(name, "running")
 for step in (1, 2):
-  shown.progress("progress: step %d of many" % step)
+  shown.progress("worker 0", "13:05:59 progress: step %d of many, 0:02 left" % step)
   shown.line("line %d" % step)
+shown.progress("worker 1", "13:06:00 progress: step 7")
+shown.task("ps 0", "ended")
+shown.line("line 3")
+"""
+CLOSE = """
 shown.close()
 shown.line("the end")
 """
 
 
-def rendered(data):
-  """What a terminal shows after `data`: its lines, each as it was overwritten last."""
-  lines = []
-  for line in data.decode().replace("\r\n", "\n").split("\n"):
-    cells = ""
-    for part in line.replace("\x1b[A", "").split("\r"):
-      cells = part + cells[len(part):]
-    lines.append(cells.rstrip())
-  return [line for line in lines if line]
+def show_on_terminal(columns, rows=24, term="xterm", program=SHOW):
+  """Runs a program on a terminal of its own; returns the lines that this shows in the end."""
+  import pyte  # late: there is none in the environment of TensorFlow 1.15
 
-
-def show_on_terminal(columns):
-  """Runs SHOW on a terminal of its own; returns what that shows in the end."""
   ours, theirs = pty.openpty()
-  fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24 if columns else 0, columns, 0, 0))
+  fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", rows if columns else 0, columns, 0, 0))
   data = b""
-  with subprocess.Popen([sys.executable, "-c", SHOW], stdout=theirs, stderr=theirs) as process:
+  with subprocess.Popen([sys.executable, "-c", program], stdout=theirs, stderr=theirs,
+                        env=dict(os.environ, TERM=term)) as process:
     os.close(theirs)
     try:
       piece = os.read(ours, 4096)
@@ -219,24 +218,43 @@ def show_on_terminal(columns):
       pass  # Linux says so that the terminal's other side is closed.
   os.close(ours)
   assert process.returncode == 0
-  return rendered(data)
+  terminal = pyte.HistoryScreen(columns or 80, rows)
+  pyte.ByteStream(terminal).feed(data)
+  gone = ["".join(line[i].data for i in range(columns or 80)) for line in terminal.history.top]
+  return [line.rstrip() for line in [*gone, *terminal.display] if line.strip()]
 
 
 def test_plain_lines_where_there_is_no_terminal():
   lines = []
   shown = output.Screen(lines.append)
-  shown.progress("progress: step 1")
+  shown.task("worker 0", "running")
+  shown.progress("worker 0", "progress: step 1")
   shown.line("a line")
-  shown.progress("progress: step 2")
+  shown.progress("worker 0", "progress: step 2")
   shown.close()
   shown.line("the end")
-  assert lines == ["progress: step 1", "a line", "progress: step 2", "the end"]
+  assert lines == [
+    "[worker 0] progress: step 1", "a line", "[worker 0] progress: step 2", "the end"]
 
 
-@pytest.mark.parametrize("columns, progress", [
-    (80, "progress: step 2 of many"), (17, "progress: step 2"), (0, "progress: step 2 of many")])
-def test_progress_keeps_to_one_line_of_a_terminal(columns, progress):
-  assert show_on_terminal(columns) == ["line 1", "line 2", progress, "the end"]
+@pytest.mark.parametrize("columns, rows, block", [
+  (80, 24, ["ps 0      ended", "worker 0  step 2 of many, 0:02 left", "worker 1  step 7"]),
+  (18, 24, ["ps 0      ended", "worker 0  step 2", "worker 1  step 7"]),
+  (0, 24, ["ps 0      ended", "worker 0  step 2 of many, 0:02 left", "worker 1  step 7"]),
+  (80, 4, ["ps 0      ended", "and 2 more tasks"])])
+def test_each_task_has_a_line_of_the_terminal(columns, rows, block):
+  assert show_on_terminal(columns, rows) == ["line 1", "line 2", "line 3", *block]
+
+
+def test_the_end_has_no_lines_of_tasks():
+  assert show_on_terminal(80, program=SHOW + CLOSE) == ["line 1", "line 2", "line 3", "the end"]
+
+
+def test_a_terminal_that_cannot_erase_gets_plain_lines():
+  assert show_on_terminal(80, term="dumb") == [
+    "[worker 0] 13:05:59 progress: step 1 of many, 0:02 left", "line 1",
+    "[worker 0] 13:05:59 progress: step 2 of many, 0:02 left", "line 2",
+    "[worker 1] 13:06:00 progress: step 7", "line 3"]
 
 
 def test_letters_that_the_encoding_lacks_are_escaped():

@@ -138,6 +138,12 @@ def leave_by_when(kind, path):
   leave_by(kind)
 
 
+def leave_when_gone(path):
+  """Leaves when the process has ended that wrote its id to a file."""
+  pid = int(read_when_there(path))
+  assert wait_until(lambda: not lives(pid))
+
+
 def tell_and_answer(path, value):
   """Writes its process id to a file, and leaves."""
   write_whole(path, os.getpid())

@@ -100,6 +100,30 @@ def test_examples_where_a_step_is_not_one_batch(share, rate):
   assert hook.text(hook._began[0] + 4.0).endswith("50.0 steps/s, %d examples/s" % rate)
 
 
+@pytest.mark.parametrize("examples, before, last_step, left", [
+  (10000, 0, None, "0:16 left"),  # 3600 of 10000 so far, 1600 of them in four seconds
+  (10000, 2000, None, "0:11 left"), (3000, 0, None, "0:00 left"),
+  (10000, 0, 400, "0:02 left")])  # whatever comes first
+def test_the_time_left_until_a_number_of_examples(examples, before, last_step, left):
+  tracker, counter, *_ = make(Screen(False))
+  hook = progress.Progress(tracker, counter, None, last_step, Screen(False), 2.0,
+                           last_example=examples, before=lambda: before)
+  tracker.value, counter.examples = 100, 1000
+  hook.after_create_session(None, None)
+  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
+  assert hook.text(hook._began[0] + 4.0).endswith(", " + left)
+
+
+def test_a_worker_that_is_not_the_chief_has_its_own_rates():
+  tracker, counter, *_ = make(Screen(False))
+  hook = progress.Progress(tracker, counter, None, 1000, Screen(False), None, is_chief=False)
+  tracker.value, counter.examples = 100, 1000
+  hook.after_create_session(None, None)
+  tracker.value, tracker.own_steps, counter.examples, hook.loss = 300, 100, 1800, 0.25
+  assert hook.text(hook._began[0] + 4.0) == (
+    "step 300 of 1000, loss 0.2500, 25.0 steps/s, 200 examples/s, 0:14 left")
+
+
 def test_before_anything_has_happened_it_says_so():
   tracker, _, _, hook = make(Screen(False), 10)
   tracker.value = 0

@@ -14,6 +14,7 @@ from typing import Optional
 from absl import flags
 
 from tf1ps.cli import app, results
+from tf1ps.compat import SCREEN_VARIABLE
 from tf1ps.training import DEFAULT_MAX_RESTARTS, RESTART_NEVER, of_program
 
 FLAGS = flags.FLAGS
@@ -44,7 +45,7 @@ def run(argv, result_path: Optional[str] = None) -> int:
 def _run(argv, result_path) -> int:
   from tf1ps.cli import worker
   from tf1ps.cluster import outside_address
-  from tf1ps.launch import divide_gpus, run_tasks, visible_gpus
+  from tf1ps.launch import board_task, divide_gpus, run_tasks, visible_gpus
   from tf1ps.state import check_container_name
 
   num_ps = _num_ps()
@@ -55,6 +56,7 @@ def _run(argv, result_path) -> int:
   for name in ("keep_best", "early_stopping"):
     if getattr(FLAGS, name) is not None and not FLAGS.evaluator:
       raise app.UsageError("--%s needs --evaluator, whose evaluations it follows" % name)
+  _check_board()
   max_restarts = _max_restarts()
   worker.make_options()
   if FLAGS.metrics_port is not None:
@@ -75,7 +77,8 @@ def _run(argv, result_path) -> int:
     FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
     quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
-    max_restarts=max_restarts, save_limit=FLAGS.grace)
+    max_restarts=max_restarts, save_limit=FLAGS.grace,
+    beside=[board_task(FLAGS.checkpoint_dir)] if FLAGS.tensorboard else [])
   if result_path is not None and outcome.exit_code:
     results.write_failure(result_path, "\n".join([outcome.text, *outcome.report]))
   elif result_path is not None:
@@ -91,6 +94,19 @@ def _new_log_dir():
     print("tf1ps-local: no temporary directory can be written, so the job has no log files. Give "
           "--log_dir to keep them.")
     return None
+
+
+def _check_board() -> None:
+  """Raises UsageError if --tensorboard cannot work."""
+  from tf1ps.launch import has_board
+
+  if not FLAGS.tensorboard:
+    return
+  if not FLAGS.checkpoint_dir:
+    raise app.UsageError("--tensorboard needs --checkpoint_dir: it shows the event files there")
+  if not has_board():
+    raise app.UsageError("--tensorboard needs the package tensorboard: run "
+                         "pip install 'tf1ps[tensorboard]'")
 
 
 def _max_restarts() -> int:
@@ -133,7 +149,7 @@ def _num_ps() -> int:
 
 def _make_tasks(addresses, argv, shares, result_path=None):
   from tf1ps.cli import evaluator, program_flags, ps, worker
-  from tf1ps.launch import LocalTask
+  from tf1ps.launch import LocalTask, is_terminal
 
   hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
   kinds = [("ps", ps, len(addresses["ps"]), hosts),
@@ -153,7 +169,8 @@ def _make_tasks(addresses, argv, shares, result_path=None):
       if metrics:
         place.append("--metrics_port=%s" % (metrics["%s %d" % (job, index)],))
       # TF_CONFIG in the environment describes another job.
-      env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
+      env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1",
+             SCREEN_VARIABLE: "1" if is_terminal() else None}
       made.append(LocalTask(
         "%s %d" % (job, index), module.run,
         (given + cluster + place, True) + ((result_path,) if job == "worker" else ()), env))

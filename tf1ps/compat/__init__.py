@@ -38,7 +38,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "session_managers": ["operations_of"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],
-  "streams": ["LINE_TIME", "DroppingOutput", "guard_streams"],
+  "streams": ["LINE_TIME", "SCREEN_VARIABLE", "DroppingOutput", "guard_streams"],
   "timing": ["GRACE", "START_TIMEOUT", "TIMING", "Timing", "TimingError"],
   "worker_service": ["CallError", "cleanup_all", "get_status", "get_version"],
 })

@@ -21,6 +21,8 @@ from tf1ps.compat.timing import TIMING
 
 # The time of day before a line of a task's log, for time.strftime.
 LINE_TIME = "%H:%M:%S"
+# Set by a launcher whose terminal has a line for each task: then each worker prints its progress.
+SCREEN_VARIABLE = "TF1PS_SCREEN"
 
 # Pipes take a piece of this size at once if they take anything (PIPE_BUF of Linux); bytes.
 _PIECE = 4096

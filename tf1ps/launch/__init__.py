@@ -6,10 +6,12 @@ from tf1ps import _lazy
 
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
+  "board": ["board_task", "has_board"],
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
   "gpus": ["divide_gpus", "visible_gpus"],
   "local": ["Outcome", "run_tasks"],
   "in_process": ["LocalCluster", "TaskFailedError", "local_cluster"],
+  "output": ["is_terminal"],
   "ports": ["find_free_addresses", "find_free_ports"],
   "scripts": ["run_together"],
   "task_main": ["die_with_parent", "prepare_streams"],

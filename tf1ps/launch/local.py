@@ -75,7 +75,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
               preload: Sequence[str] = (), grace: float = 30.0, tries: int = 5,
               log: Callable[[str], None] = print, quiet: bool = True,
               keeps_logs: bool = True, max_restarts: int = 0,
-              save_limit: float = 0.0) -> Outcome:
+              save_limit: float = 0.0, beside: Sequence[LocalTask] = ()) -> Outcome:
   """Runs the tasks of a job on this machine until all have ended.
 
   Call it from the main thread, where signals arrive.
@@ -95,6 +95,8 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     keeps_logs: False: the log directory is removed after a job that ends with 0.
     max_restarts: how often each task is started again after a failure, 0 or more.
     save_limit: seconds that a chief may need to save and leave after a signal to the launcher.
+    beside: tasks that serve the user and are no part of the job, such as `board_task`. They start
+      with it and are ended with it; the job goes on without one that fails.
 
   Returns:
     The `Outcome`.
@@ -124,7 +126,7 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
           break
         local_tasks = _make(make_tasks, num_ps, num_workers, evaluator)
         attempt = _Attempt(server, interrupts, screen, log_dir, grace, keeps_logs, max_restarts,
-                           save_limit)
+                           save_limit, beside)
         outcome = attempt.run(local_tasks)
         if outcome.port_taken and number < tries:
           screen.line(_PREFIX + "%s; starting all tasks again with new ports, try %d "
@@ -202,13 +204,13 @@ class _Attempt:
 
   def __init__(self, server: ForkServer, interrupts: SignalQueue,
                screen: Screen, log_dir: Optional[str], grace: float, keeps_logs: bool,
-               max_restarts: int, save_limit: float):
+               max_restarts: int, save_limit: float, beside: Sequence[LocalTask]):
     """Prepares a start; the arguments are the same in all starts of a job."""
     self._signalled_limit = max(
       TIMING.workers_end_limit_after_signal, save_limit + TIMING.killed_limit)
     self._keeps_logs = keeps_logs
     self._server, self._interrupts, self._screen = server, interrupts, screen
-    self._log_dir, self._grace = log_dir, grace
+    self._log_dir, self._grace, self._beside = log_dir, grace, beside
     self._tasks: Dict[str, LocalTask] = {}
     self._current: Dict[str, TaskProcess] = {}  # the last start of each task
     self._restarts = Restarts(max_restarts)
@@ -229,7 +231,7 @@ class _Attempt:
     a log file cannot be written.
     """
     try:
-      self._start(local_tasks)
+      self._start([*local_tasks, *self._beside])
       outcome = self._watch()
       if outcome.exit_code == EXIT_FAILED:
         self._end(signal.SIGTERM, TIMING.workers_end_limit)
@@ -239,6 +241,8 @@ class _Attempt:
         first = self._interrupts.received[0]
         self._end(signal.SIGINT if first == signal.SIGINT else signal.SIGTERM,
                   self._signalled_limit)
+      else:
+        self._end(signal.SIGTERM, 0.0)  # the tasks beside the job
     except ForkServerLost as error:
       outcome = _failure(str(error))
     finally:
@@ -337,6 +341,10 @@ class _Attempt:
 
   def _note_failure(self, process):
     """Has a failed task started again after a pause, or adds it to the failed ones."""
+    if any(process.name == task.name for task in self._beside):
+      if not self._is_ending:
+        self._screen.line(_PREFIX + "%s: the job goes on without it" % self._describe(process))
+      return
     pause = None
     if not self._is_ending and not self._interrupts.received:
       if self._is_spare(process):

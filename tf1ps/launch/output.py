@@ -32,14 +32,14 @@ _LINE_LIMIT = 64 * 1024
 _PIECE = 64 * 1024
 # Lines kept per task for the final report.
 _KEPT_LINES = 20
-# The width of a terminal that does not report its width.
-_COLUMNS = 80
+# The size of a terminal that does not report its size.
+_COLUMNS, _ROWS = 80, 24
 
 _PROGRESS = re.compile(r"(\d\d:\d\d:\d\d )?progress: ")  # the begin of such a line
 
 
 class Screen:
-  """Shows the lines of all tasks; on a terminal, the chief's progress on one line below them.
+  """Shows the lines of all tasks; on a terminal, one line per task below them.
 
   Lines come from the thread that reads the tasks' output and from the main thread; a lock keeps
   them whole. A line that cannot be shown never stops a job (see `guard_streams`): when the output
@@ -51,64 +51,80 @@ class Screen:
 
     Args:
       log: shows one line, without line end. `print` stands for stdout, flushed after each line; if
-        that is a terminal, each progress overwrites the one before by a carriage return.
+        that is a terminal, the lines of the tasks are drawn again below each other line.
     """
     self._log = log
     self._lock = threading.Lock()
     if log is print:
       guard_streams()
-    self._is_terminal = log is print and sys.stdout is not None and sys.stdout.isatty()
-    self._progress = ""  # the text on the terminal's last line
+    self.is_terminal = log is print and is_terminal()
+    self._tasks: Dict[str, str] = {}  # the texts below the other lines
+    self._drawn = 0  # how many of them are on the terminal
 
   def line(self, text: str) -> None:
-    """Shows a line, above the progress if there is one."""
+    """Shows a line, above those of the tasks."""
     with self._lock:
-      self._show(text)
+      self._erase()
+      self._log(text)
+      self._draw()
+      if self._log is print:
+        sys.stdout.flush()
 
-  def progress(self, text: str) -> None:
-    """Shows a line that replaces the last progress; without a terminal, a plain line."""
+  def task(self, name: str, text: str) -> None:
+    """Shows the state of a task on its line of a terminal, or forgets it if `text` is ""."""
+    if not self.is_terminal:
+      return
     with self._lock:
-      if self._is_terminal:
-        self._show_progress(text)
+      if text:
+        self._tasks[name] = text
       else:
-        self._show(text)
-
-  def close(self) -> None:
-    """Leaves the last progress on its line; later lines come below it."""
-    with self._lock:
-      if self._progress:
-        self._end_progress()
-
-  def _show(self, text):
-    progress = self._progress
-    self._overwrite("")
-    self._log(text)
-    self._overwrite(progress)
-    if self._log is print:
+        self._tasks.pop(name, None)
+      self._erase()
+      self._draw()
       sys.stdout.flush()
 
-  def _show_progress(self, text):
-    try:
-      columns = os.get_terminal_size(sys.stdout.fileno()).columns or _COLUMNS
-    except OSError:  # the terminal has closed
-      columns = _COLUMNS
-    self._overwrite(text[:columns - 1])  # a line that wraps could not be overwritten
-    sys.stdout.flush()
+  def progress(self, name: str, line: str) -> None:
+    """Shows a task's progress on its line of a terminal; elsewhere as a plain line."""
+    if self.is_terminal:
+      self.task(name, _PROGRESS.sub("", line, 1))
+    else:
+      self.line("[%s] %s" % (name, line))
 
-  def _overwrite(self, text):
-    """Replaces the progress on the terminal's last line."""
-    if text == self._progress:
+  def close(self) -> None:
+    """Removes the tasks' lines: their last lines say more."""
+    with self._lock:
+      self._tasks = {}
+      self._erase()
+
+  def _erase(self):
+    if self._drawn:
+      sys.stdout.write("\r\x1b[%dA\x1b[J" % self._drawn)
+      self._drawn = 0
+
+  def _draw(self):
+    if not self._tasks:
       return
-    blank = " " * (len(self._progress) - len(text))
-    encoding = sys.stdout.encoding or "ascii"
-    shown = text.encode(encoding, "replace").decode(encoding)
-    sys.stdout.write("\r" + shown + blank + ("" if text else "\r"))
-    self._progress = text
+    try:
+      columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:  # the terminal has closed
+      columns, rows = 0, 0
+    columns, rows = columns or _COLUMNS, rows or _ROWS
+    # Lines that wrap, or leave the terminal, could not be erased.
+    width = max(map(len, self._tasks))
+    lines = ["%s  %s" % (name.ljust(width), text) for name, text in self._tasks.items()]
+    if len(lines) > rows - 2:
+      more = len(lines) - max(1, rows - 3)
+      lines[-more:] = ["and %d more tasks" % more]
+    for line in lines:
+      encoding = sys.stdout.encoding or "ascii"
+      sys.stdout.write(line[:columns - 1].encode(encoding, "replace").decode(encoding) + "\n")
+    self._drawn = len(lines)
 
-  def _end_progress(self):
-    sys.stdout.write("\n")
-    sys.stdout.flush()
-    self._progress = ""
+
+def is_terminal() -> bool:
+  """Whether stdout is a terminal that can erase lines."""
+  return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") not in (
+    None, "", "dumb")
 
 
 def log_path(log_dir: str, name: str) -> str:
@@ -174,6 +190,7 @@ class Output:
     return not self._thread.is_alive()
 
   def _add(self, process):
+    self._screen.task(process.name, "running")
     stream = _Stream(process, self._show, self._screen.line, self._log_dir)
     self._streams[process] = stream
     self._new.append(stream)
@@ -194,6 +211,7 @@ class Output:
           elif not key.data.read():
             selector.unregister(key.fd)
             key.data.close()
+            self._screen.task(key.data.name, "ended")
     for stream in list(self._streams.values()):
       stream.close()
     os.close(self._wake_read)
@@ -202,7 +220,7 @@ class Output:
     self._shown += 1
     self._stalls.note(name, line)
     if _PROGRESS.match(line):
-      self._screen.progress("[%s] %s" % (name, line))
+      self._screen.progress(name, line)
     else:
       self._screen.line("[%s] %s" % (name, line))
 
@@ -214,7 +232,7 @@ class _Stream:
     self.descriptor = process.output
     self.ended = threading.Event()
     self.kept = collections.deque(maxlen=_KEPT_LINES)
-    self._name = process.name
+    self.name = process.name
     self._show, self._complain = show, complain
     self._line = b""
     self._log = None
@@ -255,7 +273,7 @@ class _Stream:
     text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
     if not _PROGRESS.match(text):
       self.kept.append(text)
-    self._show(self._name, text)
+    self._show(self.name, text)
 
   def _write_log(self, piece):
     if self._log is None:

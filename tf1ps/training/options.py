@@ -269,6 +269,9 @@ TABLE: Tuple[Option, ...] = (
          int, 2),
   Option("evaluator", "Start an evaluator, too. It needs --checkpoint_dir.",
          "The local cluster", ("local",), bool, False),
+  Option("tensorboard", "Start TensorBoard on a free port of 127.0.0.1, too, print its address, "
+         "and end it with the job. It needs --checkpoint_dir, and the extra tensorboard.",
+         "The local cluster", ("local",), bool, False),
   Option("restart", "What happens when a task fails or is killed. never: the job ends. on_failure: "
          "the task is started again at its address, after a pause that grows.",
          "The local cluster", ("local",), default=RESTART_NEVER, values=RESTARTS),

@@ -1,22 +1,25 @@
 """Counts a worker's examples, and prints its progress.
 
 `ExampleCounter` adds up the sizes of the trained batches. Every few seconds `Progress` prints the
-job's progress: on one line of a terminal, else as lines such as "13:05:59 progress: step 41".
+job's progress: on one line of a terminal, else as lines such as "13:05:59 progress: step 41". A
+launcher whose terminal has a line for each task (`SCREEN_VARIABLE`) gets them each second, also
+from the workers that are not the chief: these have the worker's own rates.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
 import time
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
-from tf1ps.compat import LINE_TIME, TIMING
+from tf1ps.compat import LINE_TIME, SCREEN_VARIABLE, TIMING
 
 
 class ExampleCounter(tf.train.SessionRunHook):
@@ -80,12 +83,32 @@ def as_list(value) -> list:
   return value if isinstance(value, list) else [value]
 
 
+class Figures(NamedTuple):
+  """The progress of a job, or of one worker."""
+
+  step: int  # the global step
+  last_step: Optional[int]  # at which the job ends
+  loss: float
+  steps_per_sec: float
+  examples_per_sec: float
+  seconds_left: Optional[float]
+
+  def __str__(self):
+    parts = ["step %d" % self.step + (" of %d" % self.last_step if self.last_step else "")]
+    parts += ["loss %.4f" % self.loss, "%.1f steps/s" % self.steps_per_sec,
+              "%.0f examples/s" % self.examples_per_sec]
+    if self.seconds_left is not None:
+      parts.append("%d:%02d left" % divmod(int(self.seconds_left + 0.5), 60))
+    return ", ".join(parts)
+
+
 class Progress(tf.train.SessionRunHook):
   """Prints the job's progress; it takes other workers' batches for as large as this worker's."""
 
   def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, execution,
                last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
-               others=None):
+               others=None, last_example: Optional[int] = None, is_chief: bool = True,
+               before: Callable[[], int] = lambda: 0):
     """Creates the hook; `tracker` and `counter` stand before it.
 
     Args:
@@ -96,7 +119,11 @@ class Progress(tf.train.SessionRunHook):
       stream: the stream to write to; None: stdout.
       share: the examples of all workers per counted example; None: global steps per own step.
       others: the threads whose steps `counter` counts and `tracker` does not; or None.
+      last_example: the examples of all workers at which the job ends, or None.
+      is_chief: False: the rates are those of this worker alone.
+      before: returns the examples that the job trained on before this run.
     """
+    self._last_example, self._is_chief, self._before = last_example, is_chief, before
     self._tracker, self._counter, self._execution = tracker, counter, execution
     self._last_step = last_step
     self._stream = stream or sys.stdout
@@ -108,7 +135,7 @@ class Progress(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     if self._began is None:
-      self._began = (time.monotonic(), self._tracker.value, self._counter.examples)
+      self._began = (time.monotonic(), self._tracker.value, self._counter.examples, self._own())
       self._next = time.monotonic() + TIMING.first_report
 
   def after_run(self, run_context, run_values):
@@ -116,7 +143,9 @@ class Progress(tf.train.SessionRunHook):
     now = time.monotonic()
     if now >= self._next and self._tracker.asked:
       on_terminal = self._stream.isatty()
-      self._next = now + (TIMING.screen_interval if on_terminal else TIMING.report_interval)
+      self._next = now + (
+        TIMING.screen_interval if on_terminal else
+        TIMING.first_report if SCREEN_VARIABLE in os.environ else TIMING.report_interval)
       self._say(now, on_terminal)
 
   def end(self, session):
@@ -124,22 +153,36 @@ class Progress(tf.train.SessionRunHook):
       self._stream.write("\n")
       self._stream.flush()
 
+  def figures(self, now: float) -> Figures:
+    """Returns the progress at `now`, by the monotonic clock."""
+    began, step, examples, own = self._began
+    seconds = max(now - began, 1e-9)
+    steps, own = self._tracker.value - step, self._own() - own
+    examples = self._counter.examples - examples
+    left = None
+    if self._is_chief:
+      share = self._share
+      if share is None:
+        share = (self._tracker.value - step) / max(1, self._own())
+      examples *= share
+      if self._last_example and examples > 0:
+        so_far = self._before() + share * self._counter.examples
+        left = max(0.0, self._last_example - so_far) * seconds / examples
+    else:
+      steps = own
+    if self._last_step and self._tracker.value > step:
+      by_steps = max(0, self._last_step - self._tracker.value) * seconds / (
+        self._tracker.value - step)
+      left = by_steps if left is None else min(left, by_steps)
+    return Figures(self._tracker.value, self._last_step, self.loss, steps / seconds,
+                   examples / seconds, left)
+
   def text(self, now: float) -> str:
     """Returns the line without its prefix."""
-    began, step, examples = self._began
-    seconds = max(now - began, 1e-9)
-    rate = (self._tracker.value - step) / seconds
-    steps = self._tracker.value - step
-    own = self._tracker.own_steps + (0 if self._others is None else self._others.steps)
-    share = steps / max(1, own) if self._share is None else self._share
-    examples = share * (self._counter.examples - examples) / seconds
-    parts = ["step %d" % self._tracker.value + (
-      " of %d" % self._last_step if self._last_step else "")]
-    parts += ["loss %.4f" % self.loss, "%.1f steps/s" % rate, "%.0f examples/s" % examples]
-    if self._last_step and rate > 0:
-      left = max(0, self._last_step - self._tracker.value) / rate
-      parts.append("%d:%02d left" % divmod(int(left + 0.5), 60))
-    return ", ".join(parts)
+    return str(self.figures(now))
+
+  def _own(self):
+    return self._tracker.own_steps + (0 if self._others is None else self._others.steps)
 
   def _say(self, now, on_terminal):
     if not on_terminal:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shutil
 import threading
 import time
@@ -29,7 +30,7 @@ from tf1ps.checkpoint import (
   use_latest,
 )
 from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, probe_tasks, raise_exit
-from tf1ps.compat import TIMING, keep_directory, make_directory, new_graph
+from tf1ps.compat import SCREEN_VARIABLE, TIMING, keep_directory, make_directory, new_graph
 from tf1ps.monitoring import StepTracer
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
@@ -363,13 +364,13 @@ class _Training:
              self._step.positions, self._step.repeats, self._epochs, self._examples,
              *self._policies.hooks, *self._ranges, *self._program_hooks(), self._threads,
              self.stalls, self._traffic]
-    if self._run.is_chief:
+    if self._run.is_chief or SCREEN_VARIABLE in os.environ:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,
         share=options_lib.share_of(self._options, self._run.cluster.num_replicas),
-        others=self._threads))
-      if self._summaries is not None:
-        found.append(self._summaries)
+        others=self._threads, last_example=self._options.examples, is_chief=self._run.is_chief,
+        before=lambda: self._examples.before))
+    found.append(self._summaries)
     return [hook for hook in found if hook is not None]
 
   def _program_hooks(self) -> List[tf.train.SessionRunHook]:
