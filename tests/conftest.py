@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 ANY_TENSORFLOW = frozenset(
   ["docs_test.py", "conftest_test.py", "layers_test.py", "links_test.py", "readme_test.py",
    "surface_test.py", "cluster/signals_test.py", "compat/exit_codes_test.py",
+   "compat/json_lines_test.py",
    "examples/checking_test.py", "examples/contents_test.py", "launch/gpus_test.py",
    "launch/output_test.py", "launch/ports_test.py", "launch/task_main_test.py",
    "pipeline/lease_table_test.py", "training/options_test.py"]

@@ -70,17 +70,18 @@ def test_the_flags_of_a_program():
     "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
     "recovery_timeout", "grace",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "metrics_port",
-    "verbosity"]
+    "verbosity", "log_format"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():
   names = {name: set(commands.names_of(name)) for name in commands.PROGRAMS}
   cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index"}
   own = {"num_ps", "num_workers", "evaluator", "restart", "max_restarts", "log_dir", "keep_best",
-         "early_stopping"}
+         "early_stopping", "tensorboard"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
   assert own.isdisjoint(names["tf1ps-worker"])
-  assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {"program", "verbosity"}
+  assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {
+    "program", "verbosity", "log_format"}
 
 
 def test_the_page_of_flags_is_up_to_date():

@@ -168,3 +168,33 @@ def test_without_a_temporary_directory_there_are_no_logs(monkeypatch, capsys):
   monkeypatch.setattr(tempfile, "tempdir", "/no/such/directory")
   assert local._new_log_dir() is None
   assert "so the job has no log files. Give --log_dir" in capsys.readouterr().out
+
+
+def test_all_output_of_a_job_that_fails_is_json_and_the_cause_comes_last(start, tmp_path):
+  program = commands.write(tmp_path, "broken.py", """
+import os
+def input_fn(mode, shard):
+  os.write(2, b"E0000 00:00:17 4006 env.cc:153] written by C++\\n")
+  raise KeyError("no such file")
+def model_fn(features, labels, mode): pass
+""")
+  code, lines = commands.run(
+    start, "tf1ps-local", program, "--steps=9", "--num_workers=1", "--log_format=json")
+  records = [json.loads(line) for line in lines]
+  assert code == 1
+  assert all({"time", "severity", "task", "message"} <= set(record) for record in records)
+  assert {record["task"] for record in records} == {"tf1ps-local", "ps 0", "worker 0"}
+  assert ("worker 0", "ERROR", "E0000 00:00:17 4006 env.cc:153] written by C++") in [
+    (record["task"], record["severity"], record["message"]) for record in records]
+  traceback, = [record for record in records if record["message"].startswith("Traceback")
+                and record["task"] == "worker 0"]
+  assert "broken.py" in traceback["message"] and traceback["severity"] == "ERROR"
+  last = records[-1]
+  assert last["severity"] == "ERROR" and "KeyError: 'no such file'" in last["message"]
+  assert last["message"].startswith("tf1ps-local: failed: worker 0 ended with exit code 1 (")
+
+
+def test_a_wrong_flag_is_json_as_well(start):
+  record = json.loads(refused(start, "--steps=1", "--log_format", "json", "--prefetsh"))
+  assert (record["severity"], record["task"]) == ("ERROR", "tf1ps-local")
+  assert record["message"].startswith("tf1ps-local: there is no flag --prefetsh; did you mean")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 
 import pytest
@@ -8,6 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
 from tf1ps.checkpoint import global_step
+from tf1ps.compat import json_lines
 from tf1ps.training import execution, progress
 
 
@@ -149,6 +151,18 @@ def test_one_line_on_a_terminal(set_timing):
   text = run_and_say_every_step(Screen(True), 3, set_timing)
   assert "\rstep 1, loss 0.0000, " in text and "\rstep 3, loss 2.0000, " in text
   assert text.count("\n") == 1 and text.endswith("\n")
+
+
+def test_figures_where_the_output_is_json(set_timing):
+  set_timing(global_step, global_step_interval=0.0)
+  set_timing(progress, first_report=0.0, report_interval=0.0)
+  out = io.StringIO()
+  local_loop.run(make(json_lines.JsonStream(out, "worker 0"), 10), 2)
+  records = [json.loads(line) for line in out.getvalue().splitlines()]
+  assert [(one["task"], one["step"], one["last_step"], one["loss"]) for one in records] == [
+    ("worker 0", 1, 10, 0.0), ("worker 0", 2, 10, 1.0)]
+  assert records[0]["message"].startswith("progress: step 1 of 10, loss 0.0000, ")
+  assert records[1]["steps_per_sec"] > 0 and records[1]["seconds_left"] > 0
 
 
 def test_says_nothing_in_the_first_second(set_timing):

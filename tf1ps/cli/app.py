@@ -33,13 +33,15 @@ from tf1ps.compat import (
   EXIT_REFUSED,
   LINE_TIME,
   TIMING,
+  JsonStream,
   guard_streams,
   held_back,
   quiet_environment,
   quiet_python,
   signal_exit_code,
+  use_json_lines,
 )
-from tf1ps.training import GPU_NONE, TABLE
+from tf1ps.training import GPU_NONE, LOG_JSON, TABLE
 
 _TASKS = ("worker", "ps", "evaluator")
 _WITHOUT_PROGRAM = {"reset", "status", "top"}  # those that never import a user's program
@@ -76,6 +78,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     print("%s %s" % (name, version.__version__))
     return 0
   _log_to_stdout(program_name in _TASKS)
+  _use_log_format(program_name, argv)
   program, signals, calls_main = None, [], False
 
   def leave(number, frame):
@@ -161,7 +164,11 @@ def leave(code: int) -> None:
 
 def last_line(text: str, code: int) -> None:
   """Prints a task's last line."""
-  print("%s, exit code %d" % (text, code), flush=True)
+  line = "%s, exit code %d" % (text, code)
+  if isinstance(sys.stdout, JsonStream):
+    sys.stdout.log(line, severity="ERROR" if code else "INFO", exit_code=code)
+  else:
+    print(line, flush=True)
 
 
 def _fail(name: str, error: BaseException, program, on_failure) -> int:
@@ -244,6 +251,23 @@ class _TaskFormatter(logging.Formatter):
 
   def formatMessage(self, record):  # noqa: N802
     return record.message if "\n" in record.message else super().formatMessage(record)
+
+
+def _use_log_format(program_name: str, argv: List[str]) -> None:
+  """Has the output be JSON if the flags ask for it: before they are parsed, which may fail."""
+  def find(name, default=""):
+    value = default
+    for position, text in enumerate(argv):
+      given, has_value, there = text.lstrip("-").partition("=")
+      if text.startswith("-") and given == name:
+        value = there if has_value else "".join(argv[position + 1:position + 2])
+    return value
+
+  if find("log_format") == LOG_JSON:
+    task = "tf1ps-" + program_name
+    if program_name in _TASKS:
+      task = "%s %s" % (find("job_name", program_name), find("task_index", "0"))
+    use_json_lines(task)
 
 
 def _log_to_stdout(is_task: bool) -> None:

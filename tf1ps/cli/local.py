@@ -169,8 +169,9 @@ def _make_tasks(addresses, argv, shares, result_path=None):
       if metrics:
         place.append("--metrics_port=%s" % (metrics["%s %d" % (job, index)],))
       # TF_CONFIG in the environment describes another job.
-      env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1",
-             SCREEN_VARIABLE: "1" if is_terminal() else None}
+      env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
+      if is_terminal():
+        env[SCREEN_VARIABLE] = "1"
       made.append(LocalTask(
         "%s %d" % (job, index), module.run,
         (given + cluster + place, True) + ((result_path,) if job == "worker" else ()), env))

@@ -136,13 +136,14 @@ def run_tasks(make_tasks: Callable[[Dict[str, List[str]]], Sequence[LocalTask]],
     screen.close()
     if log_dir is not None and not keeps_logs:
       _remove_logs(log_dir, outcome)
+  severity = "ERROR" if outcome.exit_code else "INFO"
   for line in outcome.report:
-    screen.line(_PREFIX + line)
+    screen.line(_PREFIX + line, severity)
   text = {0: "ok, " + _count(num_ps, num_workers, evaluator, outcome.restarts),
           EXIT_FAILED: "failed: " + outcome.text}.get(outcome.exit_code, outcome.text)
   if outcome.exit_code and log_dir is not None and os.path.isdir(log_dir):
     text += "" if log_dir in text else "; logs in %s" % log_dir
-  screen.line(_PREFIX + "%s, %.1f s" % (text, time.monotonic() - started))
+  screen.line(_PREFIX + "%s, %.1f s" % (text, time.monotonic() - started), severity)
   return outcome
 
 

@@ -22,7 +22,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence
 
-from tf1ps.compat import guard_streams
+from tf1ps.compat import JsonStream, guard_streams, read_json_line, severity_of
 from tf1ps.launch.fork_server import TaskProcess
 from tf1ps.launch.stalls import Stalls
 
@@ -58,17 +58,30 @@ class Screen:
     if log is print:
       guard_streams()
     self.is_terminal = log is print and is_terminal()
+    self._is_json = log is print and isinstance(sys.stdout, JsonStream)
     self._tasks: Dict[str, str] = {}  # the texts below the other lines
     self._drawn = 0  # how many of them are on the terminal
 
-  def line(self, text: str) -> None:
-    """Shows a line, above those of the tasks."""
+  def line(self, text: str, severity: str = "INFO") -> None:
+    """Shows a line, above those of the tasks; `severity` is for JSON."""
     with self._lock:
+      if self._is_json:
+        sys.stdout.log(text, severity=severity)
+        return
       self._erase()
       self._log(text)
       self._draw()
       if self._log is print:
         sys.stdout.flush()
+
+  def task_line(self, name: str, line: str, record: Optional[dict] = None) -> None:
+    """Shows a line of a task; `record` is its object if it is JSON."""
+    if not self._is_json:
+      self.line("[%s] %s" % (name, line))
+      return
+    fields = record or {"message": line, "severity": severity_of(line)}
+    with self._lock:
+      sys.stdout.log(**dict(fields, task=name))
 
   def task(self, name: str, text: str) -> None:
     """Shows the state of a task on its line of a terminal, or forgets it if `text` is ""."""
@@ -83,12 +96,12 @@ class Screen:
       self._draw()
       sys.stdout.flush()
 
-  def progress(self, name: str, line: str) -> None:
-    """Shows a task's progress on its line of a terminal; elsewhere as a plain line."""
+  def progress(self, name: str, line: str, record: Optional[dict] = None) -> None:
+    """Shows a task's progress on its line of a terminal; elsewhere as `task_line`."""
     if self.is_terminal:
       self.task(name, _PROGRESS.sub("", line, 1))
     else:
-      self.line("[%s] %s" % (name, line))
+      self.task_line(name, line, record)
 
   def close(self) -> None:
     """Removes the tasks' lines: their last lines say more."""
@@ -216,13 +229,11 @@ class Output:
       stream.close()
     os.close(self._wake_read)
 
-  def _show(self, name, line):
+  def _show(self, name, line, record):
     self._shown += 1
     self._stalls.note(name, line)
-    if _PROGRESS.match(line):
-      self._screen.progress(name, line)
-    else:
-      self._screen.line("[%s] %s" % (name, line))
+    show = self._screen.progress if _PROGRESS.match(line) else self._screen.task_line
+    show(name, line, record)
 
 
 class _Stream:
@@ -271,9 +282,11 @@ class _Stream:
 
   def _show_line(self, line):
     text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+    record = read_json_line(text)
+    text = text if record is None else record["message"]
     if not _PROGRESS.match(text):
-      self.kept.append(text)
-    self._show(self.name, text)
+      self.kept.extend(text.split("\n"))
+    self._show(self.name, text, record)
 
   def _write_log(self, piece):
     if self._log is None:

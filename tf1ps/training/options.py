@@ -50,6 +50,7 @@ BETWEEN_GRAPH, IN_GRAPH, ALL_REDUCE = REPLICATIONS = ("between_graph", "in_graph
 GPU_NONE, GPU_GROW, GPU_ALL = "none", "grow", "all"
 STALL_REPORT, STALL_FAIL = ON_STALL = ("report", "fail")
 RESTART_NEVER, RESTART_ON_FAILURE = RESTARTS = ("never", "on_failure")
+LOG_TEXT, LOG_JSON = LOG_FORMATS = ("text", "json")
 DEFAULT_MAX_RESTARTS = 5
 _MOST_TRACED = 100  # steps, of which a worker keeps the traces: some MB each with a large graph
 
@@ -488,6 +489,9 @@ TABLE: Tuple[Option, ...] = (
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
          placeholder="LEVEL"),
+  Option("log_format", "The form of the output. json: one JSON object per line, with time, "
+         "severity, task, message, and the figures of a progress.", "Output", PROGRAMS,
+         default=LOG_FORMATS[0], values=LOG_FORMATS),
 )
 BY_NAME = {option.name: option for option in TABLE}
 

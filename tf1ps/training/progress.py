@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
-from tf1ps.compat import LINE_TIME, SCREEN_VARIABLE, TIMING
+from tf1ps.compat import LINE_TIME, SCREEN_VARIABLE, TIMING, JsonStream
 
 
 class ExampleCounter(tf.train.SessionRunHook):
@@ -185,6 +185,10 @@ class Progress(tf.train.SessionRunHook):
     return self._tracker.own_steps + (0 if self._others is None else self._others.steps)
 
   def _say(self, now, on_terminal):
+    if isinstance(self._stream, JsonStream):
+      figures = self.figures(now)
+      self._stream.log("progress: %s" % (figures,), **figures._asdict())
+      return
     if not on_terminal:
       print("%s progress: %s" % (time.strftime(LINE_TIME), self.text(now)), file=self._stream,
             flush=True)
