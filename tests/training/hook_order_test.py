@@ -35,7 +35,7 @@ def loop_of(flags, model_fn=line_program.model_fn):
   (dict(sync_replicas=True, trace_steps="5:6", checkpoint_dir="unused"), [
     "Execution", "StepTracer", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop",
     "EndOfDataHook", "SyncReplicasHook", "InputPositions", "TrainedExamples", "StallWatch",
-    "TrafficReport", "Progress"]),
+    "TrafficReport", "Progress", "JobSummaries"]),
   (dict(sync_replicas=True, on_uneven="repeat", epochs=1), [
     "Execution", "ExampleCounter", "StopAtStep", "StopAtExamples", "EarlyStop", "EndOfDataHook",
     "SyncReplicasHook", "InputPositions", "RepeatedData", "TrainedExamples", "StallWatch",

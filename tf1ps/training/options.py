@@ -490,7 +490,8 @@ TABLE: Tuple[Option, ...] = (
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
          placeholder="LEVEL"),
   Option("log_format", "The form of the output. json: one JSON object per line, with time, "
-         "severity, task, message, and the figures of a progress.", "Output", PROGRAMS,
+         "severity, task, message, and the figures of a progress.", "Output",
+         _OF_JOB + ("predict", "reset"),
          default=LOG_FORMATS[0], values=LOG_FORMATS),
 )
 BY_NAME = {option.name: option for option in TABLE}
