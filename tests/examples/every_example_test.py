@@ -15,18 +15,27 @@ from tests.examples.__main__ import label
 # With interpreters of their own, as a user starts them; also those that start anything but Python.
 AS_A_USER = ("book/hello_server", "programs/ps_that_ends")
 FAST = ("book/hello_server",)
+# Each takes seconds of both cores, and shows nothing of TensorFlow's version. `make
+# examples-legacy` runs them, too.
+ONCE = (
+  "book/gpu_memory", "book/less_bandwidth", "book/loader_and_trainer", "book/network_a_task",
+  "book/stale_gradients", "coordinator", "ensemble_queues", "exercises/ensemble_of_three",
+  "exercises/hyper_parameter_search", "exercises/three_schemes", "fashion_images",
+  "notes/when_not_to_parallelise", "programs/barrier_of_queues", "programs/by_tf_config",
+  "programs/local_or_distributed", "programs/mnist_replica", "programs/ps_that_ends")
 
 
 def marks(example):
   """Most are slow tests: together they take minutes."""
-  return [] if label(example) in FAST else [pytest.mark.slow]
+  if label(example) in FAST:
+    return []
+  return [pytest.mark.slow] + [pytest.mark.any_tensorflow] * (label(example) in ONCE)
 
 
 def free_ports(count):
   return [int(address.rpartition(":")[2]) for address in harness.addresses(count)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("example", [
   pytest.param(example, id=label(example), marks=marks(example)) for example in docstrings.find()])
 def test_prints_what_it_says(example, forks, tmp_path):
@@ -40,7 +49,7 @@ def test_prints_what_it_says(example, forks, tmp_path):
 
 
 def test_those_with_a_name_here_are_there():
-  assert set(FAST + AS_A_USER) <= {label(example) for example in docstrings.find()}
+  assert set(FAST + AS_A_USER + ONCE) <= {label(example) for example in docstrings.find()}
 
 
 @pytest.mark.any_tensorflow

@@ -9,8 +9,15 @@ from tests.legacy import corpus
 QUICK = [("supervisor_async", "run"), ("supervisor_sync", "import")]
 
 
+def marks(name, way):
+  """The runner and the import have the same drop-ins: on TensorFlow 1.15, once each."""
+  if (name, way) in QUICK:
+    return []
+  return [pytest.mark.slow] + [pytest.mark.any_tensorflow] * (way == "import")
+
+
 @pytest.mark.parametrize("name, way", [
-  pytest.param(name, way, marks=() if (name, way) in QUICK else pytest.mark.slow)
+  pytest.param(name, way, marks=marks(name, way))
   for name in legacy_programs.PROGRAMS for way in ("run", "import")])
 def test_all_tasks_end_by_themselves_and_nothing_is_lost(start, tmp_path, name, way):
   job = corpus.Job(start, name, way, tmp_path)

@@ -26,6 +26,8 @@ def chosen():
     marks = [pytest.mark.xfail(
       strict=not any(matrix.fits(each, cell) for each in matrix.SOMETIMES),
       reason=reason)] if reason else []
+    if name.startswith("kind-"):  # on the other TensorFlow each commit has its part alone
+      marks.append(pytest.mark.any_tensorflow)
     yield pytest.param(cell, id=name, marks=marks)
 
 

@@ -124,6 +124,7 @@ def test_each_synchronous_update_is_the_mean_of_all_replicas(job, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.any_tensorflow
 def test_the_program_of_the_page(job, tmp_path):
   command, = [c for c in docs_test.commands("docs/estimator.md") if "flats.py" in c]
   _, program, path, *arguments = shlex.split(command)
