@@ -38,6 +38,9 @@ def refused(start, *argv, **env):
      "--evaluator needs --checkpoint_dir: it follows the checkpoints there"),
     (["--steps=1", "--tensorboard"],
      "--tensorboard needs --checkpoint_dir: it shows the event files there"),
+    (["--steps=1", "--evaluator", "--checkpoint_dir=d", "--eval_steps=5"],
+     "--eval_steps cannot go with --evaluator, which evaluates every checkpoint: give "
+     "--save_checkpoints_steps"),
     (["--steps=1", "--max_restarts=2"], "--max_restarts=2 needs --restart=on_failure"),
     (["--num_workers=1"],
      "the job has no end: give --steps, --epochs or --examples"),

@@ -53,6 +53,9 @@ def _run(argv, result_path) -> int:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
     raise app.UsageError("--evaluator needs --checkpoint_dir: it follows the checkpoints there")
+  if FLAGS.evaluator and FLAGS.eval_steps is not None:
+    raise app.UsageError("--eval_steps cannot go with --evaluator, which evaluates every "
+                         "checkpoint: give --save_checkpoints_steps")
   for name in ("keep_best", "early_stopping"):
     if getattr(FLAGS, name) is not None and not FLAGS.evaluator:
       raise app.UsageError("--%s needs --evaluator, whose evaluations it follows" % name)

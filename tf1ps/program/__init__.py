@@ -16,7 +16,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "build_input", "build_model", "check_variables", "load_program"],
   "evaluation": [
     "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
-  "evaluator": ["EvaluatorOutcome", "RunWatch", "follow_checkpoints"],
+  "evaluator": [
+    "EvaluatorOutcome", "RunWatch", "follow_checkpoints", "summarize_evaluation"],
   "export": ["Export", "ExportError", "export_saved_model"],
   "metric_goals": [
     "EarlyStopping", "MetricGoal", "parse_early_stopping", "parse_metric_goal"],

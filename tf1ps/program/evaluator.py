@@ -187,6 +187,16 @@ class RunWatch:
     return f"the run has failed at step {self._status.global_step}{reason}", EXIT_FAILED
 
 
+def summarize_evaluation(checkpoint_dir: str, found: evaluation.Evaluation) -> None:
+  """Writes summaries of an evaluation to the folder "eval" of a checkpoint directory."""
+  folder = os.path.join(checkpoint_dir, SUMMARIES)
+  values = [tf.Summary.Value(tag=name, simple_value=value)
+            for name, value in found.metrics.items()]
+  with tf.Graph().as_default():  # an event file needs graph mode
+    write_summary(folder, tf.Summary(value=values), found.global_step)
+    flush_summaries(folder)
+
+
 class _Evaluator:
   """Evaluates each checkpoint once, and writes the summaries."""
 
@@ -276,7 +286,7 @@ class _Evaluator:
     if self._last is None or (found.global_step or 0) >= (self._last.global_step or 0):
       self._last = found
     self.on_evaluation(self._count, self._last)
-    self._write(found)
+    summarize_evaluation(self._directory, found)
     self._ask_for_end(found)
     self._remember()
 
@@ -303,13 +313,6 @@ class _Evaluator:
       if self._says_memory:
         self._says_memory = False
         _log.warning("a restarted evaluator will repeat evaluations: %s", error.message)
-
-  def _write(self, found: evaluation.Evaluation) -> None:
-    values = [tf.Summary.Value(tag=name, simple_value=value)
-              for name, value in found.metrics.items()]
-    with tf.Graph().as_default():  # an event file needs graph mode
-      write_summary(self._folder, tf.Summary(value=values), found.global_step)
-      flush_summaries(self._folder)
 
 
 def _wait(seconds: float, is_interrupted: Callable[[], bool]) -> None:

@@ -182,6 +182,7 @@ def open_session(
   needs_global_step: bool = True,
   awaits_workers: bool = True,
   ps_recovery: str = limits.ALL,
+  saver_listeners: Sequence[tf.train.CheckpointSaverListener] = (),
 ) -> lifecycle_lib.MonitoredSession:
   """Opens a training session; see `MonitoredTrainingSession` for the arguments not named here.
 
@@ -198,6 +199,7 @@ def open_session(
     checkpoint_basename: the names of the checkpoints before "-STEP".
     needs_global_step: whether a graph without a global step cannot be saved.
     awaits_workers: whether the end of the chief waits for the other workers.
+    saver_listeners: called around each checkpoint.
   """
   scaffold = scaffold or tf.train.Scaffold()
   lifecycle_hooks = [hook for hook in hooks if isinstance(hook, LifecycleHook)]
@@ -219,7 +221,7 @@ def open_session(
     if checkpoint_dir and save_checkpoint:
       saver = CheckpointSaver(tracker, checkpoint_dir, scaffold, save_checkpoint.secs,
                               save_checkpoint.steps, save_graph_def, checkpoint_basename,
-                              lifecycle_hooks, needs_global_step)
+                              lifecycle_hooks, needs_global_step, saver_listeners)
       own_hooks.append(saver)
     elif checkpoint_dir:
       taken, saver = _own_saver(

@@ -394,6 +394,12 @@ TABLE: Tuple[Option, ...] = (
          600.0, above=0),
   Option("save_checkpoints_steps", "Global steps between checkpoints, instead of seconds.",
          "Checkpoints", _TRAINING, int, above=0),
+  Option("eval_steps", "Global steps between evaluations. The chief saves a checkpoint for each, "
+         "instead of every --save_checkpoints_secs, and evaluates it beside its steps.",
+         "Checkpoints", _TRAINING, int, above=0, rules=(
+           Rule(lambda options: options.save_checkpoints_steps is not None,
+                "cannot go with --save_checkpoints_steps: it saves a checkpoint for each "
+                "evaluation"),)),
   Option("keep_checkpoint_max", "The number of checkpoints to keep.", "Checkpoints", _TRAINING,
          int, 5, above=0),
   Option("ps_recovery", "What is restored when a ps was lost and has come back. all: the last "
@@ -570,6 +576,7 @@ class Options(NamedTuple):
   partition_bytes: Optional[int] = _default("partition_bytes")
   save_checkpoints_secs: Optional[float] = _default("save_checkpoints_secs")
   save_checkpoints_steps: Optional[int] = _default("save_checkpoints_steps")
+  eval_steps: Optional[int] = _default("eval_steps")
   keep_checkpoint_max: int = _default("keep_checkpoint_max")
   save_summary_steps: int = _default("save_summary_steps")
   trace_steps: Optional[str] = _default("trace_steps")

@@ -34,7 +34,7 @@ from tf1ps.compat import SCREEN_VARIABLE, TIMING, keep_directory, make_directory
 from tf1ps.monitoring import StepTracer
 from tf1ps.pipeline import use_bad_records
 from tf1ps.placement import format_load_table, make_load_table
-from tf1ps.program import Program, evaluate, try_evaluation
+from tf1ps.program import Program, evaluate, summarize_evaluation, try_evaluation
 from tf1ps.session import (
   ENDED_BY_SIGNAL,
   Interval,
@@ -57,6 +57,7 @@ from tf1ps.training import (
   remainder,
   staleness_policies,
   stall_watch,
+  step_evaluation,
   step_vote,
   stops,
   task_figures,
@@ -104,12 +105,14 @@ def train(program: Program, server: Server, options: options_lib.Options,
     if run.is_chief:
       try_evaluation(program, options_lib.first_batch_size(options.batch_size), options.variables,
                      bad_records)
+    evaluations = _step_evaluation(program, run, options, directory, bad_records)
     with new_graph():
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, left, run.record.container)
       training = _Training(step, shard, run, options, epochs_before)
       try:
-        with training.stalls, _open_session(training, run, options, directory) as session:
+        with training.stalls, evaluations or contextlib.nullcontext(), \
+            _open_session(training, run, options, directory, evaluations) as session:
           began = time.monotonic()
           on_session()
           while not session.should_stop():
@@ -124,7 +127,7 @@ def train(program: Program, server: Server, options: options_lib.Options,
     if not run.is_chief:
       return outcome
     return _finish(program, run, options, directory, outcome, session.lifecycle.problems,
-                   bad_records)
+                   bad_records, evaluations)
 
 
 def _goal(options) -> str:
@@ -401,35 +404,52 @@ class _Training:
         rolled_back=self._run.rolled_back)
 
 
-def _open_session(training: _Training, run: Membership, options, directory):
+def _step_evaluation(program, run, options, directory, bad_records):
+  """Returns the listener of --eval_steps; None without the flag, or in another worker."""
+  if options.eval_steps is None or not run.is_chief:
+    return None
+
+  def summarize(found):
+    if options.checkpoint_dir:
+      summarize_evaluation(directory, found)
+
+  return step_evaluation.StepEvaluation(
+    lambda path, gives_up: evaluate(
+      program, path, options_lib.first_batch_size(options.batch_size), options.variables,
+      interrupted=gives_up, bad=bad_records), directory, summarize)
+
+
+def _open_session(training: _Training, run: Membership, options, directory, evaluations):
   scaffold = tf.train.Scaffold(
     saver=make_saver(training.optional_variables, options.keep_checkpoint_max,
                      moving_averages_here() if options.moving_average_decay else ()))
-  hooks = training.hooks()
+  hooks, listeners = training.hooks(), [] if evaluations is None else [evaluations]
   if run.is_chief and not options.checkpoint_dir:  # for the evaluation at the end
     hooks.append(CheckpointSaver(
-      training.tracker, directory, scaffold, save_secs=1e9, save_graph_def=False))
-  save = Interval(options.save_checkpoints_secs, None) if options.save_checkpoints_steps is None \
-      else Interval(None, options.save_checkpoints_steps)
+      training.tracker, directory, scaffold, None if options.eval_steps else 1e9,
+      options.eval_steps, save_graph_def=False, listeners=listeners))
+  steps = options.save_checkpoints_steps or options.eval_steps
+  save = Interval(None, steps) if steps else Interval(options.save_checkpoints_secs, None)
   return open_session(
     run, training.tracker, hooks, options.checkpoint_dir, scaffold, options.config, save,
     Interval(steps=options.save_summary_steps), is_chief=run.is_chief,
     shared_options=options_lib.shared_by_workers(options), start_timeout=options.start_timeout,
     end_timeout=options.end_timeout, releases=False,
     count_examples=lambda: training.counter.examples, ends_by_vote=training.ends_by_vote,
-    ps_recovery=options.ps_recovery)
+    ps_recovery=options.ps_recovery, saver_listeners=listeners)
 
 
 def _finish(program, run: Membership, options, directory, outcome: Outcome, problems,
-            bad_records) -> Outcome:
+            bad_records, evaluations) -> Outcome:
   """Evaluates the last checkpoint and releases the ps, on the chief.
 
   A signal ends this as it ends training: a restart finds the run as it is.
   """
   try:
-    checkpoint, evaluation = use_latest(directory, lambda path: (path, evaluate(
-      program, path, options_lib.first_batch_size(options.batch_size),
-      options.variables, bad=bad_records)))
+    checkpoint, evaluation = use_latest(directory, lambda path: (
+      path, evaluations and evaluations.result_of(path) or evaluate(
+        program, path, options_lib.first_batch_size(options.batch_size),
+        options.variables, bad=bad_records)))
   except Exception:
     run.release(failed=True)
     raise
