@@ -55,14 +55,43 @@ def test_one_that_only_serves_is_not_waited_for(part, workers):
   assert wait(part) == []
 
 
+def test_one_that_failed_is_named_with_its_reason(part, workers, caplog):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", pid=4710)
+  began = time.monotonic()
+  assert wait(part) == ["/job:worker/task:2 failed: ValueError: mine"]
+  assert LOST_AFTER / 2 < time.monotonic() - began < LOST_AFTER + 20.0  # it may be started again
+  assert caplog.text.count("task:2 failed: ValueError: mine. The chief waits 0.8 s") == 1
+
+
 @PATIENT
-def test_one_that_failed_is_named_with_its_reason(part, workers):
+def test_one_of_the_same_process_cannot_be_started_again(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
   workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine")
   assert wait(part) == ["/job:worker/task:2 failed: ValueError: mine"]
 
 
 @PATIENT
+@pytest.mark.parametrize("comes", [dict(state=DONE), dict(state=FAILED, reason="KeyError: later")])
+def test_one_that_failed_and_was_started_again(part, workers, comes):
+  workers[0].say(run=part.run_id, state=DONE)
+  workers[1].say(run=part.run_id, state=FAILED, reason="ValueError: mine", pid=4710)
+  rounds = []
+
+  def each_round():
+    rounds.append(1)
+    if len(rounds) == 3:
+      workers[1].say(run="", state=heartbeat.MEMBER_STARTING, pid=4711, reason="")
+    if len(rounds) == 6:
+      workers[1].say(run=part.run_id, **comes)
+    if len(rounds) == 9:
+      workers[1].say(state=DONE)
+    part.heartbeat.beat()
+
+  assert wait(part, each_round=each_round) == []
+  assert len(rounds) == (6 if comes["state"] == DONE else 9)
+
+
 def test_one_that_failed_before_it_joined(part, workers):
   workers[0].say(run=part.run_id, state=DONE)
   workers[1].say(state=FAILED, reason="GraphMismatchError")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import logging
+import os
 import re
 import signal
 import threading
@@ -42,6 +44,27 @@ def make(request):
 def runs(part):
   """What the records say of the run, whatever the part believes."""
   return membership_lib.RunRecords(part.record).runs()
+
+
+def make_worker(chief):
+  """Worker 1's part in the job of a chief, with heartbeats through the chief's server."""
+  of = chief.record._replace(cluster=dataclasses.replace(chief.cluster, task_index=1))
+  part = membership_lib.Membership(of)
+  part.heartbeat = heartbeat.Heartbeat(
+    local_server.table(chief.record), of.cluster.task, "worker", of.container, 20.0)
+  return part
+
+
+def is_done(chief):
+  """Whether the records say that worker 1 has done its part; the chief does not read them."""
+  found = heartbeat.members_of(local_server.table(chief.record).read(), chief.record.container)
+  return [m.state for m in found if m.index == 1] == [heartbeat.MEMBER_DONE]
+
+
+def forget_all(chief):
+  """Leaves the control records as a new process of the task that keeps them finds them."""
+  worker_service.cleanup_all(
+    chief.cluster.control_task.address, [containers.CONTROL], 10.0)
 
 
 def initialise(part, signature=SIGNATURE):
@@ -461,14 +484,87 @@ def test_a_report_that_is_lost_with_a_ps_still_counts(make):
   worker = local_server.Worker(chief.record, 1)
   worker.say(run=chief.run_id, state=heartbeat.MEMBER_DONE)
   chief.heartbeat.beat()
-  worker_service.cleanup_all(
-    chief.cluster.control_task.address, [containers.CONTROL], 10.0)  # as a new ps begins
+  forget_all(chief)
   chief.heartbeat.beat()
   assert not [m for m in chief.heartbeat.members() if m.index == 1]
   assert [m.state for m in chief.members() if m.index == 1] == [heartbeat.MEMBER_DONE]
   worker.say(run=chief.run_id, state=heartbeat.MEMBER_TRAINING)  # it was started again
   chief.heartbeat.beat()
   assert [m.state for m in chief.members() if m.index == 1] == [heartbeat.MEMBER_TRAINING]
+
+
+def test_a_run_goes_on_when_all_its_ps_are_lost(make):
+  chief = make()
+  initialise(chief)
+  before = chief.run_id
+  forget_all(chief)
+  assert not chief.adopt(SIGNATURE) and chief.run_id == before
+  assert chief.lost_part == []  # no part is whole
+  chief.begin_initialisation()
+  (found,) = runs(chief)
+  assert (found.id, found.initialised, found.writes) == (before, False, 2)
+  forget_all(chief)
+  run.write_run(local_server.table(chief.record), chief.record.container,
+                found._replace(id="another"))
+  assert not chief.adopt(SIGNATURE) and chief.run_id == ""
+
+
+def test_a_worker_whose_heartbeat_is_lost_with_a_ps_is_silent(make):
+  chief = make()
+  initialise(chief)
+  local_server.Worker(chief.record, 1).say(run=chief.run_id, state=heartbeat.MEMBER_TRAINING)
+  chief.heartbeat.beat()
+  (before,) = [m for m in chief.members() if m.index == 1]
+  forget_all(chief)
+  chief.heartbeat.beat()
+  (after,) = [m for m in chief.members() if m.index == 1]
+  assert after.age > before.age and after.state == heartbeat.MEMBER_TRAINING
+
+
+def test_a_worker_repeats_its_report_until_the_chief_has_read_it(make):
+  chief = make()
+  initialise(chief)
+  chief.heartbeat.beat()
+  worker = make_worker(chief)
+  worker.join(*runs(chief))
+  report = threading.Thread(target=worker.report, args=(heartbeat.MEMBER_DONE, ""))
+  report.start()
+  harness.wait_until(lambda: is_done(chief), what="a report")
+  forget_all(chief)  # before the chief has read it
+  harness.wait_until(lambda: is_done(chief), what="the report again")
+  assert report.is_alive()
+  chief.heartbeat.beat()
+  assert chief.heartbeat.get("heard") == "/job:worker/task:1=%d" % os.getpid()
+  report.join(10.0)
+  assert not report.is_alive()
+  forget_all(chief)
+  chief.heartbeat.beat()
+  assert [m.state for m in chief.members() if m.index == 1] == [heartbeat.MEMBER_DONE]
+  worker.stop()
+
+
+@pytest.mark.parametrize("case", ["ended", "silent", "another run", "an older release", "deaf"])
+def test_no_worker_waits_for_a_chief_that_will_not_read_its_report(make, monkeypatch, case):
+  limit = 0.5 if case == "deaf" else 30.0
+  monkeypatch.setattr(
+    heartbeat, "TIMING", heartbeat.TIMING._replace(heard_limit=limit))
+  if case == "silent":
+    monkeypatch.setattr(
+      membership_lib, "TIMING", membership_lib.TIMING._replace(alive_within=0.3))
+  chief = make()
+  initialise(chief)
+  worker = make_worker(chief)
+  worker.join(*runs(chief))
+  chief.heartbeat.set(**{
+    "ended": dict(state=heartbeat.MEMBER_FAILED), "another run": dict(run="another"),
+    "an older release": dict(heard=None)}.get(case, {}))
+  if case == "an older release":
+    chief.heartbeat._on_records = None
+  chief.heartbeat.beat()
+  began = time.monotonic()
+  assert worker.report(heartbeat.MEMBER_DONE, "")
+  assert time.monotonic() - began < 9.0 and is_done(chief)
+  worker.stop()
 
 
 def test_a_worker_does_not_use_a_run_that_is_restored_since_it_joined(make):

@@ -11,6 +11,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests.pipeline import classic
 from tests.training import local_loop, local_server
+from tf1ps import cluster
 from tf1ps.checkpoint import checkpoints
 from tf1ps.session import initialise
 
@@ -246,6 +247,24 @@ def test_a_ps_that_is_lost_while_the_last_checkpoint_is_saved(tmp_path):
       session.run(model.train_op)
   assert not errors  # the state is that of step 4 again
   assert checkpoints.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-4")
+
+
+def test_a_recovery_that_fails_at_the_end_is_the_error(monkeypatch):
+  model = local_loop.Model()
+
+  class Hook(cluster.LifecycleHook):
+    def leave(self, session, finished=True):
+      monkeypatch.setattr(initialise, "missing_variables", fail)
+      raise tf.errors.UnavailableError(None, None, "the connection")
+
+  def fail(*unused):
+    raise initialise.SessionCreationError("the ps did not come back")
+
+  with pytest.raises(initialise.SessionCreationError, match="did not come back"):
+    with tf1ps.MonitoredTrainingSession(
+        hooks=[Hook(), tf.train.StopAtStepHook(last_step=5)]) as session:
+      while not session.should_stop():
+        session.run(model.train_op)
 
 
 class After(tf.train.SessionRunHook):

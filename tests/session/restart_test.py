@@ -4,10 +4,14 @@ from __future__ import annotations
 import types
 
 import pytest
+import tensorflow.compat.v1 as tf
 
+import tf1ps
 from tests import harness
+from tests.training import local_server
 from tests.training.job import Job, codes, steps
 from tf1ps.cluster import Cluster, Task
+from tf1ps.session import monitored_session
 from tf1ps.state import RUN_ENDED, RUN_FAILED, RunFile
 from tf1ps.training import Options, worker
 
@@ -49,10 +53,27 @@ def test_a_drop_in_that_has_done_its_part_leaves(start, tmp_path):
   (RUN_ENDED, "", None, False),  # nobody knows when the job ends
   (RUN_FAILED, "--steps=5", 5, False)])
 def test_whether_the_job_had_ended_before(tmp_path, set_timing, state, goal, steps_now, is_over):
-  set_timing(worker, ended_run_wait=0.1)
+  set_timing(monitored_session, ended_run_wait=0.1)
   RunFile(str(tmp_path)).write("r", state, 5, goal=goal)
   server = types.SimpleNamespace(cluster=Cluster(
     {"ps": {0: harness.addresses(1)[0]}, "worker": {0: "127.0.0.1:1"}}, "worker", 0))
   assert isinstance(server.cluster.ps[0], Task)  # which nobody serves
   options = Options(steps=steps_now, checkpoint_dir=str(tmp_path))
   assert worker._is_over(server, options) == is_over
+
+
+@pytest.mark.parametrize("state, last_step, is_over", [
+  (RUN_ENDED, 5, True), (RUN_ENDED, 6, False), (RUN_ENDED, None, False), (RUN_FAILED, 5, False)])
+def test_a_drop_in_that_is_started_after_the_end_leaves(
+    tmp_path, set_timing, state, last_step, is_over):
+  set_timing(monitored_session, ended_run_wait=0.1)
+  RunFile(str(tmp_path)).write("r", state, 5)
+  hooks = [tf.train.StopAtStepHook(**(
+    {"num_steps": 5} if last_step is None else {"last_step": last_step}))]
+  membership = types.SimpleNamespace(cluster=local_server.record("started-again").cluster)
+  assert monitored_session._is_over(membership, str(tmp_path), hooks) == is_over
+  if is_over:
+    with tf.Graph().as_default(), pytest.raises(SystemExit) as left:
+      tf1ps.MonitoredTrainingSession(
+        local_server.server().target, checkpoint_dir=str(tmp_path), hooks=hooks)
+    assert left.value.code == 0

@@ -44,3 +44,17 @@ def test_what_is_broken_is_found(tmp_path):
   assert not holds["async", "examples"], report  # range
   assert not holds["sync", "waits"], report  # token
   assert holds["async", "queue"] and holds["async", "exit codes"], report
+
+
+def test_a_stock_job_fails_where_ours_holds(tmp_path):
+  verdicts = {}
+  for kind in ("tf1ps", "stock"):
+    (tmp_path / kind).mkdir()
+    code, report, holds = run_chaos(
+      tmp_path / kind, "--kind=" + kind, "--seconds=8", "--seed=2", "--modes=async",
+      "--faults=kill", "--wait_limit=30")
+    assert code == (kind == "stock"), report
+    verdicts[kind] = {name for (_, name), good in holds.items() if not good}
+  assert verdicts["tf1ps"] == set()
+  # The job does not recover, its ps never end, and the chief goes back without a word.
+  assert {"waits", "exit codes"} <= verdicts["stock"], report

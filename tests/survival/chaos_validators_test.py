@@ -336,3 +336,6 @@ def test_the_report_has_the_command_of_the_same_run():
   assert report.command(jobs) == (
     "python -m tools.chaos run --seconds=10 --seed=1 --modes=sync --breaks=token "
     "--faults=kill,disk --wait_limit=90")
+  assert report.command(jobs, every_cell=True).endswith(" --wait_limit=90 --every_cell")
+  text = "\n".join(report.lines("a history", jobs, {}, every_cell=True))
+  assert text.count(" --every_cell`") == 2

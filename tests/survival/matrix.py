@@ -163,18 +163,8 @@ EXPECTATIONS = (
 
 # Cells that do not do what their class promises, with the reason. A test that begins to pass says
 # so, and the line here goes. Those of SOMETIMES may pass.
-_UNHEARD = (
-  "the reports of the workers that have left may be lost with the ps: the chief ends with 1 and "
-  "says that they never joined")
-_CLOSED = "the chief names no ps: its last line is `CancelledError: the session was closed`"
-KNOWN_FAILING: Dict[Tuple[str, str, str, str], str] = {
-  ("ps", "end", "*", "killed"): _UNHEARD,
-  ("ps", "end", "sync", "cut"): _CLOSED,
-}
-SOMETIMES = [
-  ("ps", "end", "*", "killed"),
-  ("ps", "end", "sync", "cut"),
-]
+KNOWN_FAILING: Dict[Tuple[str, str, str, str], str] = {}
+SOMETIMES: List[Tuple[str, str, str, str]] = []
 
 
 def expectation(cell: Cell) -> Expectation:

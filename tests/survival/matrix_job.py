@@ -59,7 +59,9 @@ def problems(cell: matrix.Cell, seen: Seen, pace: matrix.Pace) -> List[str]:
     elif promised.goes_on and code:
       found.append("%s ended with %d: %s" % (name, code, seen.last_lines[name]))
   if promised.goes_on:
-    if not matrix.STEPS <= (seen.checkpoint_step or 0) < matrix.STEPS + matrix.WORKERS[cell.scheme]:
+    # At the end no worker may be left that makes the lost steps again.
+    least = matrix.STEPS - (matrix.LOST_STEPS if promised.lost and cell.phase == "end" else 0)
+    if not least <= (seen.checkpoint_step or 0) < matrix.STEPS + matrix.WORKERS[cell.scheme]:
       found.append("the last checkpoint has step %s" % seen.checkpoint_step)
     if seen.run_state != state.RUN_ENDED:
       found.append("the run's file says %s" % seen.run_state)
@@ -198,9 +200,7 @@ class Job(object):
         codes[name] = None  # it hangs
     ended = time.monotonic()
     found, saved = state.RunFile(self._directory).read(), self._checkpoint_step()
-    lost = self._rolled_back()
-    if set(codes.values()) != {0}:
-      lost = max(lost, self._highest() - (saved or 0))
+    lost = max(self._rolled_back(), self._highest() - (saved or 0))
     return Seen(
       codes, {name: self._last_line(name) for name in self._tasks},
       None if back_at is None else back_at - at, ended - at, lost, found and found.state, saved,

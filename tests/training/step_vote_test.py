@@ -8,7 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness
-from tf1ps.cluster import parsing
+from tf1ps.cluster import LifecycleHook, parsing
 from tf1ps.state import control, heartbeat
 from tf1ps.training import batch_ahead, step_vote
 from tf1ps.training.step import Vote
@@ -98,6 +98,30 @@ def test_a_stop_that_the_programs_hook_requests_is_a_vote_against_another_step()
 
   hook, made = train(batches=9, of_program=Second())
   assert made == 3 and not hook.was_ended and not hook.data_ended  # the third has the vote
+
+
+def test_the_programs_hook_takes_part_in_the_life_of_the_session():
+  calls = []
+
+  class Ours(LifecycleHook):
+    """Notes each call."""
+
+  def make(name, value=None):
+    def method(self, *args):
+      calls.append(name)
+      return value
+    return method
+
+  names = [name for name in vars(LifecycleHook) if not name.startswith("_")]
+  for name in names:
+    setattr(Ours, name, make(name, {"a": "b"} if name == "texts_beside_checkpoint" else None))
+  hook = step_vote.VotingHook(Ours(), None)
+  assert isinstance(hook, LifecycleHook)
+  for name in names:
+    getattr(hook, name)(*([None] * (getattr(LifecycleHook, name).__code__.co_argcount - 1)))
+  assert calls == names and hook.texts_beside_checkpoint() == {"a": "b"}
+  stock = step_vote.VotingHook(tf.train.SessionRunHook(), None)
+  assert stock.texts_beside_checkpoint() == {} and stock.begin_next_pass(None, None) is False
 
 
 @pytest.mark.parametrize("finished", [True, False])

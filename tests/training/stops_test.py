@@ -132,6 +132,17 @@ def test_the_reason_is_what_was_reached(flags, done, reason):
   assert made.is_reached == (not reason.endswith(("times", "ended")))
 
 
+def test_a_job_that_goes_back_when_the_loop_has_ended_says_so():
+  made = make(steps=5, step=5)
+  made.end_loop()
+  assert (made.was_reached, made.has_gone_back) == (True, False)
+  made._tracker.value = 3  # a ps was lost, and the chief restored the checkpoint of step 3
+  assert (made.was_reached, made.is_reached, made.has_gone_back) == (True, False, True)
+  assert made.reason(False) == "reached --steps=5, and went back to step 3 when the loop had ended"
+  made._tracker.value = 5  # another worker has made the steps again
+  assert not made.has_gone_back and made.reason(False) == "reached --steps=5"
+
+
 def test_the_reason_has_another_workers_end_and_the_remaining_data():
   made = make(epochs=1, sync_replicas=True)
   left = remainder.Left(4, 20, True)

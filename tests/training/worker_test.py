@@ -203,7 +203,7 @@ def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, numbe
 
 @pytest.mark.slow
 def test_a_worker_that_ends_while_its_model_is_built_is_reported(start, tmp_path):
-  job = Job(start, num_workers=3, heartbeat_timeout=60.0, flags=["--steps=20"])
+  job = Job(start, num_workers=3, heartbeat_timeout=4.0, flags=["--steps=20"])
   job.ps()
   chief, exits = job.worker(0), job.worker(1, "--fail_in=exit")
   ended = job.worker(2, "--build_until=%s" % (tmp_path / "never"))

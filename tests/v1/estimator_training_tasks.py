@@ -144,9 +144,10 @@ def evaluations_while_training(model_dir):
 
 
 def a_checkpoint_is_deleted_before_it_is_read(model_dir):
-  """A slow evaluator goes on with the next one. One that is damaged stays an error."""
+  """A slow evaluator goes on with the next one. For a damaged one it takes the one before."""
   import tf1ps.v1 as tf
   from tf1ps import compat
+  from tf1ps.checkpoint import CheckpointError
   from tf1ps.v1.estimator import training
 
   class Delete(tf.train.SessionRunHook):
@@ -159,6 +160,10 @@ def a_checkpoint_is_deleted_before_it_is_read(model_dir):
           with open(name, "wb") as file:
             file.write(b"damaged")
 
+    def end(self, session):
+      evaluated.append(int(session.run(tf.train.get_global_step())))
+
+  evaluated = []
   for is_damaged in (False, True):
     directory = "%s/%d" % (model_dir, is_damaged)
     estimator = make(directory)
@@ -166,13 +171,16 @@ def a_checkpoint_is_deleted_before_it_is_read(model_dir):
     evaluations = compat.Evaluations(
       estimator, tf.estimator.TrainSpec(input_fn, 40),
       tf.estimator.EvalSpec(lambda: input_fn(1), hooks=[Delete()]))
-    if not is_damaged:
-      assert training._evaluate_newest(estimator, evaluations) is None
-      continue
-    try:
-      training._evaluate_newest(estimator, evaluations)
-    except tf.errors.OpError:
-      return
+    training._evaluate_newest(estimator, evaluations)
+    training._evaluate_newest(estimator, evaluations)  # nothing new
+  assert evaluated == [20], evaluated
+  for step in (0, 20):
+    tf.gfile.Remove("%s/model.ckpt-%d.index" % (directory, step))
+  try:
+    training._evaluate_newest(estimator, evaluations)
+  except CheckpointError as error:
+    assert "model.ckpt-40 is damaged" in str(error)
+  else:
     raise AssertionError("it was not refused")
 
 

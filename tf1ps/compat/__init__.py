@@ -35,7 +35,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "retries": ["CONNECTION_ERRORS", "NEW_SESSION_ERRORS", "RETRIES", "format_retries"],
-  "saver_hooks": ["saver_arguments"],
+  "saver_hooks": ["last_step_of", "saver_arguments"],
   "session_managers": ["operations_of"],
   "session_runs": ["PreparedRuns", "can_prepare", "is_refused_run", "retry_refused_run"],
   "slim": ["mend_tf_slim", "replace_names"],

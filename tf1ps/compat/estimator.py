@@ -128,7 +128,7 @@ def train_and_evaluate(estimator, train_spec, eval_spec):
 
 
 class Evaluations:
-  """Evaluates the newest checkpoint of an estimator and calls the exporters, once each."""
+  """Evaluates checkpoints of an estimator and calls the exporters, once each."""
 
   def __init__(self, estimator, train_spec, eval_spec, is_last: bool = False):
     """Prepares.
@@ -143,11 +143,16 @@ class Evaluations:
     executor = _import("training")._TrainingExecutor
     executor(estimator, train_spec, eval_spec)  # checks the types
     # The package takes a checkpoint of so many steps for the last one.
+    self._estimator = estimator
     self._evaluator = executor._Evaluator(estimator, eval_spec, 1 if is_last else None)
 
-  def evaluate_newest(self) -> None:
-    """Does nothing if there is no checkpoint, or none since the last call."""
-    self._evaluator.evaluate_and_export()
+  def evaluate(self, path: Optional[str]) -> None:
+    """Evaluates a checkpoint; does nothing for None, or for the one of the last call."""
+    self._estimator.latest_checkpoint = lambda: path
+    try:
+      self._evaluator.evaluate_and_export()
+    finally:
+      del self._estimator.latest_checkpoint
 
 
 def _put_back() -> None:

@@ -1,13 +1,14 @@
-"""The arguments of a `tf.train.CheckpointSaverHook`, so that tf1ps' saver can take its place.
+"""The arguments of TensorFlow's hooks, which have no public attributes.
 
-TensorFlow's hook has no public attributes: tf.estimator, and programs with a listener, hand it to
-the session complete. It saves before the other workers have ended, and their last steps are lost.
+tf.estimator, and programs with a listener, hand a `tf.train.CheckpointSaverHook` to the session
+complete. It saves before the other workers have ended, and their last steps are lost: tf1ps' saver
+takes its place. A `tf.train.StopAtStepHook` says whether a job that has ended has reached its end.
 """
 
 from __future__ import annotations
 
 import os
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -23,6 +24,12 @@ class SaverArguments(NamedTuple):
   scaffold: Optional[tf.train.Scaffold]
   listeners: List[tf.train.CheckpointSaverListener]
   save_graph_def: bool
+
+
+def last_step_of(hooks: Sequence[tf.train.SessionRunHook]) -> Optional[int]:
+  """Returns the last global step of the first `tf.train.StopAtStepHook` that was made with one."""
+  found = [hook._last_step for hook in hooks if isinstance(hook, tf.train.StopAtStepHook)]
+  return next((step for step in found if step is not None), None)
 
 
 def saver_arguments(hook: tf.train.CheckpointSaverHook) -> SaverArguments:

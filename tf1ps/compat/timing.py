@@ -76,6 +76,7 @@ class Timing(NamedTuple):
   report_limit_after_signal: float = 1.0
   report_limit_after_loss: float = 0.3  # whoever would hear it may be what is lost
   unheard_report_limit: float = 0.5  # where the ps has never answered
+  heard_limit: float = 3.0  # for the chief to read the report of a worker, which then leaves
   thread_end_limit: float = 1.0  # for a thread that was asked to end
   session_close_limit: float = 3.0  # a session that does not close is left behind
   run_session_close_limit: float = 1.0  # of a job: with a dead ps none closes, the next one waits
@@ -98,6 +99,7 @@ class Timing(NamedTuple):
   lock_limit: float = 10.0  # for a run that waits for a lock on a ps
   reset_limit: float = 10.0  # for one task of a cluster to clear its containers
   reset_lock_limit: float = 2.0  # the same in a reset: a longer step is not waited for
+  reset_wait: float = 30.0  # for a reset to be done, if --heartbeat_timeout is shorter
   session_stop_limit: float = 5.0  # for the sessions of a job whose container is reset
   cancelled_step_limit: float = 2.0  # for a server to end a cancelled step; 1.15 begins after 1 s
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted

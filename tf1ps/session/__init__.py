@@ -16,7 +16,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "lifecycle": ["MonitoredSession", "SessionLifecycle"],
   "limits": ["PS_RECOVERIES"],
   "membership": ["ClusterMismatchError", "ENDED_BY_SIGNAL", "Membership"],
-  "monitored_session": ["Interval", "MonitoredTrainingSession", "open_session"],
+  "monitored_session": [
+    "Interval", "MonitoredTrainingSession", "is_deserted", "open_session"],
   "plain_session": ["Session"],
   "presence": ["follow_servers"],
   "process_end": ["end_open_sessions"],

@@ -1,14 +1,16 @@
 """The end of a job: the chief waits for the other workers, with limits, and names the missing ones.
 
-A worker that has done its part reports it and leaves. The chief waits until each other worker has
-reported, has failed, is lost, never joined, or has made no step for `end_timeout` seconds. The
-limit starts again whenever a missing worker makes a step. The result decides the last lines and the
-exit code.
+A worker that has done its part reports it, and leaves when the chief has read that. The chief waits
+until each other worker has reported, has failed, is lost, never joined, or has made no step for
+`end_timeout` seconds. The limit starts again whenever a missing worker makes a step. A worker that
+has failed may be started again: it counts as failed when no process of it has come for
+`heartbeat_timeout` seconds. The result decides the last lines and the exit code.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Callable, Dict, List, Optional
 
@@ -47,8 +49,9 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
   """
   own = membership.cluster.task.name
   others = [task for task in membership.cluster.replicas if task.name != own]
+  membership.heartbeat.hasten()
   began = moved = said = time.monotonic()
-  before = None
+  before, failures = None, set()
   while True:
     each_round()
     now = time.monotonic()
@@ -56,14 +59,16 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
     ends = {task: _end_of(membership, task, members.get((task.job, task.index)), now - began)
             for task in others}
     missing = [task for task in others if ends[task] is None]
+    _say_failures(membership, [members.get((task.job, task.index)) for task in missing], failures)
     if not missing:
       return _problems(others, ends, expects_all)
     signs = _signs(missing, members)
     if signs != before:
       before, moved = signs, now
     if now - moved > end_timeout:
-      return [ends[task] or "%s has made no step for %.0f s (--end_timeout)" % (
-        task.name, end_timeout) for task in others if ends[task] != ""]
+      return [ends[task] or _failure(members.get((task.job, task.index)))
+              or "%s has made no step for %.0f s (--end_timeout)" % (task.name, end_timeout)
+              for task in others if ends[task] != ""]
     if now - said > TIMING.reminder_interval:
       _log.log(logging.WARNING if said == began else logging.INFO, "waiting for %s",
                ", ".join(_progress(task, members) for task in missing))
@@ -74,7 +79,9 @@ def wait_for_workers(membership: membership_lib.Membership, end_timeout: float,
 def _end_of(membership, task, member: Optional[Member], waited: float) -> Optional[str]:
   """Returns "" for a worker that did its part, a sentence for a failure, None before its end."""
   if member is not None and member.state == MEMBER_FAILED and member.run in ("", membership.run_id):
-    return "%s failed: %s" % (member.name, member.reason)
+    # A scheduler may start it again, unless it is a part of this process.
+    waits = member.age <= membership.heartbeat_timeout and member.pid != os.getpid()
+    return None if waits else _failure(member)
   if member is None or member.run not in ("", membership.run_id):
     # A heartbeat of an earlier run says nothing about this run.
     return _absence(task) if waited > membership.heartbeat_timeout else None
@@ -84,6 +91,20 @@ def _end_of(membership, task, member: Optional[Member], waited: float) -> Option
     return "%s is lost: silent for %.0f s, last seen at global step %d" % (
       member.name, member.age, member.global_step)
   return None
+
+
+def _failure(member: Optional[Member]) -> str:
+  is_failed = member is not None and member.state == MEMBER_FAILED
+  return "%s failed: %s" % (member.name, member.reason) if is_failed else ""
+
+
+def _say_failures(membership, missing, said: set) -> None:
+  """Says once of each process that the wait goes on for a new process of a worker that failed."""
+  for member in missing:
+    if member is not None and member.state == MEMBER_FAILED and member.pid not in said:
+      said.add(member.pid)
+      _log.warning("%s failed: %s. The chief waits %g s (--heartbeat_timeout) for its restart",
+                   member.name, member.reason, membership.heartbeat_timeout)
 
 
 def _problems(others, ends: Dict, expects_all: bool) -> List[str]:

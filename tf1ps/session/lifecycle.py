@@ -425,4 +425,6 @@ class MonitoredSession(tf.train.MonitoredSession, RecoverableSession, process_en
       try:
         self.call_inside(lambda session: [call(hook, session) for hook in self._lifecycle_hooks])
       except (tf.errors.OpError, RuntimeError) as error:
+        if self._creator.session is None:
+          raise  # the recovery has failed, and there is no session to end well
         _log.warning("at the end of training: %s", error)

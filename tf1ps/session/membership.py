@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -180,7 +180,8 @@ class Membership:
     self.is_chief = self.cluster.is_chief
     self.run_id, self.is_over, self.goal, self.rolled_back = "", False, "", 0
     self._last_step = -1  # the last global step that the chief has heard of, before a recovery
-    self._ends: Dict[str, Member] = {}  # the reports of workers, by name, as the chief read them
+    # The last heartbeats of the workers, by name, as the chief read them: (heartbeat, when).
+    self._seen: Dict[str, Tuple[Member, float]] = {}
     self._steps_before: Dict[str, int] = {}  # those that members said before the last recovery
     self._keeps: List[object] = []  # the holders that keep this run's whole state
     self._lost: List[object] = []  # those that have none
@@ -203,6 +204,8 @@ class Membership:
       table_for(record, self.cluster.control_task), self.cluster.task,
       "chief" if self.is_chief else "worker", record.container, self.heartbeat_timeout,
       self._look, self._beat_directory)
+    if self.is_chief:
+      self.heartbeat.set(heard="")
     self.resets = reset_watch.ResetWatch(
       self.heartbeat, lambda: self._records.read(self.cluster.control_task), record.container)
 
@@ -380,6 +383,9 @@ class Membership:
       self._id_of_living(found) if self._directory is None else self._directory.run_id)
     mine = [f for f in found if f is not None and f.id == known and not f.ended
             and (not f.initialised or f.signature == signature)]
+    if self.run_id and not any(found):
+      self._lost = list(self.holders)
+      return False  # all holders are lost and back: this process goes on with its run
     if not known or not mine:
       self.run_id = ""
       if any(f is not None for f in found):
@@ -471,13 +477,22 @@ class Membership:
     if state == MEMBER_DONE:
       _done.add(self.run_id)
     try:
-      call_within(
-        limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason, limit)
+      call_within(limit + 0.2, "reporting this task's end", self.heartbeat.report, state, reason,
+                  limit, lambda: state == MEMBER_FAILED or self._is_heard())
       return True
     except (ControlError, LimitExceeded) as error:
       _log.warning("the other tasks could not be notified that this task is %s%s: %s",
                    state, " (%s)" % reason if reason else "", error)
       return False
+
+  def _is_heard(self) -> bool:
+    """Whether the chief has read the report of this worker's end, or will not read it."""
+    chief = self.chief_member()
+    if self.is_chief or chief is None:
+      return self.is_chief  # a ps that was restarted knows no chief yet
+    mine = "%s=%d" % (self.cluster.task.name, self.heartbeat.get("pid"))
+    return (chief.heard is None or mine in chief.heard.split()
+            or chief.has_ended or chief.run != self.run_id or chief.age > TIMING.alive_within)
 
   def _beat(self):
     try:
@@ -508,7 +523,7 @@ class Membership:
     self.resets.look(records)
     if self.is_chief:
       self._note_steps(records)
-      self._note_ends(records)
+      self._note_members(records)
       self._look_for_leavers(records)
       return
     found = find_run(records, self.record.container)
@@ -517,16 +532,24 @@ class Membership:
     self._watch_chief()
 
   def members(self) -> List[Member]:
-    """Returns the members of the job, with those whose report was lost with a ps."""
+    """Returns the members of the job, with those whose heartbeats were lost with a ps."""
     found = self.heartbeat.members()
     names = {member.name for member in found}
-    return found + [m for name, m in sorted(self._ends.items())
+    now = time.monotonic()
+    return found + [m._replace(age=m.age + now - when)
+                    for name, (m, when) in sorted(self._seen.items())
                     if name not in names and m.run == self.run_id]
 
-  def _note_ends(self, records: Dict[str, ControlRecord]) -> None:
+  def _note_members(self, records: Dict[str, ControlRecord]) -> None:
+    before, now = self.heartbeat.get("heard"), time.monotonic()
     for member in members_of(records, self.record.container):
-      if member.has_ended and member.role == "worker":
-        self._ends[member.name] = member
+      if member.role == "worker":
+        self._seen[member.name] = (member, now)
+    heard = " ".join("%s=%d" % (name, m.pid) for name, (m, _) in sorted(self._seen.items())
+                     if m.has_ended)
+    if heard != before:
+      self.heartbeat.set(heard=heard)
+      self._beat()  # they leave when they know
 
   def _own_step(self) -> int:
     own = self.heartbeat.get("global_step")

@@ -13,23 +13,26 @@ The same arguments, the same hooks, the same session object, with these differen
    it saves after the last update, too.
 7. SIGINT and SIGTERM, where the program has no handlers of its own, end the loop, save, and exit
    with 128 + the signal's number.
-8. In a worker that is started again after it has done its part, it ends the process with 0.
+8. In a worker that is started again after it has done its part, it ends the process with 0. So it
+   does after the run's end, if the run has reached the last step of a `tf.train.StopAtStepHook`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from typing import Callable, Iterator, NamedTuple, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointSaver, GlobalStepTracker
-from tf1ps.cluster import LifecycleHook, ServerRecord, record_of
-from tf1ps.compat import saver_arguments
+from tf1ps.cluster import Cluster, LifecycleHook, ServerRecord, probe_tasks, record_of
+from tf1ps.compat import TIMING, last_step_of, saver_arguments
 from tf1ps.session import lifecycle as lifecycle_lib
 from tf1ps.session import limits, plain_session_creator, session_creator, summaries
 from tf1ps.session import membership as membership_lib
+from tf1ps.state import RUN_ENDED, RunFile
 
 _log = logging.getLogger("tf1ps")
 USE_DEFAULT = object()
@@ -105,7 +108,7 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
     GraphMismatchError: this graph differs from the chief's.
     CheckpointError: the checkpoint directory cannot be trusted.
     SessionCreationError: the session could not be created.
-    SystemExit: with 0, in a worker that was started again after it had done its part.
+    SystemExit: with 0, in a task that was started again after its part, or the run, was done.
   """
   limits.check_limits(start_timeout=start_timeout, end_timeout=end_timeout,
                       max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout)
@@ -121,6 +124,8 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
   summaries_at = _interval(
     "save_summaries", save_summaries_secs, save_summaries_steps, Interval(steps=100))
   with leaves_if_done():
+    if membership is not None and checkpoint_dir and _is_over(membership, checkpoint_dir, hooks):
+      raise session_creator.PartDoneError("the run in %s has ended" % checkpoint_dir)
     return open_session(
       membership, GlobalStepTracker(), list(hooks or []), checkpoint_dir, scaffold, config, save,
       summaries_at, master=master, is_chief=is_chief, chief_only_hooks=chief_only_hooks or [],
@@ -129,6 +134,24 @@ def MonitoredTrainingSession(  # noqa: N802  TensorFlow's name
       end_timeout=end_timeout, max_wait_secs=max_wait_secs, heartbeat_timeout=heartbeat_timeout,
       stop_grace_period_secs=stop_grace_period_secs, expects_all=expects_all, ends_job=ends_job,
       ps_recovery=ps_recovery)
+
+
+def _is_over(membership, checkpoint_dir, hooks) -> bool:
+  """Whether the run had ended, at the last step of these hooks, before this start."""
+  status, last_step = RunFile(checkpoint_dir).read(), last_step_of(hooks or [])
+  return (status is not None and status.state == RUN_ENDED and last_step is not None
+          and status.global_step >= last_step and is_deserted(membership.cluster))
+
+
+def is_deserted(cluster: Cluster) -> bool:
+  """Whether no task that a job would need comes, for a run that has ended before this start."""
+  tasks = cluster.ps or [task for task in cluster.replicas if task.name != cluster.task.name]
+  until = time.monotonic() + TIMING.ended_run_wait
+  while tasks and time.monotonic() < until:
+    if any(one.is_up for one in probe_tasks(tasks)):
+      return False
+    time.sleep(TIMING.poll_interval)
+  return bool(tasks)
 
 
 @contextlib.contextmanager

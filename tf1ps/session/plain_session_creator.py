@@ -90,6 +90,7 @@ class PlainSessionCreator(tf.train.SessionCreator):
     except BaseException:
       session.abort(lambda: tf.errors.CancelledError(None, None, "given up"))
       session.close()
+      self.session = None
       raise
 
   def _await_chief(self, session):

@@ -57,11 +57,12 @@ class ResetWatch:
       callback(self._say())
 
   def wait(self, limit: float, interrupted: Callable[[], None]) -> None:
-    """Waits for the end of a current reset, `limit` seconds at most; raises ControlError.
+    """Waits for the end of a current reset; raises ControlError.
 
-    After the limit the process of the reset counts as dead. `interrupted` raises to end the wait.
+    After `limit` seconds, or `TIMING.reset_wait` if that is longer, the process of the reset counts
+    as dead. `interrupted` raises to end the wait.
     """
-    until = time.monotonic() + limit
+    until = time.monotonic() + max(limit, TIMING.reset_wait)
     found = self._last()
     while not found.done and time.monotonic() < until:
       self._heartbeat.set(reset=found.token)

@@ -54,6 +54,7 @@ class Member(NamedTuple):
   served: bool = False  # of a task that serves: whether a client that is no task has worked
   leaving: str = ""  # of a ps that a signal ends: the token of its request for a last checkpoint
   saved_for: Optional[str] = None  # of a chief: the requests that it has answered; None: it cannot
+  heard: Optional[str] = None  # of a chief: "NAME=PID" of each reported end; None: it keeps none
   # For people and machines that watch the job; no task acts on them.
   timeout: float = 30.0  # seconds of silence after which this job takes a member for lost
   steps_per_second: float = 0.0  # of its process, over the last seconds
@@ -168,7 +169,7 @@ class Heartbeat:
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
       state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0,
-      job_examples=0, saved_for=None, timeout=heartbeat_timeout)
+      job_examples=0, saved_for=None, heard=None, timeout=heartbeat_timeout)
     self._rates, self._figures = _Rates(), None
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None
@@ -183,6 +184,10 @@ class Heartbeat:
     if self._thread.ident is None:
       _latest = self
       self._thread.start()
+
+  def hasten(self) -> None:
+    """Sends heartbeats, and reads those of the others, as often as a wait looks at them."""
+    self._every = min(self._every, TIMING.poll_interval)
 
   def stop(self) -> None:
     """Ends the thread and closes its session, within the limits of a call."""
@@ -264,11 +269,13 @@ class Heartbeat:
     return {name: value for name, value in own._asdict().items()
             if name != "age" and value != Member._field_defaults.get(name, self)}
 
-  def report(self, state: str, reason: str, limit: float = TIMING.report_limit) -> None:
+  def report(self, state: str, reason: str, limit: float = TIMING.report_limit,
+             is_heard=lambda: True) -> None:
     """Reports this task's end; tries again until the limit.
 
     `state` is MEMBER_DONE or MEMBER_FAILED. The limit is half a second at most if the keeper has
-    never answered.
+    never answered. A keeper that is lost loses the report, too: so the report is repeated until
+    `is_heard` returns True, for `TIMING.heard_limit` seconds at most while the keeper answers.
 
     Raises:
       ControlError: the keeper took no report within the limit.
@@ -276,12 +283,15 @@ class Heartbeat:
     self.set(state=state, reason=reason)
     if self.silence is None:
       limit = min(limit, TIMING.unheard_report_limit)
-    deadline = time.monotonic() + limit
+    deadline, answers_since = time.monotonic() + limit, None
     while True:
       try:
         self.beat()
-        return
+        answers_since = answers_since or time.monotonic()
+        if is_heard() or time.monotonic() - answers_since > TIMING.heard_limit:
+          return
       except control.ControlError:
+        answers_since = None
         if time.monotonic() >= deadline:
           raise
       self._stopped.wait(next(RETRIES.report.pauses()))

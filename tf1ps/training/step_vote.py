@@ -108,14 +108,18 @@ class StepVote(LifecycleHook):
                  limit)
 
 
-class VotingHook(tf.train.SessionRunHook):
+class VotingHook(LifecycleHook):
   """A program's hook whose request to stop becomes a vote: all workers end after the next step."""
+
+  _PASSED_ON = ("begin", "end", "after_create_session",
+                *(name for name in vars(LifecycleHook) if not name.startswith("_")))
 
   def __init__(self, hook: tf.train.SessionRunHook, vote: StepVote):
     """Creates the hook; it stands behind `vote`."""
     self._hook, self._vote = hook, vote
-    self.begin, self.end = hook.begin, hook.end
-    self.after_create_session = hook.after_create_session
+    for name in self._PASSED_ON:
+      if hasattr(hook, name):
+        setattr(self, name, getattr(hook, name))
 
   def before_run(self, run_context):
     return self._ask(run_context, self._hook.before_run)

@@ -250,6 +250,8 @@ class Stops:
     """
     self._options, self._counter = options, counter
     self._by_reason: Dict[str, object] = {}
+    self._reached: Dict[str, bool] = {}  # at the end of the loop
+    self._tracker = tracker
     self.early = EarlyStop(early_stop)
     if options.epochs and epochs_before >= options.epochs:
       self._by_reason["nothing was left to do: the job had gone through its data %d times before "
@@ -278,6 +280,20 @@ class Stops:
   def is_reached(self) -> bool:
     """Whether a stop is reached."""
     return self.early.is_reached or any(stop.is_reached for stop in self._by_reason.values())
+
+  def end_loop(self) -> None:
+    """Notes which stops are reached: the job may go back to a checkpoint when the loop is over."""
+    self._reached = {reason: stop.is_reached for reason, stop in self._by_reason.items()}
+
+  @property
+  def was_reached(self) -> bool:
+    """Whether a stop is reached, or was at the end of the loop."""
+    return self.is_reached or any(self._reached.values())
+
+  @property
+  def has_gone_back(self) -> bool:
+    """Whether a stop was reached at the end of the loop, and is not reached any more."""
+    return any(self._reached.values()) and not self.is_reached
 
   def is_reached_at(self, step: int) -> bool:
     """Whether a stop is reached if this is the global step."""
@@ -311,6 +327,9 @@ class Stops:
     for reason, stop in self._by_reason.items():
       if stop.is_reached:
         return stop is self._examples and stop.nothing_left or reason
+      if self._reached.get(reason):
+        return "%s, and went back to step %d when the loop had ended" % (
+          reason, self._tracker.value)
     if was_ended and all_went_through:
       return "all workers went through their data (--on_uneven=repeat)"
     if was_ended and self._options.on_uneven == REPEAT:

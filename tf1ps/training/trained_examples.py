@@ -75,7 +75,7 @@ class TrainedExamples(LifecycleHook):
 
   def texts_beside_checkpoint(self) -> Dict[str, str]:
     run, own = self._run, self._run.cluster.task.name
-    others = sum(member.examples for member in run.heartbeat.members()
+    others = sum(member.examples for member in run.members()
                  if member.run == run.run_id and member.role == "worker" and member.name != own)
     kept = {"run": run.run_id, "before": self.before, "examples": others + self._counter.examples}
     return {SUFFIX: json.dumps(kept)}

@@ -29,7 +29,7 @@ from tf1ps.checkpoint import (
   moving_averages_here,
   use_latest,
 )
-from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, probe_tasks, raise_exit
+from tf1ps.cluster import Server, SignalWatch, TaskUnavailableError, raise_exit
 from tf1ps.compat import SCREEN_VARIABLE, TIMING, keep_directory, make_directory, new_graph
 from tf1ps.monitoring import StepTracer
 from tf1ps.pipeline import use_bad_records
@@ -41,6 +41,7 @@ from tf1ps.session import (
   JobFailedError,
   Membership,
   PartDoneError,
+  is_deserted,
   open_session,
 )
 from tf1ps.state import MEMBER_DONE, MEMBER_FAILED, RUN_ENDED, RunFile
@@ -117,6 +118,7 @@ def train(program: Program, server: Server, options: options_lib.Options,
           on_session()
           while not session.should_stop():
             session.run(training.train_op)
+          training.stops.end_loop()
       except PartDoneError as done:
         return _outcome_of_nothing(str(done))
       except TaskUnavailableError:
@@ -124,6 +126,8 @@ def train(program: Program, server: Server, options: options_lib.Options,
           raise
         return _outcome_of_nothing(_say_over(options))
       outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
+      if training.stops.has_gone_back:
+        run.goal = ""  # the job that is started again makes the steps that are lost
     if not run.is_chief:
       return outcome
     return _finish(program, run, options, directory, outcome, session.lifecycle.problems,
@@ -145,14 +149,7 @@ def _is_over(server, options) -> bool:
   if status is None or status.state != RUN_ENDED or not status.goal or (
       status.goal != _goal(options)):
     return False
-  cluster = server.cluster
-  tasks = cluster.ps or [task for task in cluster.replicas if task.name != cluster.task.name]
-  until = time.monotonic() + TIMING.ended_run_wait
-  while tasks and time.monotonic() < until:
-    if any(one.is_up for one in probe_tasks(tasks)):
-      return False
-    time.sleep(TIMING.poll_interval)
-  return bool(tasks)
+  return is_deserted(server.cluster)
 
 
 def _say_over(options) -> str:
@@ -249,6 +246,7 @@ class _Training:
     tracker: tracks the global step.
     counter: counts the examples.
     stalls: watches for a loop that makes no step.
+    stops: the stops of the loop.
   """
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options,
@@ -260,17 +258,17 @@ class _Training:
       step, options.steps_per_execution, dynamic_ranges.report_fetches(shard))
     self.tracker = GlobalStepTracker(step.global_step, lambda: fetches.steps)
     self.counter = progress.ExampleCounter(fetches, lambda: run.examples_before)
-    self._stops = stops.Stops(
+    self.stops = stops.Stops(
       options, self.tracker, self.counter, cluster.replica_index, cluster.num_replicas,
       epochs_before, lambda: self._examples.before, lambda: run.stop_reason)
     self._examples = trained_examples.TrainedExamples(run, options, self.counter)
     self._epochs = None
     if run.is_chief and epochs.are_counted(options):
       self._epochs = epochs.FinishedEpochs(
-        epochs_before, options.epochs, self._stops, self.optional_variables,
+        epochs_before, options.epochs, self.stops, self.optional_variables,
         lambda: self._vote is not None and (self._vote.data_ended or self._vote.was_ended))
     self._execution = execution.Execution(
-      fetches, self.tracker, self.counter, self._stops, options.steps_in_flight, step.partial)
+      fetches, self.tracker, self.counter, self.stops, options.steps_in_flight, step.partial)
     self._tracer = None
     if options.trace_steps is not None:
       self._tracer = StepTracer(
@@ -279,11 +277,11 @@ class _Training:
     self._policies = staleness_policies.StalenessPolicies(
       options, step, fetches, self.tracker, run, self.counter)
     self._vote = None if step.vote is None else step_vote.StepVote(
-      step.vote, run, self._stops.is_last)
+      step.vote, run, self.stops.is_last)
     self._end_of_data = remainder.EndOfDataHook(step.remainder)
     self._ranges = dynamic_ranges.make(
       shard, fetches, waits=not options.is_synchronous and options.staleness.max_lead is None,
-      is_over=self._stops.is_reached_at)
+      is_over=self.stops.is_reached_at)
     self._threads = self._make_threads(fetches)
     if step.positions is not None:
       step.positions.follow(lambda: options.gradient_accumulation_steps * fetches.steps,
@@ -316,11 +314,11 @@ class _Training:
     step, options = self._step, self._options
     if step.others:
       return parallel_steps.InGraphThreads(
-        step.others, self.tracker, self.counter, self._stops, self._tracer)
+        step.others, self.tracker, self.counter, self.stops, self._tracer)
     if options.steps_in_flight == 1:
       return None
     return parallel_steps.StepsInFlight(
-      fetches, self._execution, self.tracker, self.counter, self._stops,
+      fetches, self._execution, self.tracker, self.counter, self.stops,
       options.steps_in_flight, step.positions.add if step.positions is not None else None,
       self._tracer)
 
@@ -363,7 +361,7 @@ class _Training:
     and the input's position is restored before threads draw batches.
     """
     found = [self._execution, self._tracer, *self._policies.first_hooks, self.counter,
-             *self._stops.hooks, self._end_of_data, *self._step.hooks, self._vote,
+             *self.stops.hooks, self._end_of_data, *self._step.hooks, self._vote,
              self._step.positions, self._step.repeats, self._epochs, self._examples,
              *self._policies.hooks, *self._ranges, *self._program_hooks(), self._threads,
              self.stalls, self._traffic]
@@ -379,7 +377,7 @@ class _Training:
   def _program_hooks(self) -> List[tf.train.SessionRunHook]:
     hooks = self._step.program_hooks
     if self._vote is not None:
-      hooks = [self._stops.early, *hooks]
+      hooks = [self.stops.early, *hooks]
     return list(hooks) if self._vote is None else [
       step_vote.VotingHook(hook, self._vote) for hook in hooks]
 
@@ -387,15 +385,15 @@ class _Training:
     """Returns this worker's outcome after `seconds` in the loop; ValueError if no batch came."""
     steps = self._count_steps()
     end = self._end_of_data if self._vote is None else self._vote
-    by_hook = bool(self._step.program_hooks) and not self._stops.early.look() and not (
-      end.was_ended or end.data_ended or self._stops.is_reached)
-    if not (steps or by_hook or end.was_ended or self._stops.is_reached
+    by_hook = bool(self._step.program_hooks) and not self.stops.early.look() and not (
+      end.was_ended or end.data_ended or self.stops.was_reached)
+    if not (steps or by_hook or end.was_ended or self.stops.was_reached
             or self._shard.is_dynamic):
       raise ValueError("the input gave no batch: the share of worker %d of %d, or in-graph the "
                        "share of another worker, is empty" % (self._shard.index, self._shard.count))
     return Outcome(
       steps, self.tracker.value, self.counter.examples, seconds,
-      "a hook of the program requested the stop" if by_hook else self._stops.reason(
+      "a hook of the program requested the stop" if by_hook else self.stops.reason(
         end.was_ended, end.left, [hook.is_done for hook in self._ranges],
         self._step.repeats is not None and self._step.repeats.all_went_through),
       self.counter.late, str(self._policies), None, self._run.members(), skipped,

@@ -28,7 +28,8 @@ The events, by the task that writes them:
             ack       the step was acknowledged: number, ids, global step
             at        the global step after an acknowledged synchronous step
             saving, saved, restoring, restored, initialised    of checkpoints: path
-            leave     the loop has ended
+            ending    the loop has ended
+            leave     the session ends
   client    put_try, put_ack, get_try, get_ack    ids of elements, or the number that is asked for
             queue_error
 """

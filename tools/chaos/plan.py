@@ -5,16 +5,19 @@ An injection is a fault, the role that it hits, and the phase of the job at that
   starting   the task has begun, and has made no step yet
   training   the task makes steps
   saving     the chief saves a checkpoint
+  ending     the loop of the task (for a ps: of the chief) has ended, and its report has not come
 
-The plan is a shuffled list of all combinations, again and again. So a run that is long enough has
-each of them, and the report can fail a run in which one is missing.
+The plan is a shuffled list of all combinations of the first three, again and again. So a run that
+is long enough has each of them, and the report can fail a run in which one is missing. A job ends
+once: `at_end` chooses its one injection.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Iterator, List, NamedTuple, Sequence
+from typing import Iterator, List, NamedTuple, Optional, Sequence
 
+ENDING = "ending"
 ROLES = ("ps", "chief", "worker")
 PHASES = ("starting", "training", "saving")
 NUM_PS, NUM_WORKERS = 2, 3
@@ -72,3 +75,21 @@ def injections(seed: int, job: str, possible: Sequence[tuple],
       draw.shuffle(healed)
       seconds = 0.0 if fault == "kill" else round(draw.uniform(1.0, longest), 2)
       yield Injection(fault, role, phase, targets, healed, seconds, round(draw.uniform(0, 0.5), 3))
+
+
+def at_end(seed: int, job: str, only: Optional[Sequence[str]] = None,
+           longest: float = 8.0) -> Optional[Injection]:
+  """Returns the injection of a job's end, or None if `only`, a list of faults, has none of these.
+
+  No ps is killed at the end of an asynchronous job: the last updates would be lost with it, and no
+  worker is left that draws their examples again.
+  """
+  draw = random.Random("%d %s end" % (seed, job))
+  possible = [(fault, role) for fault in ("kill", "stop") for role in ROLES
+              if (only is None or fault in only) and (fault, role, job) != ("kill", "ps", "async")]
+  if not possible:
+    return None
+  fault, role = draw.choice(possible)
+  targets = [draw.choice(tasks_of(role))]
+  seconds = 0.0 if fault == "kill" else round(draw.uniform(1.0, longest), 2)
+  return Injection(fault, role, ENDING, targets, targets, seconds, 0.0)

@@ -109,6 +109,9 @@ class Recorder(LifecycleHook):
     if SETTINGS.mode == "sync":  # the step that was fetched may be that before the update
       WRITER.write("at", number=self._number, step=int(run_context.session.run(self._step)))
 
+  def leave(self, session, finished=True):
+    WRITER.write("ending")
+
   def end(self, session):
     WRITER.write("leave")
 

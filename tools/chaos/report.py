@@ -7,7 +7,7 @@ import statistics
 import sys
 
 from tools.chaos import history, validators
-from tools.chaos.plan import PHASES, ROLES, WAIT_LIMIT
+from tools.chaos.plan import ENDING, PHASES, ROLES, WAIT_LIMIT
 
 _SHOWN = 5  # problems of a validator
 
@@ -16,20 +16,21 @@ def print_report(path: str, every_cell: bool = False, out=None) -> int:
   """Prints the report of a history; returns 0 if every validator holds, else 1."""
   jobs = validators.jobs_of(history.read_history(path))
   verdicts = validators.check(jobs, every_cell)
-  for line in lines(path, jobs, verdicts):
+  for line in lines(path, jobs, verdicts, every_cell):
     print(line, file=out or sys.stdout)
   return int(any(each.problems for found in verdicts.values() for each in found))
 
 
-def lines(path, jobs, verdicts):
+def lines(path, jobs, verdicts, every_cell=False):
   """Yields the lines of a report, in Markdown."""
   options = jobs[0].options
   version = next((event.get("tensorflow", "?") for event in jobs[0].all("begin")), "?")
   yield "# A chaos run: seed %d, %g seconds, %s on TensorFlow %s" % (
     options["seed"], sum(job.options["seconds"] for job in jobs), options["kind"], version)
   yield ""
-  yield "Run it again: `%s`" % command(jobs)
-  yield "Check its history again: `python -m tools.chaos check %s`" % shlex.quote(path)
+  yield "Run it again: `%s`" % command(jobs, every_cell)
+  yield "Check its history again: `python -m tools.chaos check %s%s`" % (
+    shlex.quote(path), " --every_cell" * every_cell)
   yield ""
   yield from _cells(jobs)
   yield ""
@@ -49,8 +50,8 @@ def lines(path, jobs, verdicts):
         yield "- %s, %s: %d more" % (name, verdict.name, len(verdict.problems) - _SHOWN)
 
 
-def command(jobs) -> str:
-  """Returns the command that makes the same run again."""
+def command(jobs, every_cell: bool = False) -> str:
+  """Returns the command that makes the same run, and the same demands, again."""
   options = jobs[0].options
   words = ["python -m tools.chaos run", "--seconds=%g" % sum(
     job.options["seconds"] for job in jobs), "--seed=%d" % options["seed"]]
@@ -65,21 +66,23 @@ def command(jobs) -> str:
     words.append("--faults=" + ",".join(options["faults"]))
   if options["wait_limit"] != WAIT_LIMIT:
     words.append("--wait_limit=%g" % options["wait_limit"])
+  if every_cell:
+    words.append("--every_cell")
   return " ".join(words)
 
 
 def _cells(jobs):
-  counts = validators.cell_counts(jobs)
+  counts, columns = validators.cell_counts(jobs), [*PHASES, ENDING]
   yield "%d injections, by fault, role and phase:" % sum(counts.values())
   yield ""
   yield "| fault | %s | other |" % " | ".join(
-    "%s, %s" % (role, phase) for role in ROLES for phase in PHASES)
-  yield "|---" * (2 + len(ROLES) * len(PHASES)) + "|"
+    "%s, %s" % (role, phase) for role in ROLES for phase in columns)
+  yield "|---" * (2 + len(ROLES) * len(columns)) + "|"
   for fault in dict.fromkeys(cell[0] for cell in counts):
     others = sum(count for cell, count in counts.items()
                  if cell[0] == fault and cell[1] not in ROLES)
     yield "| %s | %s | %d |" % (fault, " | ".join(
-      str(counts.get((fault, role, phase), "")) for role in ROLES for phase in PHASES), others)
+      str(counts.get((fault, role, phase), "")) for role in ROLES for phase in columns), others)
 
 
 def _recoveries(jobs):

@@ -4,7 +4,7 @@
 2. When all workers of a job make steps, the injections begin (plan.py). Each one waits until the
    job has recovered from the one before.
 3. After the job's time the clients of the queue end. Then the gate opens: the workers finish what
-   is left without their pauses.
+   is left without their pauses. When the loop of a task has ended, a last injection hits the task.
 4. A process that ends by itself before that is started again, as a cluster manager would do it. The
    validators judge its exit code.
 """
@@ -107,6 +107,7 @@ class _Job:
     self._acks: Dict[str, List[float]] = {}  # of each worker and client: (try, ack) times
     self._tries: Dict[str, float] = {}
     self._begins: Dict[str, float] = {}
+    self._ending: Dict[str, float] = {}  # when the loop of a worker has ended
     self._saving_since: Optional[float] = None
     self._usage_at = 0.0
     self._is_over = False
@@ -174,6 +175,11 @@ class _Job:
               or time.monotonic() > max(moved) + self._options.wait_limit)
 
     if is_well or self._have_stepped(0.0):
+      last = plan.at_end(self._options.seed, self._mode, self._options.only) if is_well else None
+      if last is not None:
+        self._wait(lambda: has_ended() or self._is_ending(last.targets[0]), 3600.0)
+        if self._is_ending(last.targets[0]):
+          self._disturb_end(last)
       self._wait(has_ended, 3600.0)
     given_up = [task for task in [*self._tasks, *CLIENTS] if self._is_running(task)]
     self._writer.write("end", given_up=given_up)
@@ -181,6 +187,23 @@ class _Job:
       self._kill(task, given_up=True)
     self._kill("watcher")
     self._wait(lambda: not any(p.is_running for p in self._processes.values()), _LIMIT)
+
+  def _is_ending(self, task) -> bool:
+    loop = task if task.startswith("worker") else "worker 0"
+    return self._is_running(task) and self._ending.get(loop, 0.0) > self._begins.get(loop, 0.0)
+
+  def _disturb_end(self, injection: plan.Injection) -> None:
+    """Makes the injection of the job's end; the validators judge how the job ends."""
+    self._number += 1
+    (target,) = injection.targets
+    self._writer.write(
+      "inject", number=self._number, fault=injection.fault, role=injection.role,
+      phase=injection.phase, targets=[target], seconds=injection.seconds)
+    self._begin_fault(injection.fault, target)
+    self._wait(lambda: False, injection.seconds)
+    self._end_fault(injection.fault, target)
+    self._writer.write("heal", number=self._number)
+    self._writer.write("recovered", number=self._number, late=[], seconds=None)
 
   def _inject(self, injection: plan.Injection) -> bool:
     """Makes one injection; returns whether the job has recovered from it."""
@@ -405,6 +428,8 @@ class _Job:
       self._tries[task] = event["t"]
     elif kind in ("ack", "put_ack", "get_ack"):
       self._acks.setdefault(task, []).append((self._tries.get(task, 0.0), event["t"]))
+    elif kind == "ending":
+      self._ending[task] = event["t"]
     elif kind == "saving":
       self._saving_since = event["t"]
     elif kind in ("saved", "checkpoint") or kind == "session" and task == "worker 0":

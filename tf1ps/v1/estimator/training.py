@@ -86,10 +86,17 @@ def _wait(watch, seconds):
 
 
 def _evaluate_newest(estimator, evaluations) -> None:
-  path = estimator.latest_checkpoint()
-  try:
-    evaluations.evaluate_newest()
-  except (tf.errors.OpError, ValueError):  # by how much of it was left
-    if path in checkpoint.listed_checkpoints(estimator.model_dir):
-      raise
-    tf.logging.info("%s was deleted while it was evaluated: skipped.", path)
+  """Evaluates the newest checkpoint, or the one before if that is damaged."""
+  def evaluate(path):
+    try:
+      evaluations.evaluate(path)
+    except (tf.errors.OpError, ValueError):  # by how much of it was left
+      if path in checkpoint.listed_checkpoints(estimator.model_dir):
+        checkpoint.verify_checkpoint(path)
+        raise
+      tf.logging.info("%s was deleted while it was evaluated: skipped.", path)
+
+  if estimator.latest_checkpoint() is None:
+    evaluations.evaluate(None)
+  else:
+    checkpoint.use_latest(estimator.model_dir, evaluate)
