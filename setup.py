@@ -59,7 +59,7 @@ setup(
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
             for name in (
                 "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "status", "top",
-                "worker")
+                "tune", "worker")
         ]
     },
 )

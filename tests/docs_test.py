@@ -269,6 +269,7 @@ COVERED = [
   (r"tf1ps-local --program=examples/digits.py --num_workers=2 --steps=400 ",
    "test_docs_learning_rate"),
   (r"tf1ps-local --program=examples/digits.py --shard=dynamic", "test_docs_ranges_by_flag"),
+  (r"tf1ps-tune ", "tests/cli/tune_test.py"),
   (r"tf1ps-local .*--trace_steps=", "tests/monitoring/step_tracer_test.py"),
   (r"tf1ps-local --program=examples/digits.py --epochs=5 --num_workers=2 ",
    "test_docs_replication_by_flags"),

@@ -6,17 +6,18 @@ import runpy
 import sys
 
 from tests import forked_interpreter
-from tf1ps.cli import evaluator, local, predict, ps, reset, run, status, top, worker
+from tf1ps.cli import evaluator, local, predict, ps, reset, run, status, top, tune, worker
 
 _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
              "tf1ps-predict": predict, "tf1ps-local": local, "tf1ps-reset": reset,
-             "tf1ps-run": run, "tf1ps-status": status, "tf1ps-top": top}
+             "tf1ps-run": run, "tf1ps-status": status, "tf1ps-top": top,
+             "tf1ps-tune": tune}
 
 
 def run_program(name, argv, folder):
   """Runs a program in a folder; returns its exit code."""
   os.chdir(str(folder))
-  if name == "tf1ps-local":
+  if name in ("tf1ps-local", "tf1ps-tune"):
     forked_interpreter.prepare()
   return _PROGRAMS[name].run(list(argv))
 

@@ -13,9 +13,22 @@ import sys
 
 from absl import flags
 
-from tests import program_tasks
+from tests import forked_interpreter, program_tasks
 from tests.cluster_tasks import say
-from tf1ps.cli import app, evaluator, local, predict, ps, reset, status, tasks, top, worker
+from tf1ps.cli import (
+  app,
+  evaluator,
+  local,
+  predict,
+  ps,
+  reset,
+  status,
+  tasks,
+  top,
+  tune,
+  tune_search,
+  worker,
+)
 from tf1ps.cli import flags as flags_lib
 from tf1ps.training import options
 
@@ -23,7 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
 PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
             "tf1ps-evaluator": evaluator, "tf1ps-predict": predict, "tf1ps-reset": reset,
-            "tf1ps-status": status, "tf1ps-top": top}
+            "tf1ps-status": status, "tf1ps-top": top, "tf1ps-tune": tune}
 OF_PROGRAMS = [name for name in PROGRAMS if name not in (
   "tf1ps-reset", "tf1ps-status", "tf1ps-top")]  # those with --program
 NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
@@ -105,7 +118,9 @@ def show_zeros(name):
 def show_tasks(argv, addresses, shares):
   """Has the launcher make its tasks; prints each as JSON."""
   def main(unused_program):
-    for task in local._make_tasks(addresses, argv, shares):
+    for task in local.make_tasks(
+        addresses, local.with_defaults(argv), shares, local.FLAGS.evaluator,
+        local.metrics_addresses(len(addresses["ps"]))):
       print(json.dumps([task.name, task.function.__module__, task.args[0], task.env]))
     return 0
 
@@ -168,3 +183,13 @@ def be_first_process(argv):
     os._exit(worker.run(argv) if os.getpid() == 1 else 3)
   say("process", child)
   return os.waitpid(child, 0)[1] >> 8
+
+
+def tune_two(argv, folder):
+  """Runs tf1ps-tune with the user's flags and one option."""
+  os.chdir(folder)
+  forked_interpreter.prepare()
+  all_of = tune_search.single_candidates
+  tune_search.single_candidates = lambda *args: [
+    one for one in all_of(*args) if one.name == "--steps_per_execution=4"]
+  return tune.run(list(argv))

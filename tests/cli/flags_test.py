@@ -59,7 +59,7 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
     ("tf1ps-ps", ["task_index"]),
     ("tf1ps-worker", ["task_index", "pack_bytes", "stall_after"]),
     ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", []),
-    ("tf1ps-reset", [])])
+    ("tf1ps-reset", []), ("tf1ps-tune", ["num_ps", "num_workers", "pack_bytes", "stall_after"])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
   assert commands.call(start, commands.show_zeros, name) == may_be_zero
 
@@ -79,6 +79,7 @@ def test_the_flags_that_all_tasks_of_a_job_share():
   own = {"num_ps", "num_workers", "evaluator", "restart", "max_restarts", "log_dir", "keep_best",
          "early_stopping", "tensorboard"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
+  assert names["tf1ps-tune"] - names["tf1ps-local"] == {"seconds", "json"}
   assert own.isdisjoint(names["tf1ps-worker"])
   assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {
     "program", "verbosity", "log_format"}

@@ -44,7 +44,9 @@ from tf1ps.compat import (
 from tf1ps.training import GPU_NONE, LOG_JSON, TABLE
 
 _TASKS = ("worker", "ps", "evaluator")
-_WITHOUT_PROGRAM = {"reset", "status", "top"}  # those that never import a user's program
+# Those that never import a user's program, or only to find its flags, as tf1ps-tune does: a program
+# may define a flag that only they have.
+_WITHOUT_PROGRAM = {"reset", "status", "top", "tune"}
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError

@@ -94,7 +94,8 @@ def as_page() -> str:
   """The page of all flags, docs/flags.md."""
   lines = [
     "# Flags", "",
-    "The last column lists the programs that have a flag. `--help` shows the flags of one program. "
+    "The last column lists the programs that have a flag. "
+    "tf1ps-tune also has those of tf1ps-local. `--help` shows the flags of one program. "
     "`python -m tf1ps.cli.flags > docs/flags.md` makes this page."]
   group = None
   for option in TABLE:

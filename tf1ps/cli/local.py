@@ -48,7 +48,7 @@ def _run(argv, result_path) -> int:
   from tf1ps.launch import board_task, divide_gpus, run_tasks, visible_gpus
   from tf1ps.state import check_container_name
 
-  num_ps = _num_ps()
+  ps_count = num_ps()
   if FLAGS.num_workers < 1:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   if FLAGS.evaluator and not FLAGS.checkpoint_dir:
@@ -62,9 +62,10 @@ def _run(argv, result_path) -> int:
   _check_board()
   max_restarts = _max_restarts()
   worker.make_options()
-  if FLAGS.metrics_port is not None:
+  metrics = metrics_addresses(ps_count)
+  if metrics:
     print("tf1ps-local: metrics: " + ", ".join(
-      "%s at http://%s/metrics" % each for each in _metrics_addresses(num_ps).items()))
+      "%s at http://%s/metrics" % each for each in metrics.items()))
   if FLAGS.container is not None:
     check_container_name(FLAGS.container)
   log_dir = FLAGS.log_dir or _new_log_dir()
@@ -76,8 +77,9 @@ def _run(argv, result_path) -> int:
     print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
           "servers: anyone who can connect can run anything here. See docs/security.md." % outside)
   outcome = run_tasks(
-    lambda addresses: _make_tasks(addresses, argv, shares, result_path), num_ps, FLAGS.num_workers,
-    FLAGS.evaluator, log_dir,
+    lambda addresses: make_tasks(
+      addresses, with_defaults(argv), shares, FLAGS.evaluator, metrics, result_path),
+    ps_count, FLAGS.num_workers, FLAGS.evaluator, log_dir,
     preload=("tensorflow.compat.v1", "tf1ps.cli.preload"),
     quiet=FLAGS.verbosity not in ("debug", "info"), keeps_logs=bool(FLAGS.log_dir),
     max_restarts=max_restarts, save_limit=FLAGS.grace,
@@ -121,15 +123,18 @@ def _max_restarts() -> int:
   return DEFAULT_MAX_RESTARTS if FLAGS.max_restarts is None else FLAGS.max_restarts
 
 
-def _metrics_addresses(num_ps: int):
-  """The address of the metrics of each task, by its name: --metrics_port and those after it.
+def metrics_addresses(ps_count: int):
+  """The address of the metrics of each task, by its name: --metrics_port and those after it; or {}.
 
   Raises UsageError if the ports go too far, and MetricsError without prometheus_client.
   """
   from tf1ps.monitoring import check_prometheus_client
 
+  if FLAGS.metrics_port is None:
+    return {}
   check_prometheus_client()
-  names = ["ps %d" % i for i in range(num_ps)] + ["worker %d" % i for i in range(FLAGS.num_workers)]
+  names = ["ps %d" % i for i in range(ps_count)]
+  names += ["worker %d" % i for i in range(FLAGS.num_workers)]
   names += ["evaluator 0"] if FLAGS.evaluator else []
   first = FLAGS.metrics_port
   if first.port + len(names) > 65536:
@@ -138,7 +143,7 @@ def _metrics_addresses(num_ps: int):
   return {name: first._replace(port=first.port + i) for i, name in enumerate(names)}
 
 
-def _num_ps() -> int:
+def num_ps() -> int:
   """The number of ps to start; raises UsageError if the replication cannot use it."""
   if FLAGS.replication == "all_reduce":
     if FLAGS.num_ps:
@@ -150,21 +155,34 @@ def _num_ps() -> int:
   return FLAGS.num_ps or 1
 
 
-def _make_tasks(addresses, argv, shares, result_path=None):
-  from tf1ps.cli import evaluator, program_flags, ps, worker
+def with_defaults(argv) -> list:
+  """The arguments behind the program's defaults, also for a ps, which does not know the program."""
+  from tf1ps.cli import program_flags
+
+  return program_flags.as_arguments(program_flags.without_given(
+    program_flags.read(FLAGS.program), app.is_given)) + argv
+
+
+def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_path=None) -> list:
+  """Makes the `LocalTask`s of a job.
+
+  Args:
+    addresses: {"ps": [...], "worker": [...]}.
+    argv: the launcher's arguments, from which each task gets those of its program.
+    shares: the GPUs of each worker, as CUDA_VISIBLE_DEVICES has them.
+    evaluator: whether there is an evaluator.
+    metrics: the address of the metrics of each task, by its name; None: there are none.
+    result_path: the file of results.py, or None.
+  """
+  from tf1ps.cli import evaluator as evaluator_lib
+  from tf1ps.cli import ps, worker
   from tf1ps.launch import LocalTask, is_terminal
 
   hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
   kinds = [("ps", ps, len(addresses["ps"]), hosts),
            ("worker", worker, len(addresses["worker"]), hosts),
-           ("evaluator", evaluator, 1 if FLAGS.evaluator else 0, [])]
-  metrics = {}
-  if FLAGS.metrics_port is not None:
-    metrics = _metrics_addresses(len(addresses["ps"]))
+           ("evaluator", evaluator_lib, 1 if evaluator else 0, [])]
   made = []
-  # The program's defaults, also for a ps, which does not know the program.
-  argv = program_flags.as_arguments(program_flags.without_given(
-    program_flags.read(FLAGS.program), app.is_given)) + argv
   for job, module, count, cluster in kinds:
     given = flags_for(argv, job, keeps_others=job != "ps")
     for index in range(count):
@@ -196,7 +214,7 @@ def flags_for(argv, program: str, keeps_others: bool):
   theirs = {option.name for option in of_program(program)}
   kept, position = [], 0
   while position < len(argv):
-    name, width = _argument(argv[position])
+    name, width = argument(argv[position])
     if name in theirs and not (name == "program" and not keeps_others) \
         or keeps_others and name not in ours:
       kept += argv[position:position + width]
@@ -204,7 +222,7 @@ def flags_for(argv, program: str, keeps_others: bool):
   return kept
 
 
-def _argument(text):
+def argument(text):
   """The flag of an argument, and the number of arguments that it takes: 2 if a value follows."""
   name, has_value, _ = text.lstrip("-").partition("=")
   if name not in FLAGS and name.startswith("no") and name[2:] in FLAGS:

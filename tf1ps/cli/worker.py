@@ -22,10 +22,16 @@ _SUMMARY = ("a worker; worker 0, or the chief job's task, is the chief, which in
             "evaluates and ends the job.")
 
 
-def run(argv, launched: bool = False, result_path: Optional[str] = None) -> int:
-  """Runs a worker; the arguments are those of `ps.run`, and the file of results.py or None."""
+def run(argv, launched: bool = False, result_path: Optional[str] = None,
+        step_log: Optional[str] = None) -> int:
+  """Runs a worker.
+
+  The arguments are those of `ps.run`, the file of results.py or None, and the file in which the
+  worker notes its runs (training/step_log.py) or None.
+  """
   return app.run("worker", _SUMMARY, list(argv),
-                 lambda program: _train(program, launched, result_path), launched=launched)
+                 lambda program: _train(program, launched, result_path, step_log),
+                 launched=launched)
 
 
 def make_options(config=None):
@@ -38,7 +44,7 @@ def make_options(config=None):
   return made
 
 
-def _train(program, launched: bool, result_path: Optional[str]) -> int:
+def _train(program, launched: bool, result_path: Optional[str], step_log: Optional[str]) -> int:
   cluster = tasks.task_cluster("worker", launched)
   tasks.serve_metrics("%s %d" % (cluster.job_name, cluster.task_index), cluster.job_name,
                       "chief" if cluster.is_chief else "worker", cluster.task_index)
@@ -61,7 +67,7 @@ def _train(program, launched: bool, result_path: Optional[str]) -> int:
         server.join(exit=False)
         reason = server.end_reason
       else:
-        outcome = train(program, server, options, on_session=trains.set)
+        outcome = train(program, server, options, on_session=trains.set, step_log=step_log)
         reason = outcome.reason
     except JobFailedError as error:
       outcome, code = error.outcome, EXIT_FAILED

@@ -13,11 +13,13 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "build": ["build_step"],
   "dynamic_ranges": ["DynamicRanges"],
   "options": [
-    "DEFAULT_MAX_RESTARTS", "GPU_NONE", "LOG_JSON", "OLD_FLAGS", "Option", "Options", "PROGRAMS",
+    "BETWEEN_GRAPH", "BY_NAME", "DEFAULT_MAX_RESTARTS", "GPU_NONE", "LOG_JSON", "OLD_FLAGS",
+    "Option", "Options", "PROGRAMS",
     "RESTART_NEVER", "StalenessPolicy", "TABLE", "check_options", "first_batch_size", "of_program",
     "parse_bad_record_policy", "parse_gpu_memory", "parse_staleness_policy", "shard_of"],
   "outcome": ["NanLossError", "Outcome"],
   "stall_watch": ["StalledError"],
+  "step_log": ["NotedRun", "read_step_log"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],
 })

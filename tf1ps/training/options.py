@@ -38,7 +38,7 @@ from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
-PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset", "status", "top")
+PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset", "status", "top", "tune")
 _ASKING = ("status", "top")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
@@ -481,6 +481,9 @@ TABLE: Tuple[Option, ...] = (
   Option("output", "The file to write: .csv, .jsonl or .npz.", "Output files", ("predict",)),
   Option("export_dir", "The directory to write a SavedModel into.", "Output files", ("predict",)),
 
+  Option("seconds", "The time that all measurements together may take.", "Tuning", ("tune",), float,
+         240.0, above=0),
+
   Option("target", "A ps of tf1ps, grpc://host:port. It knows its cluster, so it takes the place "
          "of the addresses.", "Containers to clear", ("reset",)),
   Option("queues", "Shared names of queues in these containers that other programs made. They are "
@@ -491,7 +494,8 @@ TABLE: Tuple[Option, ...] = (
          "127.0.0.1, or at HOST:PORT. tf1ps-local counts up from it: each task has its own. By "
          "default nothing is served.", "Output", _OF_JOB, parse_metrics_address,
          placeholder="[HOST:]PORT"),
-  Option("json", "Print the status as one line of JSON.", "Output", ("status",), bool, False),
+  Option("json", "Print the result as one line of JSON.", "Output", ("status", "tune"), bool,
+         False),
   Option("verbosity", "The least severe messages that TensorFlow logs. info shows those of its "
          "start, warning hides them.", "Output", PROGRAMS, parse_verbosity, "warning",
          placeholder="LEVEL"),
@@ -536,7 +540,8 @@ OLD_FLAGS = {
 
 def of_program(program: str) -> List[Option]:
   """The options of a program, in the order of --help."""
-  return [option for option in TABLE if program in option.programs]
+  as_well = "local" if program == "tune" else program  # it runs jobs as tf1ps-local does
+  return [option for option in TABLE if {program, as_well} & set(option.programs)]
 
 
 def _default(name: str):

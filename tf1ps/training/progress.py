@@ -1,9 +1,10 @@
 """Counts a worker's examples, and prints its progress.
 
-`ExampleCounter` adds up the sizes of the trained batches. Every few seconds `Progress` prints the
-job's progress: on one line of a terminal, else as lines such as "13:05:59 progress: step 41". A
-launcher whose terminal has a line for each task (`SCREEN_VARIABLE`) gets them each second, also
-from the workers that are not the chief: these have the worker's own rates.
+`ExampleCounter` adds up the sizes of the trained batches, and `StepNotes` notes each run in a file.
+Every few seconds `Progress` prints the job's progress: on one line of a terminal, else as lines
+such as "13:05:59 progress: step 41". A launcher whose terminal has a line for each task
+(`SCREEN_VARIABLE`) gets them each second, also from the workers that are not the chief: these have
+the worker's own rates.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.compat import LINE_TIME, SCREEN_VARIABLE, TIMING, JsonStream
+from tf1ps.training import step_log
 
 
 class ExampleCounter(tf.train.SessionRunHook):
@@ -81,6 +83,28 @@ def as_list(value) -> list:
   """Returns a fetched scalar or vector as a list of numbers."""
   value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
   return value if isinstance(value, list) else [value]
+
+
+class StepNotes(tf.train.SessionRunHook):
+  """Notes each run in a file (step_log.py)."""
+
+  def __init__(self, path: str, tracker: GlobalStepTracker, counter: ExampleCounter, execution,
+               others=None):
+    """Creates the hook; `tracker`, `counter` and `execution` stand before it.
+
+    `others` are the threads whose steps `counter` counts and `tracker` does not, or None.
+    """
+    self._tracker, self._counter, self._execution = tracker, counter, execution
+    self._others = others
+    self._file = open(path, "ab", buffering=0)  # a process that is killed has written all
+
+  def after_run(self, run_context, run_values):
+    steps = self._tracker.own_steps + (0 if self._others is None else self._others.steps)
+    self._file.write(step_log.as_bytes(step_log.NotedRun(
+      time.monotonic(), steps, self._counter.examples, float(np.mean(self._execution.losses)))))
+
+  def end(self, session):
+    self._file.close()
 
 
 class Figures(NamedTuple):

@@ -73,7 +73,7 @@ _log = logging.getLogger("tf1ps")
 
 
 def train(program: Program, server: Server, options: options_lib.Options,
-          on_session: Callable[[], None] = lambda: None) -> Outcome:
+          on_session: Callable[[], None] = lambda: None, step_log: Optional[str] = None) -> Outcome:
   """Trains a program as one worker of a job, to the job's end.
 
   Args:
@@ -81,6 +81,7 @@ def train(program: Program, server: Server, options: options_lib.Options,
     server: this task's running server.
     options: the job's options.
     on_session: called when the first session is open, before the first step.
+    step_log: the file in which each run of the loop is noted (step_log.py), or None.
 
   Returns:
     This worker's `Outcome`.
@@ -110,7 +111,7 @@ def train(program: Program, server: Server, options: options_lib.Options,
     with new_graph():
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, left, run.record.container)
-      training = _Training(step, shard, run, options, epochs_before)
+      training = _Training(step, shard, run, options, epochs_before, step_log)
       try:
         with training.stalls, evaluations or contextlib.nullcontext(), \
             _open_session(training, run, options, directory, evaluations) as session:
@@ -250,7 +251,7 @@ class _Training:
   """
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options,
-               epochs_before: int = 0):
+               epochs_before: int = 0, step_log: Optional[str] = None):
     cluster = run.cluster
     self._shard, self._run, self._options, self._step = shard, run, options, step
     self.train_op = [] if options.steps_per_execution > 1 else step.train_op
@@ -287,6 +288,8 @@ class _Training:
       step.positions.follow(lambda: options.gradient_accumulation_steps * fetches.steps,
                             self._threads.quiet if options.steps_in_flight > 1 else None)
     self._traffic = self._make_traffic(fetches) if run.is_chief else None
+    self._notes = None if step_log is None else progress.StepNotes(
+      step_log, self.tracker, self.counter, self._execution, self._threads)
     self._summaries = None
     if run.is_chief and options.checkpoint_dir:
       self._summaries = job_summaries.JobSummaries(self.tracker, run, options)
@@ -364,7 +367,7 @@ class _Training:
              *self.stops.hooks, self._end_of_data, *self._step.hooks, self._vote,
              self._step.positions, self._step.repeats, self._epochs, self._examples,
              *self._policies.hooks, *self._ranges, *self._program_hooks(), self._threads,
-             self.stalls, self._traffic]
+             self.stalls, self._traffic, self._notes]
     if self._run.is_chief or SCREEN_VARIABLE in os.environ:
       found.append(progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,

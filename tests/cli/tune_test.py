@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import glob
+import os
+import re
+import tempfile
+
+import pytest
+
+from tests import docs_test
+from tests.cli import commands
+
+
+@pytest.mark.parametrize("flags, said", [
+  (["--num_workers=0"], "--num_workers=0: a job needs at least one worker"),
+  (["--seconds=0"], "flag --seconds=0.0: must be above 0 (see tf1ps-tune --help)"),
+  (["--prefetch", "--sync_replicas"], "--prefetch applies to asynchronous updates: it needs "),
+  (["--replication=all_reduce", "--num_ps=1"], "--num_ps=1: --replication=all_reduce has no ps")])
+def test_bad_flags_are_refused_before_any_work(start, flags, said):
+  code, lines = commands.run(start, "tf1ps-tune", commands.LINE, *flags)
+  assert code == 1 and lines[-1].startswith("tf1ps-tune: " + said), lines
+
+
+@pytest.mark.slow
+def test_the_documented_call_with_one_option(start, tmp_path):
+  """The user's own checkpoints are not touched, and the end of their job is no end here."""
+  (tmp_path / "examples").symlink_to(docs_test.ROOT / "examples")
+  arguments, = docs_test.of_program("docs/tuning.md", "tf1ps-tune")
+  task = start("tune", commands.tune_two, [
+    *arguments, "--checkpoint_dir=checkpoints", "--epochs=1"], str(tmp_path))
+  assert task.wait(170) == 0, task.output
+  assert re.match(r"tf1ps-tune: tries 1 options and then their combinations, for 180 s at most",
+                  task.lines[0])
+  table = task.lines[1:4]
+  assert table[0].split()[0] == "ratio", task.output
+  assert {line.rpartition("  ")[2] for line in table[1:]} == {
+    "your flags", "--steps_per_execution=4"}
+  assert re.search(r"^use: .* \([\d.]+ times\)$", task.output, re.MULTILINE)
+  assert re.match(r"tf1ps-tune: \d+ s, exit code 0$", task.lines[-1])
+  assert not glob.glob(os.path.join(tempfile.gettempdir(), "tf1ps-tune-*.%d.tmp" % task.pid))
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["examples"]
