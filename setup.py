@@ -39,11 +39,12 @@ setup(
         # pyte renders what a test's terminal gets, websocket-client drives a test's browser.
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "prometheus_client",
                  "rich", *LIBRARIES, PICTURES, f"pyte; {CURRENT}", f"websocket-client; {CURRENT}",
-                 f"tensorboard; {CURRENT}"],
+                 f"tensorboard; {CURRENT}", f"matplotlib; {CURRENT}"],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
         "metrics": ["prometheus_client"],  # serves --metrics_port
         "top": ["rich"],  # draws tf1ps-top; tf1ps-status does without it
+        "images": ["matplotlib"],  # draws --summary_image
         "bench": ["matplotlib"],  # the chart of the benchmarks
         # The site of `make docs`, and its pictures, which a test compares with their texts.
         "docs": ["sphinx>=8.1", "myst-parser>=4.0", PICTURES],

@@ -41,6 +41,8 @@ def refused(start, *argv, **env):
     (["--steps=1", "--evaluator", "--checkpoint_dir=d", "--eval_steps=5"],
      "--eval_steps cannot go with --evaluator, which evaluates every checkpoint: give "
      "--save_checkpoints_steps"),
+    (["--steps=1", "--summary_image=/nowhere/job.png"],
+     "--summary_image=/nowhere/job.png: the directory /nowhere is not there, or cannot be written"),
     (["--steps=1", "--max_restarts=2"], "--max_restarts=2 needs --restart=on_failure"),
     (["--num_workers=1"],
      "the job has no end: give --steps, --epochs or --examples"),
@@ -52,11 +54,15 @@ def test_what_cannot_work_is_refused_before_anything_starts(start, argv, text):
   assert refused(start, *argv) == "tf1ps-local: " + text
 
 
-def test_an_extra_that_is_missing_is_refused_before_anything_starts(start, tmp_path):
-  argv = [LINE, "--steps=1", "--checkpoint_dir=%s" % tmp_path, "--tensorboard"]
-  assert commands.call(start, commands.run_without, "tensorboard", "tf1ps-local", argv) == [
-    "tf1ps-local: --tensorboard needs the package tensorboard: run "
-    "pip install 'tf1ps[tensorboard]'", "exit code 1"]
+@pytest.mark.parametrize("flag, package, extra", [
+  ("--tensorboard", "tensorboard", "tensorboard"),
+  ("--summary_image=job.png", "matplotlib", "images")])
+def test_an_extra_that_is_missing_is_refused_before_anything_starts(
+    start, tmp_path, flag, package, extra):
+  argv = [LINE, "--steps=1", "--checkpoint_dir=%s" % tmp_path, flag]
+  assert commands.call(start, commands.run_without, package, "tf1ps-local", argv) == [
+    "tf1ps-local: %s needs the package %s: run pip install 'tf1ps[%s]'" % (
+      flag.split("=")[0], package, extra), "exit code 1"]
 
 
 def test_a_log_directory_that_cannot_be_made(start, tmp_path):

@@ -47,6 +47,7 @@ def _run(argv, result_path) -> int:
   from tf1ps.cluster import outside_address
   from tf1ps.launch import board_task, divide_gpus, run_tasks, visible_gpus
   from tf1ps.state import check_container_name
+  from tf1ps.training import check_summary_image
 
   ps_count = num_ps()
   if FLAGS.num_workers < 1:
@@ -62,6 +63,7 @@ def _run(argv, result_path) -> int:
   _check_board()
   max_restarts = _max_restarts()
   worker.make_options()
+  check_summary_image(FLAGS.summary_image)
   metrics = metrics_addresses(ps_count)
   if metrics:
     print("tf1ps-local: metrics: " + ", ".join(

@@ -50,10 +50,13 @@ def _train(program, launched: bool, result_path: Optional[str], step_log: Option
                       "chief" if cluster.is_chief else "worker", cluster.task_index)
   app.prepare_tensorflow()
   from tf1ps.cluster import PortTakenError, ReleasedError
+  from tf1ps.training import check_summary_image
 
   name = "%s %d%s" % (cluster.job_name, cluster.task_index, " (chief)" if cluster.is_chief else "")
   config = tasks.make_config(cluster)
   options = make_options(config)
+  if cluster.is_chief:
+    check_summary_image(FLAGS.summary_image)
   outcome, code, for_launcher, trains = None, 0, None, threading.Event()
   try:
     server = tasks.start_server(

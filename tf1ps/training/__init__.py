@@ -20,6 +20,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "outcome": ["NanLossError", "Outcome"],
   "stall_watch": ["StalledError"],
   "step_log": ["NotedRun", "read_step_log"],
+  "summary_image": ["SummaryImageError", "check_summary_image"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],
 })

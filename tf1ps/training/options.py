@@ -199,6 +199,10 @@ def _problem_of_batch_size(value) -> str:
   return "" if sizes and min(sizes) > 0 else "must be above 0"
 
 
+def _problem_of_png(value) -> str:
+  return "" if str(value).endswith(".png") else "must end with .png"
+
+
 def parse_names(text: str) -> List[str]:
   """Parses names with commas between them."""
   return [name.strip() for name in text.split(",") if name.strip()]
@@ -479,6 +483,9 @@ TABLE: Tuple[Option, ...] = (
          placeholder="none|grow|all|X", check=_problem_of_parsing(parse_gpu_memory)),
 
   Option("output", "The file to write: .csv, .jsonl or .npz.", "Output files", ("predict",)),
+  Option("summary_image", "The PNG file into which the chief draws loss and throughput at the end "
+         "of training. It needs the extra images.", "Output files", _TRAINING,
+         placeholder="FILE.png", check=_problem_of_png),
   Option("export_dir", "The directory to write a SavedModel into.", "Output files", ("predict",)),
 
   Option("seconds", "The time that all measurements together may take.", "Tuning", ("tune",), float,
@@ -590,6 +597,7 @@ class Options(NamedTuple):
   end_timeout: float = _default("end_timeout")
   stall_after: float = _default("stall_after")
   on_stall: str = _default("on_stall")
+  summary_image: Optional[str] = _default("summary_image")
   config: object = None  # the tf.ConfigProto of the sessions; no flag
 
   @property

@@ -126,6 +126,15 @@ class Figures(NamedTuple):
     return ", ".join(parts)
 
 
+class _Begin(NamedTuple):
+  """The begin of this process's training."""
+
+  time: float  # by the monotonic clock
+  step: int  # the global step
+  examples: int  # those that the counter has
+  own: int  # this worker's steps
+
+
 class Progress(tf.train.SessionRunHook):
   """Prints the job's progress; it takes other workers' batches for as large as this worker's."""
 
@@ -159,7 +168,8 @@ class Progress(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     if self._began is None:
-      self._began = (time.monotonic(), self._tracker.value, self._counter.examples, self._own())
+      self._began = _Begin(
+        time.monotonic(), self._tracker.value, self._counter.examples, self._own())
       self._next = time.monotonic() + TIMING.first_report
 
   def after_run(self, run_context, run_values):
@@ -179,27 +189,28 @@ class Progress(tf.train.SessionRunHook):
 
   def figures(self, now: float) -> Figures:
     """Returns the progress at `now`, by the monotonic clock."""
-    began, step, examples, own = self._began
-    seconds = max(now - began, 1e-9)
-    steps, own = self._tracker.value - step, self._own() - own
-    examples = self._counter.examples - examples
-    left = None
+    began = self._began
+    seconds = max(now - began.time, 1e-9)
+    global_steps, examples = self._tracker.value - began.step, self.examples()
+    limits = []
+    if self._last_step and global_steps > 0:
+      limits.append((self._last_step - self._tracker.value) * seconds / global_steps)
+    if self._is_chief and self._last_example and examples > 0:
+      so_far = self._before() + examples * self._counter.examples / (
+        self._counter.examples - began.examples)
+      limits.append((self._last_example - so_far) * seconds / examples)
+    steps = global_steps if self._is_chief else self._own() - began.own
+    return Figures(self._tracker.value, self._last_step, self.loss, steps / seconds,
+                   examples / seconds, max(0.0, min(limits)) if limits else None)
+
+  def examples(self) -> float:
+    """Returns about how many examples all workers have trained on since this process began."""
+    share = 1.0
     if self._is_chief:
       share = self._share
       if share is None:
-        share = (self._tracker.value - step) / max(1, self._own())
-      examples *= share
-      if self._last_example and examples > 0:
-        so_far = self._before() + share * self._counter.examples
-        left = max(0.0, self._last_example - so_far) * seconds / examples
-    else:
-      steps = own
-    if self._last_step and self._tracker.value > step:
-      by_steps = max(0, self._last_step - self._tracker.value) * seconds / (
-        self._tracker.value - step)
-      left = by_steps if left is None else min(left, by_steps)
-    return Figures(self._tracker.value, self._last_step, self.loss, steps / seconds,
-                   examples / seconds, left)
+        share = (self._tracker.value - self._began.step) / max(1, self._own())
+    return share * (self._counter.examples - self._began.examples)
 
   def text(self, now: float) -> str:
     """Returns the line without its prefix."""

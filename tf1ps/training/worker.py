@@ -61,6 +61,7 @@ from tf1ps.training import (
   step_evaluation,
   step_vote,
   stops,
+  summary_image,
   task_figures,
   traffic_report,
   trained_examples,
@@ -369,11 +370,15 @@ class _Training:
              *self._policies.hooks, *self._ranges, *self._program_hooks(), self._threads,
              self.stalls, self._traffic, self._notes]
     if self._run.is_chief or SCREEN_VARIABLE in os.environ:
-      found.append(progress.Progress(
+      shown = progress.Progress(
         self.tracker, self.counter, self._execution, self._options.steps,
         share=options_lib.share_of(self._options, self._run.cluster.num_replicas),
         others=self._threads, last_example=self._options.examples, is_chief=self._run.is_chief,
-        before=lambda: self._examples.before))
+        before=lambda: self._examples.before)
+      found.append(shown)
+      if self._run.is_chief and self._options.summary_image:
+        found.append(summary_image.SummaryImage(
+          self._options.summary_image, self.tracker, shown))
     found.append(self._summaries)
     return [hook for hook in found if hook is not None]
 
