@@ -1,4 +1,4 @@
-"""The update under each scheme: learning-rate schedule, L2 penalty, clipping, moving averages.
+"""The update under each scheme: learning rate, L2, clipping, averages, batch normalization.
 
 On servers in this process. The gradient of the loss is 1, so that a few lines of Python follow
 plain gradient descent, whatever the scheme.
@@ -57,8 +57,16 @@ def model_fn(features, labels, mode):
   b = tf.get_variable("b", [3], initializer=tf.zeros_initializer())
   w, b = tf.convert_to_tensor(w), tf.convert_to_tensor(b)  # they may be partitioned
   x = tf.reduce_mean(features)
+  mean = tf.get_variable("bn/moving_mean", [], initializer=tf.zeros_initializer(), trainable=False)
+  if mode == "train":  # as batch normalization of momentum 0.9 does
+    tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, mean.assign_sub((mean - x) * 0.1))
   metrics = {"w": tf.metrics.mean(w[0, 0] * x), "b": tf.metrics.mean(b[0] * x)}
   return ModelSpec(loss=x * (tf.reduce_sum(w) + tf.reduce_sum(b)), metrics=metrics)
+
+
+def mean_in(directory):
+  """The moving average of a statistic that is 1 in each batch."""
+  return float(tf.train.load_checkpoint(str(directory)).get_tensor("bn/moving_mean"))
 
 
 def check(outcome, directory, updates, **how):
@@ -79,6 +87,10 @@ def test_one_worker(options, tmp_path):
   outcome = local_job.train(
     input_fn, model_fn, steps=STEPS, checkpoint_dir=str(tmp_path), **dict(UPDATE, **options))
   # The fetched values, and so the penalty, would be one update older.
+  mean = before = 0.0
+  for _ in range(STEPS):  # prefetch moves it from the value of one update before
+    mean, before = mean + 0.1 * (1 - (before if "prefetch" in options else mean)), mean
+  assert mean_in(tmp_path) == pytest.approx(mean)
   check(outcome, tmp_path, STEPS, scale=0.0 if "prefetch" in options else L2)
 
 
@@ -100,6 +112,8 @@ def test_two_workers(cluster, times, options, tmp_path):
   outcome = cluster.train(
     (input_fn, model_fn), steps=STEPS, checkpoint_dir=str(tmp_path), **UPDATE, **options)
   check(outcome, tmp_path, STEPS, times=times)
+  # A worker's part may follow that of the other one: 0.95 twice, in place of 0.9.
+  assert 1 - 0.95 ** (2 * STEPS) - 1e-6 < mean_in(tmp_path) < 1 - 0.9 ** STEPS + 1e-6
 
 
 def test_a_job_goes_on_after_a_restart(tmp_path):

@@ -13,7 +13,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "choices": ["OPTIMIZERS", "VARIABLES"],
   "contract": [
     "ModelSpec", "ModelSpecError", "Program", "ProgramError", "as_program", "batch_size_of",
-    "build_input", "build_model", "check_variables", "load_program"],
+    "build_input", "build_model", "check_variables", "is_moving_average", "load_program"],
   "evaluation": [
     "Evaluation", "EvaluationError", "evaluate", "format_evaluation", "try_evaluation"],
   "evaluator": [

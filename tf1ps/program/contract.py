@@ -251,7 +251,7 @@ def check_variables(spec: ModelSpec) -> None:
                         for root in [spec.loss, *tf.get_collection(tf.GraphKeys.UPDATE_OPS),
                                      *([] if spec.train_op is None else [spec.train_op])]))
   idle = [variable.op.name for variable in tf.global_variables()
-          if not set(variable.op.name.split("/")).isdisjoint(_MOVING_AVERAGES)
+          if is_moving_average(variable.op.name)
           and (variable.op not in used or _leaves_out_updates(variable, used))]
   if idle:
     raise ModelSpecError(
@@ -260,6 +260,11 @@ def check_variables(spec: ModelSpec) -> None:
       "updates into tf.GraphKeys.UPDATE_OPS, and layers of Keras do not. On TensorFlow 2 it needs "
       "the package tf_keras, and \"import tf1ps.v1 as tf\" or TF_USE_LEGACY_KERAS=1 in the "
       "environment")
+
+
+def is_moving_average(name: str) -> bool:
+  """Returns whether a variable of this name is a moving average of batch normalization."""
+  return not set(name.split("/")).isdisjoint(_MOVING_AVERAGES)
 
 
 def _leaves_out_updates(variable, used) -> bool:

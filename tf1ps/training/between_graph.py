@@ -42,7 +42,7 @@ from tf1ps.replication import (
   devices_here,
   gradient_age,
 )
-from tf1ps.training import async_update, own_train_op, program_towers
+from tf1ps.training import async_update, own_train_op, program_towers, shared_statistics
 from tf1ps.training.options import Options
 from tf1ps.training.remainder import Remainder
 from tf1ps.training.repeated_data import RepeatedData
@@ -185,7 +185,7 @@ def _synchronous(towers, batches, update_ops, options, cluster, shard) -> Step:
     towers.averaged(optimizer), aggregate, count, replica_index=cluster.replica_index,
     on_uneven=options.on_uneven, clip_norm=options.clip_norm, pack_bytes=options.pack_bytes,
     wire_dtype=options.wire_dtype)
-  remainder, before = None, list(update_ops)
+  remainder, before = None, shared_statistics.share_moves(update_ops, count)
   if options.on_uneven == STOP_ALL and shard.epochs:
     remainder = Remainder(towers.batch_sizes[0], batches.examples)
     before.append(remainder.note)
