@@ -24,11 +24,21 @@ with tf.Session(server.target) as session:
 """
 
 
-def run_program(verbosity):
+# A legacy program, whose first line is the one import.
+LEGACY = """
+import tf1ps.v1 as tf
+import os
+tf.train.Server.create_local_server()
+os.write(2, b"the program's own\\n")
+print(tf.Session().run(tf.constant(3)))
+"""
+
+
+def run_program(verbosity, program=PROGRAM, **env):
   unset = ("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS")
   done = subprocess.run(
-      [sys.executable, "-W", "ignore", "-c", PROGRAM.format(verbosity=verbosity)],
-      env={name: value for name, value in os.environ.items() if name not in unset},
+      [sys.executable, "-W", "ignore", "-c", program.format(verbosity=verbosity)],
+      env=dict({name: value for name, value in os.environ.items() if name not in unset}, **env),
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
   assert done.stdout == "3\n", done.stderr
   return done.stderr
@@ -123,6 +133,19 @@ def test_a_program_says_nothing_of_its_own():
 @pytest.mark.slow
 def test_a_program_says_everything_when_asked():
   assert "grpc_server_lib.cc" in run_program("info")  # the line that names the server's address
+
+
+@pytest.mark.slow
+def test_a_legacy_program_begins_without_lines_of_information():
+  lines = run_program("", LEGACY).splitlines()
+  assert "the program's own" in lines
+  # On a machine without a GPU TensorFlow 2 says at the first session that it found none.
+  assert [line for line in lines if "cuInit" not in line] == ["the program's own"]
+
+
+@pytest.mark.slow
+def test_a_legacy_program_has_all_lines_where_the_environment_asks_for_them():
+  assert "grpc_server_lib.cc" in run_program("", LEGACY, TF_CPP_MIN_LOG_LEVEL="0")
 
 
 def test_without_a_temporary_directory_the_output_is_shown(capfd, monkeypatch):

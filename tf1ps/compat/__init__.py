@@ -32,7 +32,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "leftovers": [
     "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],
   "locked_counts": ["lock_counts"],
-  "quiet": ["VERBOSITIES", "held_back", "quiet_environment", "quiet_python"],
+  "quiet": [
+    "VERBOSITIES", "held_back", "import_quietly", "quiet_environment", "quiet_python"],
   "recurrent_cells": ["GRUCell", "LSTMCell"],
   "retries": ["CONNECTION_ERRORS", "NEW_SESSION_ERRORS", "RETRIES", "format_retries"],
   "saver_hooks": ["last_step_of", "saver_arguments"],

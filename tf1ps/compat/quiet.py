@@ -90,6 +90,22 @@ def held_back(verbosity: str = "warning"):
       os.close(saved)
 
 
+def import_quietly():
+  """Imports TensorFlow for a program of the user's own; returns tensorflow.compat.v1.
+
+  The information that TensorFlow logs at every start is left out. Warnings and errors that come
+  later are shown, the speed stays, and TF_CPP_MIN_LOG_LEVEL=0 in the environment shows all.
+  """
+  level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
+  if "tensorflow" not in sys.modules and level != "0":
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = level or "1"
+    with held_back():
+      import tensorflow.compat.v1 as unused_tf  # noqa: F401
+  import tensorflow.compat.v1 as tf
+
+  return tf
+
+
 def quiet_python(verbosity: str = "warning") -> None:
   """Sets the level of TensorFlow's Python log; imports TensorFlow."""
   import tensorflow.compat.v1 as tf

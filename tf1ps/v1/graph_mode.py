@@ -26,7 +26,7 @@ def import_tensorflow():
   """
   if importlib.util.find_spec("tf_keras"):
     os.environ.setdefault(_USE_LEGACY_KERAS, "1")
-  import tensorflow.compat.v1 as tf
+  tf = compat.import_quietly()
   verbosity = tf.logging.get_verbosity()
   tf.logging.set_verbosity(tf.logging.ERROR)  # it warns of what was asked for
   tf.disable_v2_behavior()
