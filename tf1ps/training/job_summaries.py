@@ -89,10 +89,10 @@ class JobSummaries(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     now = time.monotonic()
     if now >= self._next and self._tracker.asked:
-      self._next = now + TIMING.report_interval
-      self._write(now)
+      self._next = now + (TIMING.report_interval if self._write(now) else TIMING.first_report)
 
-  def _write(self, now):
+  def _write(self, now) -> bool:
+    """Writes the rates that are known; returns whether any is."""
     members = [one for one in self._run.heartbeat.members() if one.state == MEMBER_TRAINING]
     found = self._rates.update(members, now)
     values = [(tag + name, rate) for name, rates in found.items()
@@ -101,6 +101,7 @@ class JobSummaries(tf.train.SessionRunHook):
       write_summary(self._directory, tf.Summary(value=[
         tf.Summary.Value(tag=tag, simple_value=value) for tag, value in values]),
         self._tracker.value)
+    return bool(values)
 
 
 def text_summary(tag: str, text: str) -> tf.Summary:
