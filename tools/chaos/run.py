@@ -170,7 +170,8 @@ class _Job:
     moved = [time.monotonic()]
 
     def has_ended():
-      moved.extend(ack for _, ack in [times[-1] for times in self._acks.values() if times])
+      moved.extend(ack for _, ack in [
+        self._acks[task][-1] for task in self._workers if self._acks.get(task)])
       return (not any(map(self._is_running, self._tasks))
               or time.monotonic() > max(moved) + self._options.wait_limit)
 
