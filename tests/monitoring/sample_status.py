@@ -44,7 +44,7 @@ def records():
 def seen(found=None):
   """What `ask_status` reads of it."""
   return status._Seen(
-    "ps 1 at 10.0.0.2:2222", from_cluster_spec(JOBS, "ps", 1), found or records(),
+    "ps 0 at 10.0.0.1:2222", from_cluster_spec(JOBS, "ps", 1), found or records(),
     {"/job:ps/task:1": "refused (nothing listens on that port)"},
     {"/job:ps/task:0": [
       QueueSeen("batches", "FIFOQueue", "digits-1db7", 0, 100),

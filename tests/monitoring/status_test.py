@@ -10,9 +10,10 @@ import pytest
 from tests import harness, program_tasks
 from tests.cli import commands
 from tests.monitoring import sample_status, terminal_tasks
+from tests.training import local_server
 from tf1ps.cluster import connections
 from tf1ps.monitoring import status, status_text
-from tf1ps.state import peek
+from tf1ps.state import peek, run
 
 ENDLESS = [commands.LINE, "--steps=1000000", "--step_seconds=0.01", "--heartbeat_timeout=2"]
 
@@ -34,8 +35,8 @@ def test_each_task_of_a_job():
   assert (chief.host, chief.global_step, chief.steps, chief.loss) == ("node3", 1234, 610, 0.25)
   assert (chief.gradient_age_mean, chief.gradient_age_highest) == (0.9, 3)
   assert (lost.last_seen, lost.steps_per_second, lost.global_step) == (47.25, None, 401)
-  assert (other.recoveries, other.reason) == (1, "the queue batches")
-  assert (absent.last_seen, absent.reason) == (None, "no heartbeat from 10.0.0.6:2222")
+  assert (other.recoveries, other.reason) == (1, "waits for the queue batches")
+  assert (absent.last_seen, absent.reason) == (None, "has sent no heartbeat from 10.0.0.6:2222")
 
 
 def test_the_load_of_a_ps_is_the_chiefs_step_times_the_steps_of_the_living():
@@ -73,7 +74,8 @@ def test_a_silent_task_is_lost_after_the_timeout_of_its_job(fields, age, state):
   found = sample_status.records()
   found.update([sample_status.member("worker", 2, age, **fields)])
   task = job_of(found).tasks[4]
-  assert (task.state, task.reason) == (state, fields.get("reason", ""))
+  reason = "is failed: NanLossError" if state == "failed" else ""
+  assert (task.state, task.reason) == (state, reason)
 
 
 def test_what_is_not_known_is_said_in_words():
@@ -106,10 +108,10 @@ def test_two_jobs_that_share_the_ps():
 
 def test_the_text():
   lines = status_text.format_status(sample_status.make()).splitlines()
-  assert lines[0].startswith(
-    "job in container digits-1db7: running, global step 1234, 80.0 steps/s and 2560 examples/s of "
-    "all workers (asked ps 1 at 10.0.0.2:2222 at ")
-  assert lines[2:9] == [
+  assert re.match(r"asked ps 0 at 10.0.0.1:2222 at \d\d:\d\d:\d\d$", lines[0])
+  assert lines[2] == ("job in container digits-1db7: running, global step 1234, 80.0 steps/s and "
+                      "2560 examples/s of all workers")
+  assert lines[4:11] == [
     "TASK              HOST   STATE     STEP  STEPS/S  EXAMPLES/S  AGE OF GRADIENTS  LAST SEEN",
     "ps 0              node1  serving   -     -        -           -                 0.4 s",
     "ps 1              node2  serving   -     -        -           -                 0.7 s",
@@ -117,8 +119,9 @@ def test_the_text():
     "worker 1          node4  lost      401   -        -           -                 47.2 s",
     "worker 2          node5  training  1230  39.0     1248        1.1 (4 at most)   0.6 s",
     "worker 3          -      absent    -     -        -           -                 never"]
-  assert lines[9:] == [
-    "", "worker 2: the queue batches", "worker 3: no heartbeat from 10.0.0.6:2222", "",
+  assert lines[11:] == [
+    "", "worker 2 waits for the queue batches",
+    "worker 3 has sent no heartbeat from 10.0.0.6:2222", "",
     "PS    SENT/S   RECEIVED/S  MESSAGES/S",
     "ps 0  4.8 MB   4.83 MB     720",
     "ps 1  3.28 MB  3.28 MB     720", "",
@@ -135,6 +138,22 @@ def test_json_has_all_of_it():
   assert job["tasks"][3]["steps_per_second"] is None
   assert job["checkpoint"] == {"directory": "/jobs/digits", "global_step": 1200, "age": 31.0}
   assert job["queues"][0]["waiting"] == ["worker 2: get(32), 2.6 s"]
+
+
+def test_a_job_without_ps_keeps_its_records_on_the_chief():
+  of = local_server.record("status")
+  table = local_server.table(of)
+  run.write_run(table, "status", run.RunRecord(
+    id="r", initialised=True, ended=False, failed=False, jobs=of.cluster.to_json(), signature=[],
+    writes=1))
+  table.close()
+  local_server.Worker(of, 1).say(run="r", state="training", step=5, global_step=9)
+  found = status.ask_status([of.cluster.task.address], 10.0)
+  job, = [one for one in found.jobs if one.container == "status"]
+  worker, = [one for one in job.tasks if one.task == "worker 1"]
+  assert (worker.state, worker.steps, worker.global_step) == ("training", 5, 9)
+  assert (job.run, job.state, job.ps, job.queues) == ("r", "running", [], [])
+  assert "load: the job has no ps" in status_text.format_status(found._replace(jobs=[job]))
 
 
 def test_no_ps_is_an_error_within_the_limit():

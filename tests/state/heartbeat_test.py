@@ -50,6 +50,50 @@ def test_others_see_what_a_task_says_of_itself(beats):
   assert (chief.get("step"), worker.get("step")) == (3, 0)
 
 
+def test_the_rates_are_those_from_the_first_step_on():
+  rates = heartbeat._Rates()
+  assert rates.per_second() == (0.0, 0.0)
+  rates.note(0.0, 0, 0)
+  rates.note(5.0, 1, 100032)  # with the examples of an earlier process
+  assert rates.per_second() == (0.0, 0.0)
+  rates.note(6.0, 11, 100352)
+  assert rates.per_second() == (10.0, 320.0)
+  for second in range(7, 30):
+    rates.note(float(second), 11 + 20 * (second - 6), 100352 + 640 * (second - 6))
+  assert rates.per_second() == (20.0, 640.0)  # the slow second is forgotten
+  rates.note(30.0, 3, 96)  # a process that begins anew
+  assert rates.per_second() == (0.0, 0.0)
+
+
+class Figures:
+  """As much of a task's figures as a heartbeat uses."""
+
+  steps = 7
+
+  def to_json(self):
+    return {"loss": 0.5}
+
+
+def test_figures_travel_with_the_heartbeat_and_never_end_it(beats):
+  sender = beats("worker", 1, heartbeat_timeout=90.0)
+  sender.set(step=3)
+  sender.describe_by(Figures)
+  sender.beat()
+  seen, = sender.members()
+  assert (seen.step, seen.figures, seen.timeout, list(seen.waits)) == (7, {"loss": 0.5}, 90.0, [])
+  sender.describe_by(lambda: 1 / 0)
+  sender.beat()
+  seen, = sender.members()
+  assert (seen.step, seen.figures) == (3, {})
+
+
+def test_the_last_heartbeat_of_this_process(beats):
+  for index in (1, 2):
+    sender = beats("worker", index)
+    sender.start()
+    assert heartbeat.latest_heartbeat() is sender
+
+
 def test_members_are_sorted_and_those_of_one_container(beats):
   for job, index, container in [("worker", 10, "a"), ("worker", 2, "a"), ("ps", 0, "a"),
                                 ("worker", 0, ""), ("worker", 1, "a/b"), ("chief", 0, "a")]:

@@ -60,7 +60,7 @@ class TaskStatus(NamedTuple):
   host: str  # "" if not known
   pid: Optional[int]
   state: str  # starting, training, serving, done, failed, or one of those above
-  reason: str  # why it has failed, or what it waits for; ""
+  reason: str  # "waits for ..." or "is failed: ..."; ""
   global_step: Optional[int]  # the last one that it read
   steps: Optional[int]  # of its process
   examples: Optional[int]
@@ -279,8 +279,9 @@ def _task(member: Member) -> TaskStatus:
   trains = member.role != "ps" and member.state != MEMBER_SERVING
   moves = trains and state == MEMBER_TRAINING
   age = figures.get("age") or [None, None]
-  reason = member.blocked or (
-    member.reason if member.state in (MEMBER_DONE, MEMBER_FAILED) else "")
+  reason = "waits for " + member.blocked if member.blocked else ""
+  if member.has_ended:
+    reason = "is %s: %s" % (member.state, member.reason) if member.reason else ""
   return TaskStatus(
     _short(member.name), member.role, member.host, member.pid, state, reason,
     member.global_step if trains and member.global_step >= 0 else None,
@@ -292,7 +293,7 @@ def _task(member: Member) -> TaskStatus:
 def _absent(task: Task) -> TaskStatus:
   return TaskStatus(
     _short(task.name), "ps" if task.job == "ps" else "worker", "", None, ABSENT,
-    "no heartbeat from %s" % task.address, *[None] * 8, 0, None)
+    "has sent no heartbeat from %s" % task.address, *[None] * 8, 0, None)
 
 
 def _ps(seen: _Seen, chief: Optional[Member], steps_per_second: float) -> List[PsStatus]:

@@ -30,10 +30,16 @@ def status_as_json(status: Status) -> str:
 
 def format_status(status: Status) -> str:
   """Returns the status as the lines of its tables."""
-  return "\n\n".join("\n".join(_job_lines(status, job)) for job in status.jobs)
+  return "\n\n".join([asked_at(status), *("\n".join(_job_lines(job)) for job in status.jobs)])
 
 
-def head_of(status: Status, job: JobStatus) -> str:
+def asked_at(status: Status) -> str:
+  """Returns the line above all jobs: the ps that was asked, and when."""
+  return "asked %s at %s" % (
+    status.asked, time.strftime("%H:%M:%S", time.localtime(status.time)))
+
+
+def head_of(job: JobStatus) -> str:
   """Returns the line above the tables of a job."""
   where = "container %s" % job.container if job.container else "the default container"
   parts = ["job in %s: %s" % (where, job.state)]
@@ -41,21 +47,21 @@ def head_of(status: Status, job: JobStatus) -> str:
     parts.append("global step %d" % job.global_step)
   parts.append("%.1f steps/s and %.0f examples/s of all workers" % (
     job.steps_per_second, job.examples_per_second))
-  return "%s (asked %s at %s)" % (
-    ", ".join(parts), status.asked, time.strftime("%H:%M:%S", time.localtime(status.time)))
+  return ", ".join(parts)
 
 
-def _job_lines(status, job) -> List[str]:
-  lines = [head_of(status, job), ""]
+def _job_lines(job) -> List[str]:
+  lines = [head_of(job), ""]
   lines += _table(TASK_COLUMNS, task_rows(job))
   notes = notes_of(job)
   if notes:
     lines += ["", *notes]
   lines += ["", *_table(PS_COLUMNS, ps_rows(job))] if job.ps else []
-  lines += ["", *load_notes(job)]
+  if load_notes(job):
+    lines += ["", *load_notes(job)]
   if job.queues:
-    lines += ["", *_table(QUEUE_COLUMNS, queue_rows(job)), ""]
-  return lines + tail_of(job)
+    lines += ["", *_table(QUEUE_COLUMNS, queue_rows(job))]
+  return [*lines, "", *tail_of(job)]
 
 
 def task_rows(job: JobStatus) -> List[tuple]:
@@ -67,7 +73,7 @@ def task_rows(job: JobStatus) -> List[tuple]:
 
 def notes_of(job: JobStatus) -> List[str]:
   """Returns a line for each task that says why it waits, or how it ended."""
-  return ["%s: %s" % (one.task, one.reason) for one in job.tasks if one.reason]
+  return ["%s %s" % (one.task, one.reason) for one in job.tasks if one.reason]
 
 
 def ps_rows(job: JobStatus) -> List[tuple]:

@@ -25,18 +25,20 @@ def render(status: Status):
   from rich.console import Group
   from rich.text import Text
 
-  parts = []
+  parts = [Text(status_text.asked_at(status))]
   for job in status.jobs:
-    parts += [Text(status_text.head_of(status, job), style="bold"), Text("")]
+    parts += [Text(""), Text(status_text.head_of(job), style="bold"), Text("")]
     rows = status_text.task_rows(job)
     parts.append(_table(status_text.TASK_COLUMNS, rows, [_STYLES.get(row[2]) for row in rows]))
     parts += [Text(line) for line in status_text.notes_of(job)]
     if job.ps:
+      parts.append(Text(""))
       parts.append(_table(status_text.PS_COLUMNS, status_text.ps_rows(job)))
     parts += [Text(line) for line in status_text.load_notes(job)]
     if job.queues:
+      parts.append(Text(""))
       parts.append(_table(status_text.QUEUE_COLUMNS, status_text.queue_rows(job)))
-    parts += [Text(line) for line in status_text.tail_of(job)]
+    parts += [Text(""), *(Text(line) for line in status_text.tail_of(job))]
   return Group(*parts)
 
 
