@@ -123,21 +123,27 @@ def test_a_port_that_is_taken(start, launched, code):
 COMMON = [
   "--steps=4", "--epochs=2", "--examples=9", "--batch_size=16", "--optimizer=ftrl",
   "--learning_rate=0.5", "--variables=ref", "--shard=files",
-  "--save_checkpoints_secs=7", "--save_checkpoints_steps=8", "--keep_checkpoint_max=3",
+  "--save_checkpoints_secs=7", "--keep_checkpoint_max=3",
   "--save_summary_steps=6", "--start_timeout=11", "--end_timeout=12", "--checkpoint_dir=d",
   "--stall_after=0.5", "--on_stall=fail",
   "--clip_norm=2.5", "--replication=between_graph", "--num_clones=2", "--on_bad_record=skip:0.25",
   "--partition_bytes=1000", "--pack_bytes=512", "--wire_dtype=bfloat16",
-  "--gradient_accumulation_steps=3"]
+  "--gradient_accumulation_steps=3", "--learning_rate_decay=exponential:10:0.5",
+  "--l2_regularization=0.25", "--moving_average_decay=0.5", "--trace_steps=10:12",
+  "--summary_image=job.png"]
+
+
+def as_number(text):
+  return float(text) if text.replace(".", "", 1).isdigit() else text
 
 
 def test_the_flags_become_options(start):
   """Every field of the options but the config is a flag."""
   synchronous = ["--scale_learning_rate=True", "--sync_replicas=True", "--replicas_to_aggregate=3",
-                 "--on_uneven=shrink"]
+                 "--on_uneven=shrink", "--save_checkpoints_steps=8"]
   stale = ["--staleness_policy=max_lead:2,drop:8,damp,warm_up:5",
            "--prefetch=True"]
-  several = ["--steps_per_execution=4", "--ps_recovery=lost_only"]
+  several = ["--steps_per_execution=4", "--ps_recovery=lost_only", "--eval_steps=5"]
   fields = set(options.Options._fields) - {"config", "steps_in_flight"}
   names = {arg[2:].split("=")[0] for arg in COMMON + synchronous + stale + several}
   assert names == fields
@@ -149,6 +155,5 @@ def test_the_flags_become_options(start):
     assert found["config"] == "None"
     assert found["steps_in_flight"] == "1"
     found = {name: found[name] for name in expected}
-    assert {name: float(value) if value[0].isdigit() else value
-            for name, value in found.items()} == {
-      name: float(value) if value[0].isdigit() else value for name, value in expected.items()}
+    assert {name: as_number(value) for name, value in found.items()} == {
+      name: as_number(value) for name, value in expected.items()}
