@@ -13,34 +13,20 @@ from tf1ps.state import heartbeat
 from tf1ps.training import build, job_summaries, options
 
 
-def member(index, step, examples, age, state=heartbeat.MEMBER_TRAINING, role="worker"):
+def member(index, rate, state=heartbeat.MEMBER_TRAINING, role="worker", step=9):
   return heartbeat.Member(
-    "ps" if role == "ps" else "worker", index, role, "here", 1, "run", state, step, 0, examples,
-    "", age)
+    "ps" if role == "ps" else "worker", index, role, "here", 1, "run", state, step, 0, 0, "", 0.5,
+    steps_per_second=rate, examples_per_second=32 * rate)
 
 
-def test_rates_come_from_two_heartbeats():
-  rates = job_summaries.WorkerRates()
-  assert rates.update([member(0, 10, 320, 0.5), member(1, 4, 128, 1.0)], 100.0) == {}
-  # Worker 0 has sent one 4 s later, worker 1 none.
-  assert rates.update([member(0, 18, 576, 0.5), member(1, 4, 128, 5.0)], 104.0) == {
-    "worker_0": (2.0, 64.0)}
-  assert rates.update([member(0, 18, 576, 1.5), member(1, 16, 512, 0.0)], 105.0) == {
-    "worker_1": (2.0, 64.0)}
-
-
-def test_a_worker_that_begins_anew_has_no_rate_until_its_next_heartbeat():
-  rates = job_summaries.WorkerRates()
-  rates.update([member(1, 50, 500, 0.0)], 10.0)
-  assert rates.update([member(1, 2, 20, 0.0)], 12.0) == {}
-  assert rates.update([member(1, 4, 40, 0.0)], 14.0) == {"worker_1": (1.0, 10.0)}
-
-
-def test_a_ps_and_a_worker_that_serves_have_no_rate():
-  rates = job_summaries.WorkerRates()
-  for step in (1, 2):
-    assert rates.update([member(0, step, 0, 0.0, role="ps"),
-                         member(1, step, 0, 0.0, heartbeat.MEMBER_SERVING)], 9.0 * step) == {}
+def test_the_rates_are_those_of_the_workers_that_train():
+  assert job_summaries.worker_rates([
+    member(0, 1.0, role="ps"), member(0, 2.0, role="chief"), member(1, 3.0), member(2, 0.0, step=0),
+    member(3, 0.0), member(4, 5.0, heartbeat.MEMBER_SERVING),
+    member(5, 6.0, heartbeat.MEMBER_DONE)]) == {
+      "steps_per_sec/worker_0": 2.0, "examples_per_sec/worker_0": 64.0,
+      "steps_per_sec/worker_1": 3.0, "examples_per_sec/worker_1": 96.0,
+      "steps_per_sec/worker_3": 0.0, "examples_per_sec/worker_3": 0.0}
 
 
 def test_the_text_has_the_given_flags_first():
@@ -60,7 +46,7 @@ def events(directory):
 
 
 def test_the_events_have_the_flags_the_rates_and_the_queues(tmp_path, set_timing):
-  set_timing(job_summaries, first_report=0.0, report_interval=0.0, heartbeat_interval=0.0)
+  set_timing(job_summaries, first_report=0.0, report_interval=0.0)
   made = options.Options(steps=7, checkpoint_dir=str(tmp_path))
   run = Membership(local_server.record("job-summaries"))
   with tf.Graph().as_default():

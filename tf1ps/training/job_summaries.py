@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, NamedTuple
+from typing import Dict, List
 
 import tensorflow.compat.v1 as tf
 
@@ -17,7 +17,7 @@ from tf1ps import version
 from tf1ps.checkpoint import GlobalStepTracker
 from tf1ps.compat import TIMING
 from tf1ps.session import Membership, write_summary
-from tf1ps.state import MEMBER_SERVING, MEMBER_TRAINING, Member
+from tf1ps.state import MEMBER_TRAINING, Member
 from tf1ps.training import options as options_lib
 from tf1ps.training import step as step_lib
 
@@ -26,44 +26,15 @@ STEPS_TAG, EXAMPLES_TAG = "steps_per_sec/", "examples_per_sec/"
 QUEUES_TAG = "queue_size/"
 
 
-class _Look(NamedTuple):
-  """The progress of a worker at one of its heartbeats."""
-
-  sent: float  # when, by this process's monotonic clock
-  steps: int
-  examples: int
-
-
-class WorkerRates:
-  """The rates of each worker, from two of its heartbeats."""
-
-  def __init__(self):
-    self._last: Dict[str, _Look] = {}
-
-  def update(self, members: List[Member], now: float) -> Dict[str, tuple]:
-    """Returns {"worker_0": (steps per second, examples per second)} since the last call.
-
-    A worker without a new heartbeat since then is left out, and so is one that has begun anew.
-
-    Args:
-      members: the last heartbeats, with their ages as of `now`.
-      now: seconds by the monotonic clock.
-    """
-    found = {}
-    for member in members:
-      if member.role == "ps" or member.state == MEMBER_SERVING:
-        continue  # a worker that serves makes no step of its own
+def worker_rates(members: List[Member]) -> Dict[str, float]:
+  """Returns {tag: rate} of the workers that train, from their last heartbeats."""
+  found = {}
+  for member in members:
+    if member.role != "ps" and member.state == MEMBER_TRAINING and member.step:
       name = "%s_%d" % (member.job, member.index)
-      look = _Look(now - member.age, member.step, member.examples)
-      before = self._last.get(name)
-      if before is None or look.steps < before.steps or look.examples < before.examples:
-        self._last[name] = look
-      elif look.sent - before.sent > TIMING.heartbeat_interval / 2:
-        seconds = look.sent - before.sent
-        found[name] = ((look.steps - before.steps) / seconds,
-                       (look.examples - before.examples) / seconds)
-        self._last[name] = look
-    return found
+      found[STEPS_TAG + name] = member.steps_per_second
+      found[EXAMPLES_TAG + name] = member.examples_per_second
+  return found
 
 
 class JobSummaries(tf.train.SessionRunHook):
@@ -73,7 +44,7 @@ class JobSummaries(tf.train.SessionRunHook):
     """Creates the hook of the chief, and adds its summaries to the default graph."""
     self._tracker, self._run, self._options = tracker, run, options
     self._directory = options.checkpoint_dir
-    self._rates = WorkerRates()
+    self._has_rates = False
     self._next = None
     for runner in tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS):
       with tf.device(runner.queue.queue_ref.device):
@@ -89,19 +60,18 @@ class JobSummaries(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     now = time.monotonic()
     if now >= self._next and self._tracker.asked:
-      self._next = now + (TIMING.report_interval if self._write(now) else TIMING.first_report)
+      self._has_rates |= self._write()
+      self._next = now + (TIMING.report_interval if self._has_rates else TIMING.first_report)
 
-  def _write(self, now) -> bool:
-    """Writes the rates that are known; returns whether any is."""
-    members = [one for one in self._run.heartbeat.members() if one.state == MEMBER_TRAINING]
-    found = self._rates.update(members, now)
-    values = [(tag + name, rate) for name, rates in found.items()
-              for tag, rate in zip((STEPS_TAG, EXAMPLES_TAG), rates)]
-    if values:
-      write_summary(self._directory, tf.Summary(value=[
-        tf.Summary.Value(tag=tag, simple_value=value) for tag, value in values]),
-        self._tracker.value)
-    return bool(values)
+  def _write(self) -> bool:
+    """Writes the rates; returns whether any worker has one."""
+    rates = worker_rates(self._run.heartbeat.members())
+    if not self._has_rates and not any(rates.values()):
+      return False  # nobody has sent a second heartbeat
+    write_summary(self._directory, tf.Summary(value=[
+      tf.Summary.Value(tag=tag, simple_value=value) for tag, value in rates.items()]),
+      self._tracker.value)
+    return True
 
 
 def text_summary(tag: str, text: str) -> tf.Summary:
