@@ -68,7 +68,7 @@ def test_a_stream_makes_an_object_of_each_line():
 
 
 PROGRAM = """
-import logging, sys
+import logging, subprocess, sys
 from tf1ps.compat import guard_streams, use_json_lines
 guard_streams()
 log = logging.getLogger("tf1ps")
@@ -84,13 +84,17 @@ try:
 except ValueError:
   log.exception("it failed")
 sys.stderr.write("wrong\\n")
+sys.stdout.buffer.write(b"bytes\\n")
+subprocess.run(["echo", "by a process"], stdout=sys.stdout)
 """
 
 
 def test_all_output_of_python_is_json():
   done = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE, universal_newlines=True, check=True)
-  printed, warning, failed = records(done.stdout)
+  *lines, by_bytes, by_process = done.stdout.splitlines()
+  printed, warning, failed = records("\n".join(lines))
+  assert (by_bytes, by_process) == ("bytes", "by a process")
   assert printed == {"severity": "INFO", "task": "worker 2", "message": "printed"}
   assert warning == {"severity": "WARNING", "task": "worker 2", "message": "a warning"}
   assert failed["severity"] == "ERROR" and failed["message"].startswith("it failed\nTraceback")

@@ -70,6 +70,14 @@ class JsonStream(io.TextIOBase):
   def encoding(self):
     return self._stream.encoding
 
+  @property
+  def buffer(self):
+    """The stream below for bytes, which go out as they are."""
+    return self._stream.buffer
+
+  def fileno(self) -> int:
+    return self._stream.fileno()  # for faulthandler, and for processes that a program starts
+
   def writable(self) -> bool:
     return True
 
