@@ -115,3 +115,14 @@ def test_a_stalled_worker_is_given_up_and_started_again(launch, tmp_path):
            if line.startswith("[worker 1] worker 1: ") and "exit code 1" in line]
   assert re.search(r"StalledError: no step for \d+ s \(--stall_after, --on_stall=fail\): it waits "
                    r"for .*, exit code 1$", last)
+
+
+@pytest.mark.slow
+def test_a_worker_that_fails_while_the_chief_waits_at_the_end_is_started_again(launch, tmp_path):
+  launcher = launch(
+    "--num_workers=2", "--examples=400", "--block_at=5", "--slow_index=1",
+    "--block_until=" + str(tmp_path / "go"), "--stall_after=2", "--on_stall=fail")
+  launcher.wait_for("The chief waits 30 s (--heartbeat_timeout) for its restart", LIMIT)
+  (tmp_path / "go").write_text("")
+  assert launcher.wait(LIMIT) == 0, launcher.output
+  assert restarts_in(launcher.lines) == [("worker 1", "ended with exit code 1")]
