@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -152,7 +154,10 @@ def save_with_averages(directory):
       return tf.train.Saver().save(session, str(directory / "model.ckpt"), 0)
 
 
-def test_without_training_moving_averages_take_the_place_of_variables(tmp_path, kind):
+def test_without_training_moving_averages_take_the_place_of_variables(
+    tmp_path, kind, caplog, monkeypatch):
+  monkeypatch.setattr(logging.getLogger("tf1ps"), "propagate", True)
+  caplog.set_level(logging.INFO, "tf1ps")
   path = save_with_averages(tmp_path)
   w = tf.get_variable("w", [2])
   table = tf.get_variable("table", [3, 1], partitioner=tf.fixed_size_partitioner(3))
@@ -164,6 +169,9 @@ def test_without_training_moving_averages_take_the_place_of_variables(tmp_path, 
     restoring.restore_checkpoint(session, saver, path)
     assert [value.tolist() for value in session.run(values)] == [
       [10.0, 20.0], [[0.0], [10.0], [20.0]], [7.0], 0]
+  assert caplog.messages == [
+    "the checkpoints in %s have moving averages of 2 variables, which take the place of the "
+    "variables here" % tmp_path]
 
 
 def test_a_model_with_moving_averages_of_its_own_gets_both(tmp_path):

@@ -76,7 +76,7 @@ def make_saver_for(checkpoint: str) -> tf.train.Saver:
   if not renamed:
     return make_saver(optional)
   _say_averages(os.path.dirname(checkpoint), len(renamed))
-  return _Saver(optional, (), var_list=_by_name(renamed), allow_empty=True)
+  return _Saver(optional, None, var_list=_by_name(renamed), allow_empty=True)
 
 
 def moving_averages_here() -> List[tf.Variable]:
@@ -176,9 +176,11 @@ class _Saver(tf.train.Saver):
     super().__init__(**kwargs)
     self._by_name = kwargs.get("var_list") or _by_name([])
     self.required = self._without(optional)
-    self._averages, self._others = list(averages), None
+    # Where variables take the values of their averages, nothing is left unused.
+    self._may_leave_averages = averages is not None and not averages
+    self._averages, self._others = list(averages or ()), None
     if self._averages:
-      self._others = self._without([*optional, *averages])
+      self._others = self._without([*optional, *self._averages])
     self._optional = []
     for variable in optional:
       value = tf.placeholder(variable.dtype.base_dtype, variable.shape)
@@ -196,7 +198,7 @@ class _Saver(tf.train.Saver):
 
   def say_unused(self, reader, checkpoint) -> None:
     """Says so if the checkpoint has moving averages that this graph does not keep."""
-    if self._others is None and _renamed_to_averages(reader):
+    if self._may_leave_averages and _renamed_to_averages(reader):
       _log.info("%s has moving averages, which this job does not keep: with "
                 "--moving_average_decay it goes on with them", checkpoint)
 
