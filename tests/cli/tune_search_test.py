@@ -52,10 +52,12 @@ def test_combinations_of_the_winners():
   made = search.combinations(winners)
   assert [one.kinds for one in made] == [
     ("steps", "flight"), ("steps", "flight", "threads"), ("steps", "flight", "threads", "wire"),
-    ("flight", "threads", "wire"), ("steps", "threads", "wire"), ("steps", "flight", "wire"),
-    ("steps", "threads")]
-  assert made[2].learns == "rounded to 16 bits, staler" and made[-1].learns == "same"
+    ("steps", "threads"), ("steps", "threads", "wire")]
+  assert made[2].learns == "rounded to 16 bits, staler" and made[3].learns == "same"
   assert made[0].name == "--steps=1 --flight=1"
+  assert [one.kinds for one in search.combinations(winners[:3])] == [
+    ("steps", "flight"), ("steps", "flight", "threads"), ("steps", "threads"),
+    ("flight", "threads")]
   other = search.Result(search.Candidate(("--steps=2",), ("steps",)), [1.7], 1.7, 1.0)
   assert [one.name for one in search.combinations(winners[:2], winners[:2] + [other])] == [
     "--steps=1 --flight=1", "--steps=2 --flight=1"]

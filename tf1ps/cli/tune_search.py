@@ -81,22 +81,22 @@ def best_of_each(results: Sequence[Result]) -> List[Result]:
 def combinations(winners: Sequence[Result], results: Sequence[Result] = ()) -> List[Candidate]:
   """Returns the combinations to measure, without the single winners.
 
-  The best two, three and so on; all, with another value of an option that helps as well; all but
-  one; and all that keep the algorithm.
+  The best two, three and so on, of all and of those without staler gradients; all, with another
+  value of an option that helps as well; each pair of three; and all that keep the algorithm.
 
   Args:
     winners: the best result of each option that helps.
     results: those of all values.
   """
   ones = [one.candidate for one in winners]
-  sets = [ones[:count] for count in range(2, len(ones) + 1)]
+  fresh = [one for one in ones if STALER not in one.learns]
+  sets = [those[:count] for those in (ones, fresh) for count in range(2, len(those) + 1)]
   for one in results:
     if one.ratio >= _GAIN and one.candidate not in ones:
       sets.append([one.candidate if each.kinds == one.candidate.kinds else each for each in ones])
-  if len(ones) > 2:
-    sets += [ones[:at] + ones[at + 1:] for at in range(len(ones))]
-  sets += [[one for one in ones if one.learns != STALER], [one for one in ones
-                                                           if one.learns == SAME]]
+  if len(ones) == 3:
+    sets += [[ones[0], ones[2]], ones[1:]]
+  sets.append([one for one in ones if one.learns == SAME])
   made: Dict[frozenset, Candidate] = {}
   for chosen in sets:
     key = frozenset(chosen)
