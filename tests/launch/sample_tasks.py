@@ -141,9 +141,9 @@ def leave_by_when(kind, path):
 
 
 def leave_when_gone(path):
-  """Leaves when the process has ended that wrote its id to a file."""
-  pid = int(read_when_there(path))
-  assert wait_until(lambda: not lives(pid))
+  """Leaves when the process that wrote its id to a file has ended, and its end is known."""
+  folder = "/proc/%d" % int(read_when_there(path))
+  assert wait_until(lambda: not os.path.exists(folder))
 
 
 def tell_and_answer(path, value):
