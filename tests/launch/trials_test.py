@@ -45,10 +45,10 @@ def test_one_that_fails_is_lost_and_the_others_go_on(trials, tmp_path):
 
 
 def test_one_that_is_not_ready_in_time(trials, tmp_path):
-  makers = [job(tmp_path, name, 100.0) for name in "ab"] + [job(tmp_path, "c", 0.01)]
+  makers = [job(tmp_path, name, 100.0) for name in "abc"] + [job(tmp_path, "d", 0.01)]
   trials.start(makers, soon(3.0))
-  assert trials.lost == dict(dict.fromkeys("ab", "it was not ready in time"),
-                             c="no time was left to start it")
+  assert trials.lost == dict(dict.fromkeys("abc", "it was not ready in time"),
+                             d="no time was left to start it")
 
 
 def test_a_run_of_several_steps_is_waited_for(trials, tmp_path):

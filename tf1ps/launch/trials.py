@@ -23,7 +23,7 @@ from tf1ps.launch.output import Output, Screen
 from tf1ps.training import NotedRun, read_step_log
 
 _READY_RUNS = 3  # that a job makes before it is held for the first time
-_AT_ONCE = 2  # jobs that start at the same time
+_AT_ONCE = 3  # jobs that start at the same time
 _LINES = 3  # of a failed task
 _SETTLE = 0.3  # seconds of a turn that do not count
 _WINDOW_RUNS = 3  # that a turn has at least
