@@ -103,6 +103,8 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
   """Has Python's garbage collector pass over all that was imported: to look at it takes a while."""
+  # It chooses another Keras for the whole process, and so for all tests of it.
+  assert "tf1ps.v1" not in sys.modules, "a module of tests imports tf1ps.v1: do it in a task"
   gc.collect()
   gc.freeze()
 

@@ -78,6 +78,7 @@ def coordinator(tasks, tmp_path_factory):
   with ClusterCoordinator(tasks.chief(), str(tmp_path_factory.mktemp("run")),
                           partitioner=tf.fixed_size_partitioner(2)) as made:
     made.build(sums)
+    made.build(train, (iter(made.create_per_worker_dataset(batches)), 0.5))
     yield made
   assert all("the job has ended" in reason for reason in tasks.end_reasons())
 
