@@ -257,6 +257,20 @@ def test_help_and_version_need_no_tensorflow_and_no_second(files, tmp_path):
   assert used / len(calls) < 1.0  # seconds of a processor, which others do not slow down
 
 
+@pytest.mark.parametrize("flags, error", [
+  (["--metrics_port=9100", "--container=a b", "--summary_image=a.png"], "container"),
+  (["--summary_image=/not/there/a.png"], "the directory /not/there is not there"),
+  (["--trace_steps=5:10"], "needs --checkpoint_dir"), (["--tensorboard"], "needs --checkpoint_dir"),
+])
+def test_a_launcher_refuses_flags_without_tensorflow(files, tmp_path, flags, error):
+  """Only the process that its tasks are forked from imports it: it takes seconds, and logs."""
+  (tmp_path / "tensorflow").mkdir()
+  (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")
+  process = files.start("tf1ps-local", LINE, "--steps=5", *flags, PYTHONPATH=str(tmp_path))
+  output, errors = process.communicate(timeout=harness.LIMIT)
+  assert error in output + errors and "imported" not in output + errors
+
+
 # What TensorFlow, oneDNN and CUDA say at the start, on 2.21 and on 1.15.
 NOISE = re.compile(r"\b[IWEF]\d{4} \d\d:|\b[IWEF] tensorflow/|WARNING|oneDNN|[Dd]eprecat|[Cc]uda|"
                    r"FutureWarning|np_resource|absl::|rebuild TensorFlow", re.MULTILINE)

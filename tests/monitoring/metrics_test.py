@@ -221,15 +221,15 @@ def test_health(server, monkeypatch):
 
 def test_a_port_that_is_taken(server):
   made, address = server
-  with pytest.raises(metrics.MetricsError, match="at %s: .*in use. Give another --metrics_port" % (
-      re.escape(address))):
+  with pytest.raises(metrics_address.MetricsError, match=(
+      "at %s: .*in use. Give another --metrics_port" % re.escape(address))):
     metrics_server.MetricsServer(metrics_address.parse_metrics_address(address), "ps", "ps", 0)
 
 
 def test_without_the_client(monkeypatch):
   monkeypatch.setitem(sys.modules, "prometheus_client", None)
-  with pytest.raises(metrics.MetricsError, match=r'pip install "tf1ps\[metrics\]"'):
-    metrics_server.check_prometheus_client()
+  with pytest.raises(metrics_address.MetricsError, match=r'pip install "tf1ps\[metrics\]"'):
+    metrics_address.check_prometheus_client()
 
 
 def consecutive(count):

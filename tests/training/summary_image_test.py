@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
 from tf1ps.checkpoint import global_step
-from tf1ps.training import execution, progress, summary_image
+from tf1ps.training import execution, image_path, progress, summary_image
 
 pytestmark = pytest.mark.any_tensorflow  # its environment has matplotlib
 
@@ -75,7 +75,7 @@ def test_an_image_that_cannot_be_written_ends_nothing(tmp_path, caplog, monkeypa
   ("folder.png", "folder.png is a directory")])
 def test_a_path_that_cannot_be_written_is_refused(tmp_path, name, text):
   (tmp_path / "folder.png").mkdir()
-  with pytest.raises(summary_image.SummaryImageError, match=text):
-    summary_image.check_summary_image(str(tmp_path / name))
-  summary_image.check_summary_image(str(tmp_path / "job.png"))
-  summary_image.check_summary_image(None)
+  with pytest.raises(image_path.SummaryImageError, match=text):
+    image_path.check_summary_image(str(tmp_path / name))
+  image_path.check_summary_image(str(tmp_path / "job.png"))
+  image_path.check_summary_image(None)

@@ -11,9 +11,10 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "chrome_trace": ["TracedRun", "make_chrome_trace"],
   "figures": ["EvaluatorFigures", "WorkerFigures"],
-  "metrics": ["MetricsError", "metrics_table"],
-  "metrics_address": ["MetricsAddress", "parse_metrics_address"],
-  "metrics_server": ["MetricsServer", "check_prometheus_client"],
+  "metrics": ["metrics_table"],
+  "metrics_address": [
+    "MetricsAddress", "MetricsError", "check_prometheus_client", "parse_metrics_address"],
+  "metrics_server": ["MetricsServer"],
   "status": [
     "CheckpointStatus", "JobStatus", "PsStatus", "QueueStatus", "Status", "StatusError",
     "TaskStatus", "ask_status"],

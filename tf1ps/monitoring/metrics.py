@@ -16,7 +16,6 @@ import time
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tf1ps import version
-from tf1ps.compat import Error
 from tf1ps.monitoring.figures import EvaluatorFigures, WorkerFigures
 
 PREFIX = "tf1ps_"
@@ -25,10 +24,6 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _AGE_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 EVERY, TASKS, TRAINING, CHIEF, PS, EVALUATOR = (
   "every task", "ps and workers", "workers", "chief", "ps", "evaluator")
-
-
-class MetricsError(Error, RuntimeError):
-  """The metrics of a task cannot be served."""
 
 
 class View(NamedTuple):

@@ -1,11 +1,17 @@
-"""The address of --metrics_port. Nothing here imports TensorFlow."""
+"""The address of --metrics_port, and its library. Nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
+from tf1ps.compat import Error
+
 LOOPBACK = "127.0.0.1"
+
+
+class MetricsError(Error, RuntimeError):
+  """The metrics of a task cannot be served."""
 
 
 class MetricsAddress(NamedTuple):
@@ -24,3 +30,13 @@ def parse_metrics_address(text: str) -> MetricsAddress:
   if found is None or not 0 < int(found.group(3)) < 65536:
     raise ValueError("must be a port from 1 to 65535, or HOST:PORT")
   return MetricsAddress(found.group(1) or found.group(2) or LOOPBACK, int(found.group(3)))
+
+
+def check_prometheus_client() -> None:
+  """Raises MetricsError if prometheus_client is missing."""
+  try:
+    import prometheus_client as unused_client  # noqa: F401
+  except ImportError as error:
+    raise MetricsError(
+      '--metrics_port needs the package prometheus_client: pip install "tf1ps[metrics]"'
+    ) from error

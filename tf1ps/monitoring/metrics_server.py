@@ -20,7 +20,11 @@ import wsgiref.simple_server
 from typing import Callable, Dict, NamedTuple
 
 from tf1ps.monitoring import metrics
-from tf1ps.monitoring.metrics_address import MetricsAddress
+from tf1ps.monitoring.metrics_address import (
+  MetricsAddress,
+  MetricsError,
+  check_prometheus_client,
+)
 
 
 class Readiness(NamedTuple):
@@ -61,7 +65,7 @@ class MetricsServer:
       self._server = wsgiref.simple_server.make_server(
         address.host, address.port, self._answer, _server_class(address.host), _Quiet)
     except (OSError, OverflowError) as error:
-      raise metrics.MetricsError("the metrics cannot be served at %s: %s. Give another "
+      raise MetricsError("the metrics cannot be served at %s: %s. Give another "
                                  "--metrics_port" % (address, error)) from error
     self.url = "http://%s/metrics" % (address,)
     threading.Thread(
@@ -122,16 +126,6 @@ class MetricsServer:
       status = "200 OK" if is_ready else "503 Service Unavailable"
     start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
     return [(text + "\n").encode("utf-8")]
-
-
-def check_prometheus_client() -> None:
-  """Raises MetricsError if prometheus_client is missing."""
-  try:
-    import prometheus_client as unused_client  # noqa: F401
-  except ImportError as error:
-    raise metrics.MetricsError(
-      '--metrics_port needs the package prometheus_client: pip install "tf1ps[metrics]"'
-    ) from error
 
 
 def _heartbeat():

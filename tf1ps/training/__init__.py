@@ -12,6 +12,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "build": ["build_step"],
   "dynamic_ranges": ["DynamicRanges"],
+  "image_path": ["SummaryImageError", "check_summary_image"],
   "options": [
     "BETWEEN_GRAPH", "BY_NAME", "DEFAULT_MAX_RESTARTS", "GPU_NONE", "LOG_JSON", "OLD_FLAGS",
     "Option", "Options", "PROGRAMS",
@@ -20,7 +21,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "outcome": ["NanLossError", "Outcome"],
   "stall_watch": ["StalledError"],
   "step_log": ["NotedRun", "read_step_log"],
-  "summary_image": ["SummaryImageError", "check_summary_image"],
   "traffic_report": ["TrafficReport"],
   "worker": ["train"],
 })

@@ -6,9 +6,7 @@ The chief notes the losses of its steps, and every half second the global step. 
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import os
 import time
 from typing import List, NamedTuple
 
@@ -16,30 +14,11 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import GlobalStepTracker
-from tf1ps.compat import TIMING, Error, error_line
+from tf1ps.compat import TIMING, error_line
 
 _log = logging.getLogger("tf1ps")
 _MOST = 2000
 _SMOOTHED = 50  # the parts of the curve over which the drawn mean of the losses is taken
-
-
-class SummaryImageError(Error, ValueError):
-  """No image can be written (--summary_image)."""
-
-
-def check_summary_image(path: str) -> None:
-  """Raises SummaryImageError if `path` cannot become an image; "" and None pass."""
-  if not path:
-    return
-  if importlib.util.find_spec("matplotlib") is None:
-    raise SummaryImageError("--summary_image needs the package matplotlib: run "
-                            "pip install 'tf1ps[images]'")
-  folder = os.path.dirname(os.path.abspath(path))
-  if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-    raise SummaryImageError("--summary_image=%s: the directory %s is not there, or cannot be "
-                            "written" % (path, folder))
-  if os.path.isdir(path):
-    raise SummaryImageError("--summary_image=%s is a directory" % path)
 
 
 class Point(NamedTuple):
