@@ -23,14 +23,20 @@ def test_before_a_ps_ends_the_chief_saves(start, tmp_path):
     ps[index].signal(signal.SIGTERM)
     assert ps[index].wait() == 143
     assert "/job:ps/task:%d ends, and the chief has saved before" % index in ps[index].output
-    saved, = find(workers[0], r"saved .*/model.ckpt-(\d+)")
-    assert saved >= before
+    saved = wait_for_save(workers[0], before)
     since = [len(worker.lines) for worker in workers]
     ps[index] = job.trainer_ps(index)
     for worker, lines in zip(workers, since):
       worker.wait_for("recovered", since=lines)
     restored, = find(workers[0], r"restored .*/model.ckpt-(\d+)")
     assert restored >= saved  # the chief may have begun another save
+
+
+def wait_for_save(chief, step):
+  """Waits for a save of this step or a later one; a pipe brings its line after the ps has ended."""
+  return harness.wait_until(
+    lambda: [saved for saved in find(chief, r"saved .*/model.ckpt-(\d+)") if saved >= step],
+    what=lambda: "a save from step %d on:\n%s" % (step, chief.output))[0]
 
 
 def find_step(task):

@@ -16,12 +16,12 @@ def check_summary_image(path: str) -> None:
   """Raises SummaryImageError if `path` cannot become an image; "" and None pass."""
   if not path:
     return
-  if importlib.util.find_spec("matplotlib") is None:
-    raise SummaryImageError("--summary_image needs the package matplotlib: run "
-                            "pip install 'tf1ps[images]'")
   folder = os.path.dirname(os.path.abspath(path))
   if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
     raise SummaryImageError("--summary_image=%s: the directory %s is not there, or cannot be "
                             "written" % (path, folder))
   if os.path.isdir(path):
     raise SummaryImageError("--summary_image=%s is a directory" % path)
+  if importlib.util.find_spec("matplotlib") is None:
+    raise SummaryImageError("--summary_image needs the package matplotlib: run "
+                            "pip install 'tf1ps[images]'")
