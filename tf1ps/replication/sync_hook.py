@@ -51,7 +51,6 @@ class SyncReplicasHook(LifecycleHook):
         start_timeout,))
     self._start_timeout, self._optimizer, self._is_chief = start_timeout, optimizer, is_chief
     self._watch: Optional[_Watch] = None
-    self._join: Optional[tf.Operation] = None
     self._has_left = False
     self.state: Optional[rounds.RoundState] = None
     self.was_ended = False
@@ -61,16 +60,18 @@ class SyncReplicasHook(LifecycleHook):
       raise ValueError("SyncReplicasOptimizer.apply_gradients should be called before a session of "
                        "its hook")
     self._optimizer.join_by_hook()
-    # In the graph before it is final.
-    self._join = (self._optimizer.chief_init_op if self._is_chief
-                  else self._optimizer.local_step_init_op)
+    self._join()  # is in the graph before that is final
+
+  def _join(self) -> tf.Operation:
+    return (self._optimizer.chief_init_op if self._is_chief
+            else self._optimizer.local_step_init_op)
 
   def after_create_session(self, session, coord):
     self._stop()
     optimizer = self._optimizer
     # The chief of a run clears the state; only sessions and servers of tf1ps belong to a run.
     is_of_run = isinstance(session, BoundedSession) and latest_record() is not None
-    session.run(self._join, {optimizer.may_begin: int(not is_of_run)})
+    session.run(self._join(), {optimizer.may_begin: int(not is_of_run)})
     if self._has_left:  # this session only waits for the others
       _change(session, optimizer, optimizer.leave_op)
       return
