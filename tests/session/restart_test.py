@@ -12,7 +12,7 @@ from tests.training import local_server
 from tests.training.job import Job, codes, steps
 from tf1ps.cluster import Cluster, Task
 from tf1ps.session import monitored_session
-from tf1ps.state import RUN_ENDED, RUN_FAILED, RunFile
+from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile
 from tf1ps.training import Options, worker
 
 
@@ -31,6 +31,15 @@ def test_a_worker_that_has_done_its_part_keeps_its_examples(start, tmp_path):
   assert codes(chief, ps) == [0, 0]
   assert "worker 0: 416, worker 1: 416" in chief.output
   assert RunFile(str(tmp_path)).read().goal == "--examples=800"
+
+
+def test_a_worker_whose_job_ends_while_it_waits_for_the_ps_leaves(start, tmp_path):
+  RunFile(str(tmp_path)).write("r", RUN_RUNNING, 5)
+  task = Job(start, flags=["--steps=5", "--checkpoint_dir=%s" % tmp_path]).worker(1)
+  task.wait_for("for /job:ps/task:0 at ")
+  RunFile(str(tmp_path)).write("r", RUN_ENDED, 5, goal="--steps=5")
+  assert task.wait() == 0
+  assert "the run has ended with --steps=5, exit code 0" in task.lines[-1]
 
 
 def test_a_drop_in_that_has_done_its_part_leaves(start, tmp_path):

@@ -43,6 +43,7 @@ from tf1ps.state import (
   ControlRecord,
   Heartbeat,
   Member,
+  RunFile,
   RunRecord,
   clear_container,
   clear_run_state,
@@ -189,6 +190,7 @@ class Membership:
     self._is_proven = record.is_proven
     self._records = RunRecords(record)
     self.holders = self._records.holders
+    self._status = RunFile(checkpoint_dir) if checkpoint_dir else None
     self._directory = None
     if checkpoint_dir and self.is_chief:
       self._directory = run_directory.RunDirectory(checkpoint_dir, self.heartbeat_timeout)
@@ -305,8 +307,13 @@ class Membership:
             and previous.run == self.run_id and self.run_id not in _done)
 
   def repeat_report(self) -> None:
-    """Reports the end of the earlier process again, which this one's heartbeats have replaced."""
+    """Reports the end of the earlier process again, which this one's heartbeats have replaced.
+
+    If the run has ended already, nobody is left to hear it.
+    """
     previous = self.heartbeat.previous
+    if previous is None:
+      return
     self.heartbeat.set(step=previous.step, examples=previous.examples,
                        global_step=previous.global_step)
     self.report(MEMBER_DONE, previous.reason)
@@ -606,6 +613,11 @@ class Membership:
       return self._stop_reason
     chief = self.chief_member()
     return chief.stop if chief is not None and chief.run == self.run_id else ""
+
+  def has_ended_before(self) -> bool:
+    """Whether the status file says that a run of this goal has ended."""
+    status = self._status.read() if self._status is not None and self.goal else None
+    return status is not None and status.state == RUN_ENDED and status.goal == self.goal
 
   def _beat_directory(self) -> None:
     if self._directory is None:

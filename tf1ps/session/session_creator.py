@@ -161,10 +161,20 @@ class RunSessionCreator(tf.train.SessionCreator):
         self._membership.cluster.task, self._membership.record.container)
       self._signature = signature_lib.signature(self._membership.cluster.task, self._shared_options)
 
+  def _end_of_run(self, began):
+    """Returns a callable for the wait for the tasks, which may have left because the run ended."""
+    def check():
+      self._interrupted()
+      if time.monotonic() - began > TIMING.ended_run_wait and self._membership.has_ended_before():
+        raise PartDoneError("the run has ended with %s" % self._membership.goal)
+
+    return check
+
   def _try(self, limit, first):
     what = "the cluster is not ready" if first else (
       "the cluster did not come back (%s)" % self._membership.recovery_flag)
-    seen = wait_for_tasks(self._tasks, limit, what, self._interrupted)
+    seen = wait_for_tasks(
+      self._tasks, limit, what, self._end_of_run(time.monotonic()) if first else self._interrupted)
     if first:
       try:
         check_versions(self._membership.cluster.task, self._membership.holders)
