@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import pathlib
 import xml.etree.ElementTree
 
@@ -26,6 +27,20 @@ def test_the_picture_is_that_of_the_sample():
   assert "![tf1ps-top with a lost worker](screens/top.svg)" in (
     ROOT / "docs" / "monitoring.md").read_text()
   assert "http://" not in picture.PICTURE.read_text().replace("http://www.w3.org", "")
+
+
+@pytest.mark.any_tensorflow
+def test_a_narrow_terminal_cuts_no_number():
+  console = pytest.importorskip("rich.console")
+  from tf1ps.monitoring import top
+
+  narrow = console.Console(width=80, file=io.StringIO())
+  narrow.print(top.render(sample_status.make()))
+  shown = narrow.file.getvalue()
+  job, = sample_status.make().jobs
+  for row in status_text.task_rows(job):
+    line = [line for line in shown.splitlines() if line.startswith(row[0] + " ")][0]
+    assert [cell for cell in row[2:6] + row[7:] if cell not in line] == []
 
 
 def test_an_output_that_is_no_terminal_is_refused(start):

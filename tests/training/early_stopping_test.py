@@ -58,7 +58,7 @@ def test_the_evaluator_of_a_local_job_ends_it_and_keeps_the_best(start, tmp_path
   code, lines = commands.run(
     start, "tf1ps-local", PROGRAM, "--checkpoint_dir=%s" % tmp_path, "--evaluator",
     "--steps=100000000", "--save_checkpoints_secs=0.2", "--keep_best=loss",
-    "--early_stopping=loss:2")
+    "--early_stopping=loss:2", "--learning_rate=0.1")
   assert code == 0, "\n".join(lines)
   # The evaluator may count one more before the chief reads its request.
   reason = re.compile(r"early stopping: loss has not improved for \d+ evaluations")

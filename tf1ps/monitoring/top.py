@@ -42,14 +42,22 @@ def render(status: Status):
   return Group(*parts)
 
 
+# A narrow terminal cuts these columns at their ends, and no other.
+_CUT = ("HOST", "WAITING", "AGE OF GRADIENTS")
+
+
 def _table(columns, rows, styles=None):
   from rich.table import Table
   from rich.text import Text
 
+  def cell(text):
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
   table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
   texts = [column in ("TASK", "HOST", "STATE", "PS", "QUEUE", "WAITING") for column in columns]
   for column, is_text in zip(columns, texts):
-    table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
+    table.add_column(cell(column), justify="left" if is_text else "right",
+                     no_wrap=column not in _CUT)
   for row, style in zip(rows, styles or [None] * len(rows)):
-    table.add_row(*[Text(text) for text in row], style=style)
+    table.add_row(*map(cell, row), style=style)
   return table
