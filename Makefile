@@ -9,7 +9,7 @@ PYTHONS = 3.13 3.12 3.11 3.10
 # whole jobs still more. Each process takes neighbours, which share their servers, and then from
 # whoever has most left.
 TEST_PROCESSES = 4
-JOB_PROCESSES = 5
+JOB_PROCESSES = 4
 PYTEST = -m pytest --dist worksteal
 PROGRAM = examples/digits.py
 TRAIN_FLAGS = --num_ps=2 --num_workers=2
