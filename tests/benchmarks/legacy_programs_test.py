@@ -89,7 +89,8 @@ def test_every_program_of_the_folder_is_known_and_starts_with_the_stock_line():
 @pytest.mark.slow
 def test_the_table_of_one_program():
   done = subprocess.run(
-    [sys.executable, "-m", "benchmarks.legacy_programs", "supervisor_sync", "--ways=run"],
+    [sys.executable, "-m", "benchmarks.legacy_programs", "supervisor_sync", "--ways=run",
+     "--limit=120"],
     cwd=systems.ROOT, stdout=subprocess.PIPE, check=True, universal_newlines=True)
   title, _, row = done.stdout.splitlines()
   assert title.startswith("| program | tf1ps-run, ") and row == "| supervisor_sync | ends |"
