@@ -104,6 +104,24 @@ def test_a_signal_reaches_each_task_which_has_time_to_save(tmp_path):
   assert "Traceback" not in err
 
 
+def test_a_signal_while_tasks_are_started_reaches_each_of_them(tmp_path):
+  body = """
+  try:
+    if sys.argv[1] == '0':
+      os.kill(os.getppid(), signal.SIGINT)
+    while True:
+      time.sleep(0.01)
+  except KeyboardInterrupt:
+    print("saved", *sys.argv[1:])
+
+import signal
+"""
+  done = run(tmp_path, ", ".join("['%d']" % number for number in range(20)), body)
+  assert done.returncode == 128 + signal.SIGINT
+  # One that was still on its way to its function ends before it.
+  assert "saved 0" in done.stdout.splitlines()
+
+
 @pytest.mark.parametrize("limit, signals", [(1.0, 1), (100.0, 2)])
 def test_a_task_that_does_not_end_after_a_signal_is_killed(tmp_path, limit, signals):
   body = ("import signal; signal.signal(signal.SIGTERM, lambda *got: print('no', flush=True))\n"

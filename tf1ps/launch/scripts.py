@@ -59,15 +59,15 @@ def run_together(main: Callable[[], Optional[int]], *argument_lists: List[str]) 
     for number, arguments in enumerate(argument_lists, 1)))
   sys.stderr.flush()
   tasks = []
-  try:
-    for arguments in argument_lists:
-      tasks.append(_Task(main, arguments, tempfile.TemporaryFile() if tasks else None))
-    with SignalQueue() as signals:
+  with SignalQueue() as signals:  # before the first task: a signal may come while they are started
+    try:
+      for arguments in argument_lists:
+        tasks.append(_Task(main, arguments, tempfile.TemporaryFile() if tasks else None))
       _wait(tasks, signals)
-  finally:
-    codes = [task.end() for task in tasks]
-  for task in tasks:
-    task.show()
+    finally:
+      codes = [task.end() for task in tasks]
+    for task in tasks:
+      task.show()
   failed = [code for code in codes if code]
   if signals.received or failed:
     sys.exit(signal_exit_code(signals.received[0]) if signals.received else failed[0])
@@ -98,9 +98,12 @@ class _Task:
     self._output, self._exit_code = output, None
     task_main.flush()
     parent = os.getpid()
+    # A task is born with this process's handlers: its signals wait until it has its own.
+    signal.pthread_sigmask(signal.SIG_BLOCK, task_main.SIGNALS)
     self._pid = os.fork()
     if not self._pid:
       _become(main, arguments, output, parent)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, task_main.SIGNALS)
 
   def is_running(self):
     if self._exit_code is None:

@@ -36,6 +36,7 @@ import traceback
 
 from tf1ps.compat import EXIT_FAILED
 
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # those that end a job
 _PR_SET_PDEATHSIG = 1
 
 
@@ -117,9 +118,12 @@ def _run(env, payload):
 
 def reset_inherited():
   """Gives this process its own signals and random numbers."""
+  signal.set_wakeup_fd(-1)  # the parent's: it would take this process's signals for its own
   # A shell starts background commands with SIGINT ignored.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
+  if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup arranges
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
   signal.pthread_sigmask(signal.SIG_SETMASK, [])
   if "numpy" in sys.modules:
     # Otherwise all tasks would draw the same numbers; Python's `random` reseeds itself.
