@@ -132,6 +132,23 @@ def test_a_task_that_was_released_is_told_where_nobody_says_why(tmp_path, set_ti
   assert re.search("failed: .*(ps|worker) 0 ended with exit code 1, ", lines[-1])
 
 
+def test_a_task_that_fails_while_another_is_started_ends_the_job(tmp_path, monkeypatch):
+  start = local.ForkServer.start_task
+
+  def start_when_the_ps_has_ended(server, task):
+    process = start(server, task)
+    while task.name == "worker 0" and not server.ended:
+      server.take()
+    return process
+
+  monkeypatch.setattr(local.ForkServer, "start_task", start_when_the_ps_has_ended)
+  begin = time.monotonic()
+  code, lines = run([LocalTask("ps 0", sample_tasks.answer, (7,)), stay("worker 0", tmp_path)],
+                    1, 1, None)
+  assert code == 1 and time.monotonic() - begin < 60  # the worker would stay for ninety
+  assert "failed: ps 0 ended with exit code 7, " in lines[-1]
+
+
 def test_all_output_comes_before_the_word_of_the_end(tmp_path, set_timing):
   set_timing(local, output_limit=20.0)
   lines = []

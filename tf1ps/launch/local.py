@@ -269,7 +269,9 @@ class _Attempt:
       raise
 
   def _start_due(self):
-    """Starts the tasks again whose pause is over."""
+    """Starts the tasks again whose pause is over, unless a signal ends the job."""
+    if self._interrupts.received:
+      return
     for name in [name for name, moment in self._due.items() if moment <= time.monotonic()]:
       del self._due[name]
       self._current[name] = self._server.start_task(self._tasks[name])
@@ -319,17 +321,18 @@ class _Attempt:
   def _wait(self, done, limit=None):
     """Waits for a condition; False after `limit` seconds, or when another signal has arrived."""
     end = None if limit is None else time.monotonic() + limit
-    while not done():
+    while True:
+      self._start_due()
+      self._take_ended()  # also those whose end came while a task was started
+      if done():
+        return True
       if len(self._interrupts.received) > self._handled or (
           end is not None and time.monotonic() >= end):
         return False
-      self._start_due()
       moments = list(self._due.values()) + ([] if end is None else [end])
       left = max(0.0, min(moments) - time.monotonic()) if moments else None
       multiprocessing.connection.wait([self._server, self._interrupts], left)
       self._interrupts.take()
-      self._take_ended()
-    return True
 
   def _take_ended(self):
     """Takes the server's messages, and decides for each failed task whether it starts again."""
