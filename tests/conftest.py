@@ -6,6 +6,7 @@ still carries the mark gets a few seconds to end, is then killed, and fails the 
 """
 from __future__ import annotations
 
+import argparse
 import faulthandler
 import gc
 import json
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 import uuid
+import zlib
 
 import pytest
 
@@ -93,12 +95,32 @@ def left_behind():
   return found
 
 
-def pytest_collection_modifyitems(items):
-  """Marks the tests that need no TensorFlow, or show nothing of its version."""
+def pytest_addoption(parser):
+  """Adds the option for a part of the tests: CI runs such a part of the slow ones."""
+  parser.addoption("--part", type=part, metavar="K/N",
+                   help="run part K of N; K may be any number, and counts modulo N")
+
+
+def part(text):
+  """Returns (3, 4) for "7/4"."""
+  number, _, count = text.partition("/")
+  if not (number.isdigit() and count.isdigit() and int(count)):
+    raise argparse.ArgumentTypeError("%r is not K/N, such as 7/4" % text)
+  return int(number) % int(count), int(count)
+
+
+def pytest_collection_modifyitems(config, items):
+  """Marks the tests that show nothing of TensorFlow's version; leaves out those of other parts."""
   for item in items:
     path = os.path.relpath(str(item.fspath), str(ROOT / "tests"))
     if path in ANY_TENSORFLOW:
       item.add_marker(pytest.mark.any_tensorflow)
+  number, count = config.getoption("part") or (0, 1)
+  others = [item for item in items if zlib.crc32(item.nodeid.encode()) % count != number
+            and not item.get_closest_marker("every_part")]
+  if others:
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
 
 
 def pytest_collection_finish():

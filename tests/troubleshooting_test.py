@@ -42,6 +42,7 @@ def messages():
   return re.findall(r"^### `([^`]+)`", page, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_every_heading_is_a_text_of_the_code():
   texts = "\n".join(text for path in (ROOT / "tf1ps").rglob("*.py")
                     for text in literals(path.read_text(encoding="utf-8")))

@@ -137,6 +137,7 @@ def test_data_that_are_over_begin_anew(tmp_path, caplog):
   assert "restored" in caplog.text and "goes on at" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_pipeline_in_python_is_told(caplog):
   caplog.set_level("INFO", "tf1ps")
   local_job.train(noting([], in_python=True), steps=3, batch_size=BATCH)

@@ -151,6 +151,7 @@ def test_the_graph_stands_beside_them(tmp_path):
     assert session.run("loss:0") == 3.0
 
 
+@pytest.mark.slow
 def test_large_constants_are_in_no_file(tmp_path, caplog):
   data = np.arange(2 ** 22 + 10, dtype=np.float32)
   train(tmp_path, 3, save_checkpoint_steps=1, save_summaries_steps=1, data=data,

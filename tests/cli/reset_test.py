@@ -59,6 +59,7 @@ def is_last(line, cleared, of, code):
     cleared, of, code), line)
 
 
+@pytest.mark.slow
 def test_it_says_for_each_task_what_it_did(start, jobs, state):
   with tf.Graph().as_default() as graph:
     queue = reset_tasks.make_queue("jobs/a")

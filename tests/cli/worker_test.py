@@ -89,6 +89,7 @@ def test_sigterm_ends_process_1_while_it_builds(start, tmp_path, at):
   assert "ended by signal 15" in task.lines[-1]
 
 
+@pytest.mark.slow
 def test_an_error_of_ours_is_a_line(start):
   """The ps refuses connections, and no traceback says more than that."""
   code, lines = commands.run(

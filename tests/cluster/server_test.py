@@ -144,6 +144,7 @@ def test_join_ends_by_a_signal(start, number, persistent):
     assert task.wait() == 128 + number
 
 
+@pytest.mark.slow
 def test_a_worker_that_serves_ends_by_a_signal_too(start):
   jobs = two_jobs()
   joined(start, jobs)

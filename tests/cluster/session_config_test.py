@@ -167,6 +167,7 @@ def test_refuses_a_task_that_is_not_there(device, said):
   assert str(error.value).startswith(f'the op "lost" is placed on "{device}", but {said}')
 
 
+@pytest.mark.slow
 def test_is_quick_on_a_large_graph():
   graph = tf.Graph()
   with graph.as_default(), tf.device("/job:ps/task:1"):

@@ -39,6 +39,7 @@ def heard(task, text, since=0, limit=harness.LIMIT):
 # It starts, or says who is missing.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case, seen", [
   ("refused", "refused"), ("silent", "silent"), ("unknown", "no such host"),
   ("another", "another task answers there: /job:ps/task:1")])
@@ -84,6 +85,7 @@ def test_a_worker_with_one_more_variable_is_refused_and_named(start):
   assert "is in this graph and not in the chief's" in worker.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_ps_of_another_cluster_is_told_apart(start):
   job = job_lib.Job(start, flags=ENDLESS)
   there = job.jobs["worker"][1]

@@ -158,6 +158,7 @@ def test_two_jobs_at_the_same_time_do_not_meet(launch, tmp_path):
     assert reached == steps
 
 
+@pytest.mark.slow
 def test_a_failing_program_is_told_in_its_own_words(launch):
   launcher = launch(LINE, "--num_ps=1", "--num_workers=2", "--steps=20", "--fail_in=model")
   assert launcher.wait(100) == 1

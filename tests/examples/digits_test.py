@@ -155,6 +155,7 @@ def test_the_flag_chooses_mnist(graph, mnist):
   np.testing.assert_array_equal(values, np.arange(12, 20, dtype=np.float32).reshape(2, 4) / 255)
 
 
+@pytest.mark.slow
 def test_the_network_learns(graph):
   tf.set_random_seed(1)
   images, labels = digits.input_fn("train", Shard(batch_size=32))

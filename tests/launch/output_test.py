@@ -85,6 +85,7 @@ def test_a_letter_may_arrive_in_two_pieces(pipes):
   assert pipes.lines == ["[worker 1] seen", "[worker 0] Grü"]
 
 
+@pytest.mark.slow
 def test_much_output_is_complete(pipes, tmp_path):
   with open(str(tmp_path / "numbers"), "wb") as numbers:
     numbers.write(b"".join(b"%d\n" % i for i in range(100000)))

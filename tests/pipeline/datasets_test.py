@@ -64,6 +64,7 @@ def test_lines_of_several_files_in_order(write, tmp_path):
     [1, 2, 3], [4, 5, 6]]
 
 
+@pytest.mark.slow
 def test_header_lines_carriage_returns_and_a_byte_order_mark(write):
   path = write("a.csv", b"\xef\xbb\xbfx,y\r\n1,2\r\n3,4\r\n")
   decode = lambda lines: tf.io.decode_csv(lines, [[0], [0]])  # noqa: E731
@@ -99,6 +100,7 @@ def tf_record_file(path, values):
   return path
 
 
+@pytest.mark.slow
 def test_tf_records_with_dense_and_sparse_features(tmp_path):
   def example(x, words):
     return tf.train.Example(features=tf.train.Features(feature={
@@ -114,6 +116,7 @@ def test_tf_records_with_dense_and_sparse_features(tmp_path):
   assert drawn(batch) == [{"x": [1, 2], "words": [[b"a", b"b"], [b"", b""]]}]
 
 
+@pytest.mark.slow
 def test_records_of_a_fixed_length(write):
   path = write("a", b"HH" + bytes(range(6)) + b"F")
   decode = lambda values: tf.io.decode_raw(values, tf.uint8)  # noqa: E731
@@ -142,6 +145,7 @@ def test_shuffled_records_are_each_there_once_an_epoch(write, tmp_path):
   assert sorted(found[:60]) == sorted(found[60:]) == every and found[:60] != every
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count, files, expected", [
   (2, 2, [[0, 1, 2], [10, 11, 12]]),  # a file each
   (2, 1, [[0, 2], [1]]),  # too few files: every other record

@@ -339,6 +339,7 @@ def test_a_meta_graph_keeps_the_runners(tmp_path):
       assert classic.take_all(session, batch.name)[0] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_the_session_is_not_kept_alive(tmp_path):
   classic.pipeline([classic.write(tmp_path / "a.csv", 5)])
   session = classic.initialised()

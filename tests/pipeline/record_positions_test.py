@@ -34,6 +34,7 @@ def test_too_many_files_are_refused():
     positions.add_files(files(*["a"] * (positions.MAX_FILES + 1)))
 
 
+@pytest.mark.slow
 def test_the_damaged_file_is_named(tmp_path):
   for name in ("a", "b", "c"):
     with tf.io.TFRecordWriter(str(tmp_path / name)) as writer:

@@ -164,6 +164,7 @@ def test_the_anchor_is_free_of_what_surrounds_it(graph):
   assert list(anchor.control_inputs) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_goes_with_its_graph_and_silently(in_thread, monkeypatch, capfd):
   complaints = []

@@ -148,6 +148,7 @@ def test_large_trainable_variables_are_partitioned_and_others_left_alone(use_res
       assert (value == start).all()
 
 
+@pytest.mark.slow
 @KINDS
 def test_shards_are_spread_by_bytes(use_resource):
   setter = device_setter.replica_device_setter(3, ps_strategy="greedy")

@@ -103,6 +103,7 @@ def test_a_run_is_followed_to_its_end(tmp_path):
   assert losses(tmp_path / "later") == [(1, 1.), (3, 9.), (4, 16.)]
 
 
+@pytest.mark.slow
 def test_of_several_new_ones_the_newest_is_first_and_old_ones_are_left(tmp_path):
   for step in (1, 2, 3):
     save(tmp_path, step)

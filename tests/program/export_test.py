@@ -57,6 +57,7 @@ def serve(start, *models):
   return answers
 
 
+@pytest.mark.slow
 def test_exported_models_answer_with_the_numbers_of_predict(start, trained, tmp_path):
   paths = {kind: str(tmp_path / kind) for kind in ("resource", "ref", "table")}
   for kind in ("resource", "ref"):

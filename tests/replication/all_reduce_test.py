@@ -54,6 +54,7 @@ CASES += [("momentum", 1, 2, reference.BATCH, True), ("adam", 1, 2, None, False)
           ("momentum", 2, 2, reference.BATCH, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer, num_tasks, num_devices, size, use_resource", CASES)
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(
     nodes, optimizer, num_tasks, num_devices, size, use_resource):
@@ -104,6 +105,7 @@ def test_the_mean_is_clipped_and_not_the_gradients(nodes):
   assert nodes.together(work, 2) == [[1.0], [1.0]]
 
 
+@pytest.mark.slow
 def test_all_take_the_first_ones_values_and_its_slots_and_step(nodes):
   """As after a restore: what the first task has is not what was initialised."""
   def work(index):

@@ -19,6 +19,7 @@ def setter(index):
   return device_setter.replica_device_setter(ps_tasks=1, worker_device=WORKERS[index])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 @pytest.mark.parametrize("optimizer, reduction", [
   ("sgd", "mean"), ("sgd", "sum"), ("momentum", "mean"), ("adam", "sum")])

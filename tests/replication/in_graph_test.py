@@ -72,6 +72,7 @@ def test_each_part_runs_where_it_belongs(nodes):
     assert {variable.device for variable in tf.global_variables()} == {PS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("optimizer", reference.OPTIMIZERS)
 def test_fifty_steps_are_those_of_one_process_with_the_whole_batch(nodes, optimizer, count):
@@ -118,6 +119,7 @@ def test_averages_of_the_first_tower_are_updated_with_the_step(nodes):
       assert session.run(average) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 def test_two_threads_of_a_hundred_steps_make_two_hundred(nodes, use_resource):
   with nodes.graph() as graph, tf.variable_scope("", use_resource=use_resource):

@@ -118,6 +118,7 @@ def test_columns_on_devices(unsplit, parts, use_resource):
   assert_same(train(build, VALUES, devices=True), unsplit)
 
 
+@pytest.mark.slow
 def test_tasks_of_a_cluster(unsplit, forks):
   with cluster_tasks.stock_ps(forks, 2) as tasks:
     target, devices = "grpc://" + tasks[0].address, [task.name for task in tasks]

@@ -53,6 +53,7 @@ class Trainer(object):
       self.session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_error_of_the_others_names_the_lost_task(own_nodes, number):
   trainers = [Trainer(own_nodes, i) for i in range(3)]

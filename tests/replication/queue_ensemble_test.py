@@ -174,6 +174,7 @@ def test_two_feeders_with_the_same_numbers(three):
   assert three.aggregator._got == {}
 
 
+@pytest.mark.slow
 def test_an_aggregator_that_takes_the_place_of_another(three):
   three.aggregate()
   lost, number = three.feed(1.0, 2.0)

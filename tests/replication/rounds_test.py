@@ -59,6 +59,7 @@ def test_a_partial_update_is_refused_until_the_state_is_cleared():
     assert session.run(w) == -2.0
 
 
+@pytest.mark.slow
 def test_the_end_of_the_replicas_is_no_end_of_data():
   with tf.Graph().as_default(), tf.Session() as session:
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(

@@ -168,6 +168,7 @@ def ends(tasks, limit=15.0):
   return found
 
 
+@pytest.mark.slow
 def test_stock_does_not_outlive_its_chief(start):
   replicas = Replicas(start)
   (_, _, close), (steps, code, _) = ends([replicas.start(0, 5, "stock"),
@@ -332,6 +333,7 @@ def test_the_loss_of_a_step_is_the_mean_over_the_gradients_in_its_update(start, 
   assert losses(tasks[2]) == [16, 32, 48]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregate", [2, 1])
 def test_a_step_sends_what_it_has_to_and_asks_nothing_back(aggregate):
   jobs = {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}
@@ -411,6 +413,7 @@ def test_an_evaluator_may_make_one_and_train_with_none(replicas, message):
       optimizer.minimize(w, tf.train.get_or_create_global_step())
 
 
+@pytest.mark.slow
 def test_it_is_used_like_tensorflows():
   with tf.Graph().as_default():
     optimizer = sync_replicas_optimizer.SyncReplicasOptimizer(
@@ -463,6 +466,7 @@ def test_two_of_one_replica_have_names_of_their_own():
     assert session.run([w, step]) == [22.0, 4]
 
 
+@pytest.mark.slow
 def test_a_supervisor_joins():
   with tf.Graph().as_default():
     with tf.device(tf.train.replica_device_setter(1, ps_device="/cpu:0", worker_device="/cpu:0")):
@@ -498,6 +502,7 @@ def test_what_a_loop_asks_for_is_built_before_the_graph_is_final():
     assert rounds.view_rounds(session.run(optimizer.look)).active == [1]
 
 
+@pytest.mark.slow
 def test_the_hook_joins_once():
   with tf.Graph().as_default():
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
@@ -568,6 +573,7 @@ def test_an_optimizer_may_make_its_variables_itself(on_uneven, control_flow_v2):
     (tf.enable_control_flow_v2 if was else tf.disable_control_flow_v2)()
 
 
+@pytest.mark.slow
 def test_an_optimizer_with_further_variables_for_a_second_update_is_refused():
   def make(name, shape, initializer, trainable, use_resource):
     return tf.Variable(lambda: initializer(shape), trainable=trainable, name=name,
@@ -582,6 +588,7 @@ def test_an_optimizer_with_further_variables_for_a_second_update_is_refused():
       optimizer.minimize(w, tf.train.get_or_create_global_step())
 
 
+@pytest.mark.slow
 def test_a_join_runs_nothing_that_a_step_waits_for():
   with tf.Graph().as_default(), tf.Session() as session:
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer(), use_resource=True)

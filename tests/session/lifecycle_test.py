@@ -50,6 +50,7 @@ def test_a_drop_in_saves_its_last_step(start, tmp_path, number):
   assert latest_intact(tmp_path) == str(tmp_path / last)
 
 
+@pytest.mark.slow
 def test_a_wait_at_the_start_ends_at_a_signal(start):
   job = Job(start)
   workers = [job.trainer(0), job.trainer(1)]

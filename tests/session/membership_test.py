@@ -425,6 +425,7 @@ def test_a_session_is_refused_while_another_process_is_its_task(make, unproven):
   assert runs(first) == [None]  # the first one's state is as it was
 
 
+@pytest.mark.slow
 def test_a_session_takes_a_free_task_and_then_sends_heartbeats(make, unproven):
   model = local_loop.Model()
   with tf1ps.MonitoredTrainingSession(unproven.target) as session:

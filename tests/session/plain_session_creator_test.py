@@ -85,6 +85,7 @@ def test_what_may_pass_is_tried_again_until_the_limit(set_timing):
     creator.create_session()
 
 
+@pytest.mark.slow
 def test_a_worker_is_ready_when_the_chief_is(start, tmp_path):
   workers, files = harness.addresses(2), [str(tmp_path / "go"), str(tmp_path / "done")]
   chief = start("chief", stock_tasks.train, workers, 0, *files)

@@ -134,6 +134,7 @@ def test_a_worker_that_ends_before_the_ps_comes_reports_all_the_same(forks):
   assert [worker.wait(), ps.wait()] == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["a done queue", "a worker without a session"])
 def test_a_job_of_plain_sessions_ends(forks, how):
   address = harness.addresses(3)
@@ -144,6 +145,7 @@ def test_a_job_of_plain_sessions_ends(forks, how):
   assert "saved 100.0" in tasks[1].output if how == "a done queue" else "50.0" in tasks[1].output
 
 
+@pytest.mark.slow
 def test_a_ps_that_waits_for_a_worker_that_failed_leaves(forks):
   address = harness.addresses(3)
   jobs = {"ps": address[:1], "worker": address[1:]}

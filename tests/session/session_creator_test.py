@@ -65,6 +65,7 @@ def test_a_task_that_was_told_another_cluster_is_refused(start):
       job.jobs["ps"][0], job.jobs["worker"][0], wrong))
 
 
+@pytest.mark.slow
 def test_a_ps_that_is_not_there_is_named_within_the_limit(start):
   job = Job(start, start_timeout=1.0)
   began = time.monotonic()
@@ -225,6 +226,7 @@ def test_a_ps_that_stands_still(start):
   ps.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there, text", [
   (True, ", although the save succeeded: a ps writes its part of a "
    "checkpoint on its own disk"),

@@ -66,6 +66,7 @@ def test_a_directory_of_their_own(tmp_path):
   assert (values(tmp_path / "c", "before"), len(values(tmp_path / "s", "before"))) == ([], 3)
 
 
+@pytest.mark.slow
 def test_a_restart_goes_on(tmp_path):
   train(tmp_path, 4, save_summaries_steps=2)
   tf.summary.FileWriterCache.clear()

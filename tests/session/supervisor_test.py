@@ -254,6 +254,7 @@ def test_refuses_a_session_manager_of_another_kind_and_bad_limits():
     tf1ps.Supervisor(start_timeout=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["the optimizer's", "none"])
 def test_a_sync_optimizer_is_joined_and_left_without_a_hook(given):
   model = local_loop.Model()

@@ -98,6 +98,7 @@ def test_all_learn_the_order_of_arrival_round_by_round(member):
   assert [one.barrier.rounds for one in (a, b, c)] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_nobody_passes_before_the_last(member):
   a, b, c = (member(i) for i in range(3))
   meet(a, b, c)

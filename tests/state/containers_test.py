@@ -52,6 +52,7 @@ def test_illegal_names(name):
   assert not accepted_by_tensorflow(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["first", "later"])
 def test_the_rule_is_tensorflows_for_every_character(place):
   """Also where a name has no other, which is why the control characters are there."""

@@ -228,6 +228,7 @@ def test_a_name_is_known_by_eight_bytes_of_its_hash():
   assert feed[graph_ops.values] == ['["a", {}]', '["b", {"x": 1}]']
 
 
+@pytest.mark.slow
 def test_changes_of_one_record_come_one_after_the_other(tables):
   rounds = 40
 

@@ -120,6 +120,7 @@ def test_a_released_ps_sends_no_heartbeat_to_one_that_may_leave_before_it(job):
   other.kill()
 
 
+@pytest.mark.slow
 def test_each_ps_is_released_by_its_own_record(job):
   servers = [job.serve(index=i, start_timeout=60.0) for i in range(2)]
   job.mark_run(1, ended=True)
@@ -159,6 +160,7 @@ def test_without_a_worker_it_leaves_at_its_start_limit(job):
   assert ps.lines[-1] == "lost: no worker came within 4 s (--start_timeout)"
 
 
+@pytest.mark.slow
 def test_it_stays_while_a_worker_answers_that_is_not_tf1ps(job, start):
   worker = start("worker 1", cluster_tasks.serve, job.jobs, "worker", 1)
   harness.wait_until(lambda: probe.probe_task(Task("worker", 1, job.jobs["worker"][1])).is_up)
@@ -215,6 +217,7 @@ def test_a_connection_of_a_worker_that_does_not_join_is_no_client(job, start):
   assert ps.lines[-1] == "lost: no worker came within 5 s (--start_timeout)"
 
 
+@pytest.mark.slow
 def test_it_leaves_when_all_workers_are_lost(job):
   ps = job.serve(heartbeat_timeout=1.0)
   workers = [job.worker(i, 1.0) for i in range(2)]
@@ -255,6 +258,7 @@ def test_a_chief_that_failed_may_come_back(job):
   assert ps.wait() == 0
 
 
+@pytest.mark.slow
 def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
   servers = [job.serve(index=i, heartbeat_timeout=1.0) for i in range(2)]
   job.report(0, heartbeat.MEMBER_STARTING)

@@ -245,6 +245,7 @@ def wait_for_count(took, number):
     pause.wait(0.0005)
 
 
+@pytest.mark.slow
 def test_no_call_waits_for_a_ps_that_stands_still(start, set_timing):
   """The timeout and a margin end each call; when the ps goes on, the session serves on."""
   jobs = {"ps": harness.addresses(1)}

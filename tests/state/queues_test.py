@@ -343,6 +343,7 @@ def test_drain_of_an_open_shuffle_queue_leaves_what_tensorflow_keeps(shared):
 # Operations that never block.
 
 
+@pytest.mark.slow
 @on_both(KINDS)
 def test_try_dequeue_many(client, kind):
   one = client(kind)
@@ -367,6 +368,7 @@ def test_try_dequeue_many(client, kind):
   assert take(2, up_to=True) == ([], 0, True)
 
 
+@pytest.mark.slow
 @on_both(KINDS)
 def test_try_enqueue_many(client, kind):
   one = client(kind, capacity=4)
@@ -506,6 +508,7 @@ def test_an_error_says_all_that_there_is_to_say(client):
     "capacity 10, closed" % where, str(raised.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_a_reset_every_use_says_so(shared, kind):
   one, other = shared(kind), shared(kind)
@@ -589,6 +592,7 @@ def test_another_queue_under_the_name_is_refused_with_both_values(shared, theirs
 # Sharing, reopening.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_clients_share_what_has_a_name_and_nothing_else(shared, kind):
   one, other = shared(kind), shared(kind)
@@ -603,6 +607,7 @@ def test_clients_share_what_has_a_name_and_nothing_else(shared, kind):
   assert alone.get() == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_reopened_queue_is_new_for_all_its_clients(shared, kind):
   one, other = shared(kind), shared(kind)
@@ -707,6 +712,7 @@ def fifo(name="a", **options):
   return queues.FIFOQueue(3, tf.int32, [()], shared_name=name, **options)
 
 
+@pytest.mark.slow
 def test_a_name_is_pinned_to_a_ps_by_eight_bytes_of_its_hash(job):
   # The first sixteen digits of `printf a | sha256sum`, and of b and c.
   expected = [digits % 3 for digits in (0xca978112ca1bbdca, 0x3e23e8160039594a, 0x2e7d2c03a9507ae2)]
@@ -733,6 +739,7 @@ def test_a_device_setter_leaves_names_where_all_look_for_them(job, setter):
     assert alone.device == "/job:worker/task:1"
 
 
+@pytest.mark.slow
 def test_the_caller_says_where(job):
   with tf.Graph().as_default():
     assert fifo("a", device="/job:ps/task:2").device == "/job:ps/task:2"

@@ -188,6 +188,7 @@ def test_queues_of_ours_say_that_their_container_was_reset(clean):
     session.close()
 
 
+@pytest.mark.slow
 def test_the_default_container_bears_the_name_of_each_job(clean):
   states = [State("", task.name) for task in clean.tasks()] + [State("jobs/a")]
   opened = [state.open(clean.ps[0]) for state in states]
@@ -278,6 +279,7 @@ def test_a_reset_lets_the_cancelled_steps_of_a_job_end(clean):
   beat.stop()
 
 
+@pytest.mark.slow
 def test_a_task_that_stands_still_or_is_gone_keeps_nobody(pair):
   cluster, servers = pair
   states = [State("jobs/a", task.name) for task in cluster.ps]
@@ -314,6 +316,7 @@ def test_stock_waits_for_a_task_that_stands_still(pair, start):
   assert stock.wait_for("ended:") == "ended: DeadlineExceededError"
 
 
+@pytest.mark.slow
 def test_the_target_of_a_server_that_knows_its_cluster(start):
   jobs = {"ps": harness.addresses(1), "worker": harness.addresses(1)}
   ps = start("ps", server_tasks.join, jobs, "ps", 0, {"persistent": True})
@@ -355,6 +358,7 @@ def wait_until_blocked(task, container, name):
     harness.wait_until(lambda: session.run(size) == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("master", [0, 1])
 def test_foreign_queues_that_are_named_are_closed_first(pair, start, master):
   cluster, servers = pair
@@ -410,6 +414,7 @@ def test_a_queue_of_ours_that_only_stock_operations_use_is_closed_too(pair, mast
   assert servers[0].is_running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_held", [False, True], ids=["a short step", "a step without end"])
 @pytest.mark.parametrize("container, name, real", [
   ("jobs/a", "jobs/a", "jobs/a"), ("", "default", "ps"), ("ps", "default", "ps")])

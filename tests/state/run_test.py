@@ -67,6 +67,7 @@ def test_the_file_says_what_was_written(tmp_path):
   assert os.listdir(str(tmp_path / "new" / "directory")) == ["tf1ps-run.json"]
 
 
+@pytest.mark.slow
 def test_a_reader_finds_the_old_status_or_the_new_one(tmp_path):
   file, stop, found = run.RunFile(str(tmp_path)), threading.Event(), []
   file.write("r", run.RUN_RUNNING, 0)

@@ -32,6 +32,7 @@ def chosen():
 
 
 @pytest.mark.slow
+@pytest.mark.every_part
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cell", list(chosen()))
 def test_a_cell_does_what_it_promises(start, tmp_path, cell):

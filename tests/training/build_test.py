@@ -39,6 +39,7 @@ def build(index=0, model=model_fn, **how):
             load_table.make_load_table())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [
   {}, {"sync_replicas": True}, {"replication": "in_graph"}, {"num_clones": 2}, {"variables": "ref"},
   {"replication": "in_graph", "sync_replicas": True}])

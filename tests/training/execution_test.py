@@ -38,6 +38,7 @@ def test_two_workers_go_over_the_last_step_by_less_than_their_number(start):
   assert all("staleness" in end[2] for end in ends)
 
 
+@pytest.mark.slow
 def test_a_nan_within_a_run_is_told_with_its_step():
   with pytest.raises(NanLossError, match=r"the loss is NaN at global step 6 \(step 6 of this"):
     local_job.train(functools.partial(local_job.line_input, nan_at=22),

@@ -40,6 +40,7 @@ def test_all_data_are_trained_on_and_the_ages_are_reported(steps_per_execution):
   assert float(outcome.staleness.split()[1]) > 0.5, outcome.staleness
 
 
+@pytest.mark.slow
 def test_a_nan_in_a_thread_ends_the_job():
   with pytest.raises(NanLossError, match=(
       r"the loss is NaN at global step \d+ \(step \d+ of this worker\)")):

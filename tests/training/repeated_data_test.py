@@ -75,6 +75,7 @@ def test_a_restored_position_knows_of_the_passes_before():
     assert loop.run_pass(session) == (True, [1, 2])
 
 
+@pytest.mark.slow
 def test_a_pass_without_a_batch_is_an_error_and_no_endless_loop():
   with tf.Graph().as_default(), tf.Session() as session:
     loop = Loop(0)

@@ -67,6 +67,7 @@ def test_data_are_repeated_until_all_workers_went_through_theirs(start, tmp_path
   assert [reader.get_tensor("tf1ps/input_position/worker_%d" % i) for i in range(2)] == [b"", b""]
 
 
+@pytest.mark.slow
 def test_data_that_cannot_be_repeated_are_refused():
   def input_fn(mode, shard):
     rows = shard.dataset(tf.data.Dataset.range(100)).batch(shard.batch_size)

@@ -62,6 +62,7 @@ def cluster(forks):
     yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_ref", [False, True])
 @pytest.mark.parametrize("is_unrolled", [False, True])
 def test_batches_of_any_size_equal_one_large_batch(cluster, is_ref, is_unrolled):

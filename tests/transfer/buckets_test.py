@@ -126,6 +126,7 @@ def test_overflow_names_the_gradient(cluster):
         session.run(packed[0][0])
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("pack_bytes", [0, 800])
 def test_a_step_by_int8_is_that_of_float32_within_half_a_step_of_its_scales(
@@ -157,6 +158,7 @@ def test_a_step_by_int8_is_that_of_float32_within_half_a_step_of_its_scales(
     assert np.all(np.abs(found - expected) <= np.max(np.abs(expected)) / 254 + 1e-4)
 
 
+@pytest.mark.slow
 def test_many_tensors_of_one_inner_shape_by_int8(cluster):
   with cluster.graph(), tf.device(graphs.setter()):
     variables = [graphs.variable("v%d" % i, [4, 2], True) for i in range(40)]

@@ -94,6 +94,7 @@ def check(worker, table, cases):
       np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_bags_of_a_sparse_tensor(worker, table):
   lookup, cases = embedding.embedding_lookup_sparse, []
   ids, weights = sparse(BAGS, tf.int64), sparse(WEIGHTS, tf.float32)
@@ -226,6 +227,7 @@ def test_only_bags_travel(worker, table):
   assert sorted(counts) == [bags] * 2 * num_ps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire_dtype", ["bfloat16", "float16"])
 def test_bags_of_a_narrower_type(worker, table, wire_dtype):
   """The numbers have few digits, so that nothing is lost."""
@@ -239,6 +241,7 @@ def test_bags_of_a_narrower_type(worker, table, wire_dtype):
   assert sorted(crossing_floats(worker, step, tf.as_dtype(wire_dtype))) == [[3, WIDTH]] * 2 * num_ps
 
 
+@pytest.mark.slow
 def test_an_overflow_of_float16_names_the_table_or_the_gradient(worker, table):
   ids = tf.constant([[1, 2]])
   found = [embedding.embedding_lookup_sparse(

@@ -16,6 +16,7 @@ def test_computes(name, start):
   assert task.wait() == 0, task.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
   "changed_optimizers_and_predictions", "tpu_estimator_without_a_tpu"])
 def test_trains(name, start, tmp_path):
