@@ -9,6 +9,7 @@ import pytest
 
 from tests import docs_test
 from tests.cli import commands
+from tf1ps.cli import tune
 
 
 @pytest.mark.parametrize("flags, said", [
@@ -39,3 +40,15 @@ def test_the_documented_call_with_one_option(start, tmp_path):
   assert re.match(r"tf1ps-tune: \d+ s, exit code 0$", task.lines[-1])
   assert not glob.glob(os.path.join(tempfile.gettempdir(), "tf1ps-tune-*.%d.tmp" % task.pid))
   assert sorted(path.name for path in tmp_path.iterdir()) == ["examples"]
+
+
+@pytest.mark.any_tensorflow
+@pytest.mark.parametrize("new, count, start_seconds, part, seconds", [
+  (9, 9, 2.0, 0.6, 70), (9, 9, 10.0, 0.6, 200), (3, 6, 20.0, 0.4, 200)])
+def test_the_seconds_that_would_do_leave_time_for_all_starts(
+    new, count, start_seconds, part, seconds):
+  found = tune.enough_seconds(new, count, start_seconds, part)
+  assert found == seconds
+  # As a stage divides its time.
+  window = max(part * found / 2, part * found - tune._LEAST_ROUNDS * tune._TURN_TAKES * count)
+  assert window >= new * start_seconds

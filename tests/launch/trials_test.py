@@ -49,12 +49,14 @@ def test_one_that_is_not_ready_in_time(trials, tmp_path):
   trials.start(makers, soon(3.0))
   assert trials.lost == dict(dict.fromkeys("abc", "it was not ready in time"),
                              d="no time was left to start it")
+  assert trials.late == ["a", "b", "c", "d"] and trials.start_seconds == 0.0
 
 
 def test_a_run_of_several_steps_is_waited_for(trials, tmp_path):
   trials.start([job(tmp_path, "few", 0.001, 2, run_steps=4),
                 job(tmp_path, "enough", 0.001, 4, run_steps=4)], soon(5.0))
   assert trials.lost == {"few": "it was not ready in time"}
+  assert 0.0 < trials.start_seconds < 60.0 and trials.late == ["few"]
   assert trials.measure(["enough"], 2, 0.1, soon()) == 2
 
 

@@ -22,10 +22,9 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "examples" / "deploy" / "grafana.json"
-WORKER = {"job": "worker", "role": "chief", "index": "0"}
 FIGURES = figures.WorkerFigures(
   steps=610, examples=19520, late_examples=64, loss=0.25, ages=Ages({0: 5, 1: 3, 3: 2, 300: 1}),
-  dropped=2, sessions=3, is_open=True, checkpoint_dir="/c", checkpoint_step=1200,
+  dropped=2, skipped=5, sessions=3, is_open=True, checkpoint_dir="/c", checkpoint_step=1200,
   checkpoint_age=30.0, checkpoints=4, rolled_back=7,
   traffic={name: tuple(values) for name, values in sample_status.TRAFFIC.items()})
 
@@ -41,20 +40,21 @@ def view(**fields):
     states={"training": 2, "lost": 1}), **fields))
 
 
-def scrape(seen, labels=("worker", "chief", "0")):
+def scrape(seen, labels=("worker", "chief", "0"), run="r1"):
   """The samples of a scrape, by name and further labels, as the client's own parser reads them."""
   registry = prometheus_client.CollectorRegistry()
   registry.register(metrics.Collector(labels, lambda: seen))
-  return samples(prometheus_client.generate_latest(registry).decode(), labels)
+  return samples(prometheus_client.generate_latest(registry).decode(), labels, run)
 
 
-def samples(text, labels):
-  expected = dict(zip(("job", "role", "index"), labels))
+def samples(text, labels, run):
+  expected = dict(zip(metrics.LABELS, (*labels, run)))
   found = {}
   for family in text_string_to_metric_families(text):
     for sample in family.samples:
       if sample.name.startswith(metrics.PREFIX):
-        assert {name: sample.labels.get(name) for name in expected} == expected
+        found_labels = {name: sample.labels.get(name) for name in expected}
+        assert found_labels == {**expected, "run": found_labels["run"] if run is None else run}
         further = tuple(v for k, v in sorted(sample.labels.items()) if k not in expected)
         found[(sample.name,) + further] = sample.value
   return found
@@ -65,6 +65,7 @@ def test_the_metrics_of_a_chief():
   assert found["tf1ps_steps_total",] == 610 and found["tf1ps_examples_total",] == 19520
   assert found["tf1ps_late_examples_total",] == 64
   assert found["tf1ps_dropped_gradients_total",] == 2
+  assert found["tf1ps_skipped_records_total",] == 5
   assert found["tf1ps_recoveries_total",] == 2 and found["tf1ps_ready",] == 1
   assert found["tf1ps_global_step",] == 1234 and found["tf1ps_loss",] == 0.25
   assert found["tf1ps_checkpoints_total",] == 4 and found["tf1ps_last_checkpoint_step",] == 1200
@@ -91,15 +92,15 @@ def test_what_is_not_known_is_left_out():
   for name in ("loss", "global_step", "checkpoints_total", "gradient_age_steps_count"):
     assert ("tf1ps_" + name,) not in found
   assert found["tf1ps_steps_total",] == 0 and found["tf1ps_recoveries_total",] == 0
-  assert sorted(scrape(metrics.View(False))) == sorted([
+  assert sorted(scrape(metrics.View(False), run="")) == sorted([
     name for name in found if name[0] in ("tf1ps_build_info", "tf1ps_ready")])
 
 
 def test_the_metrics_of_a_ps_and_of_an_evaluator():
   found = scrape(view(member=member("ps", connections=2), figures=None), ("ps", "ps", "0"))
   assert found["tf1ps_clients",] == 2 and ("tf1ps_steps_total",) not in found
-  seen = metrics.View(True, evaluator=figures.EvaluatorFigures(3, 1200, {"accuracy": 0.9}))
-  found = scrape(seen, ("evaluator", "evaluator", "0"))
+  seen = metrics.View(True, evaluator=figures.EvaluatorFigures(3, 1200, {"accuracy": 0.9}, "r2"))
+  found = scrape(seen, ("evaluator", "evaluator", "0"), "r2")
   assert found["tf1ps_evaluations_total",] == 3 and found["tf1ps_evaluated_step",] == 1200
   assert found["tf1ps_evaluation", "accuracy"] == 0.9
 
@@ -184,17 +185,18 @@ def server(monkeypatch):
 class Beat:
   """As much of a heartbeat as a scrape uses."""
 
-  def __init__(self, state, silence=0.2, seen=None):
-    self._state, self.silence, self._seen = state, silence, seen
+  def __init__(self, state, silence=0.2, seen=None, blocked=""):
+    self._fields = {"state": state, "blocked": blocked}
+    self.silence, self._seen = silence, seen
 
   def get(self, field):
-    return self._state
+    return self._fields[field]
 
   def figures(self):
     return self._seen
 
   def own(self):
-    return member(role="chief", state=self._state)
+    return member(role="chief", **self._fields)
 
   def members(self):
     return [self.own()]
@@ -211,12 +213,17 @@ def test_health(server, monkeypatch):
       (Beat("training", seen=FIGURES._replace(is_open=False)), 503,
        "no session is open (training)"),
       (Beat("training", seen=FIGURES), 200, "its session is open"),
+      (Beat("training", seen=FIGURES._replace(stalled=(42.4, 0.25))), 503,
+       "stalled: its step has lasted 42 s, and none of the last ones took longer than 0.25 s"),
+      (Beat("training", seen=FIGURES, blocked="the queue batches"), 503,
+       "stalled: it waits for the queue batches"),
       (Beat("serving"), 200, "serves"), (Beat("done", seen=FIGURES), 503,
                                          "no session is open (done)")]:
     monkeypatch.setattr(heartbeat, "_latest", beat)
     assert get(address, "/readyz") == (code, text + "\n")
-    found = samples(get(address, "/metrics")[1], ("worker", "chief", "0"))
+    found = samples(get(address, "/metrics")[1], ("worker", "chief", "0"), "r1")
     assert found["tf1ps_ready",] == (code == 200)
+    assert found.get(("tf1ps_stalled",), 0) == text.startswith("stalled")
 
 
 def test_a_port_that_is_taken(server):
@@ -252,7 +259,11 @@ def test_a_job_and_a_restart(start, tmp_path):
   assert "worker 1 at http://127.0.0.1:%d/metrics" % (first + 2) in line
 
   def look(index):
-    return samples(get("127.0.0.1:%d" % (first + index), "/metrics")[1], roles[index])
+    return samples(get("127.0.0.1:%d" % (first + index), "/metrics")[1], roles[index], None)
+
+  def run_of(index):
+    text = get("127.0.0.1:%d" % (first + index), "/metrics")[1]
+    return re.search(r'tf1ps_ready\{.*run="(\w*)"', text).group(1)
 
   def ready(index):
     try:
@@ -271,6 +282,7 @@ def test_a_job_and_a_restart(start, tmp_path):
   assert look(0)["tf1ps_ready",] == 1 and ("tf1ps_clients",) in look(0)
   wait(1, "tf1ps_checkpoints_total", 1)
   wait(3, "tf1ps_evaluations_total", 1)
+  assert len({run_of(index) for index in range(4)} - {""}) == 1 and all(map(run_of, range(4)))
   steps = wait(2, "tf1ps_steps_total", 50)
   assert look(2)["tf1ps_examples_total",] >= 32 * 50
   pid = int(re.search(r"worker 1 \(process (\d+)\)", launcher.output).group(1))

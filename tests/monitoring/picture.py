@@ -8,7 +8,7 @@ from tests.monitoring import sample_status
 from tf1ps.monitoring import render
 
 PICTURE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "screens" / "top.svg"
-_WIDTH = 104
+_WIDTH = 114
 
 
 def draw():

@@ -31,13 +31,13 @@ def records():
     member("ps", 0), member("ps", 1, 0.7),
     member("worker", 0, 0.2, role="chief", step=610, global_step=1234, examples=19520,
            steps_per_second=41.0, examples_per_second=1312.0,
-           figures={"loss": 0.25, "age": [0.9, 3], "traffic": TRAFFIC,
+           figures={"loss": 0.2514, "age": [0.9, 3], "traffic": TRAFFIC,
                     "checkpoint": ["/jobs/digits", 1200, 30.8]}),
     member("worker", 1, 47.25, step=180, global_step=401, examples=5760, steps_per_second=40.0,
            examples_per_second=1280.0),
     member("worker", 2, 0.6, step=600, global_step=1230, examples=19200, steps_per_second=39.0,
-           examples_per_second=1248.0, waits=[["batches", "/job:ps/task:0", "get(32)", 2.0]],
-           figures={"age": [1.1, 4], "recoveries": 1}, blocked="the queue batches"),
+           examples_per_second=1248.0, waits=[["batches", "/job:ps/task:0", "get(32)", 42.0]],
+           figures={"loss": 0.31, "age": [1.1, 4], "recoveries": 1, "stalled": [42.0, 0.2]}),
   ])
 
 

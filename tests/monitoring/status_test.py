@@ -4,11 +4,14 @@ import json
 import re
 import signal
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
 from tests import harness, program_tasks
 from tests.cli import commands
+from tests.conftest import TIMING
 from tests.monitoring import sample_status, terminal_tasks
 from tests.training import local_server
 from tf1ps.cluster import connections
@@ -29,28 +32,32 @@ def test_each_task_of_a_job():
     "digits-1db7", "r1", "running", 1234)
   assert [(one.task, one.role, one.state) for one in job.tasks] == [
     ("ps 0", "ps", "serving"), ("ps 1", "ps", "serving"), ("worker 0", "chief", "training"),
-    ("worker 1", "worker", "lost"), ("worker 2", "worker", "training"),
+    ("worker 1", "worker", "lost"), ("worker 2", "worker", "stalled"),
     ("worker 3", "worker", "absent")]
   chief, lost, other, absent = job.tasks[2:]
-  assert (chief.host, chief.global_step, chief.steps, chief.loss) == ("node3", 1234, 610, 0.25)
+  assert (chief.host, chief.global_step, chief.steps, chief.loss) == ("node3", 1234, 610, 0.2514)
   assert (chief.gradient_age_mean, chief.gradient_age_highest) == (0.9, 3)
   assert (lost.last_seen, lost.steps_per_second, lost.global_step) == (47.25, None, 401)
-  assert (other.recoveries, other.reason) == (1, "waits for the queue batches")
+  assert lost.reason == ("is lost: no heartbeat for 47 s. See whether process 4001 runs on node4, "
+                         "and its log; start the task again if it has ended")
+  assert (other.recoveries, other.steps_per_second, other.reason) == (
+    1, None, "has made no step for 42 s, and none of its last ones took longer than 0.2 s. Look "
+    "for a lost task or an empty queue")
   assert (absent.last_seen, absent.reason) == (None, "has sent no heartbeat from 10.0.0.6:2222")
 
 
 def test_the_load_of_a_ps_is_the_chiefs_step_times_the_steps_of_the_living():
   job, = sample_status.make().jobs
-  assert (job.steps_per_second, job.examples_per_second) == (80.0, 2560.0)
+  assert (job.steps_per_second, job.examples_per_second) == (41.0, 1312.0)
   assert job.ps[0] == status.PsStatus(
-    "ps 0", "10.0.0.1:2222", "", 80 * 60000.0, 80 * 60400.0, 80 * 9.0)
+    "ps 0", "10.0.0.1:2222", "", 41 * 60000.0, 41 * 60400.0, 41 * 9.0)
   assert job.ps[1].problem == "refused (nothing listens on that port)"
 
 
 def test_the_queues_of_the_job_and_the_last_checkpoint():
   job, = sample_status.make().jobs
   assert job.queues == [
-    status.QueueStatus("batches", "FIFOQueue", "ps 0", 0, 100, ["worker 2: get(32), 2.6 s"]),
+    status.QueueStatus("batches", "FIFOQueue", "ps 0", 0, 100, ["worker 2: get(32), 42.6 s"]),
     status.QueueStatus("results", "FIFOQueue", "ps 0", 7, None, [])]
   assert job.checkpoint == status.CheckpointStatus("/jobs/digits", 1200, 31.0)
 
@@ -74,8 +81,19 @@ def test_a_silent_task_is_lost_after_the_timeout_of_its_job(fields, age, state):
   found = sample_status.records()
   found.update([sample_status.member("worker", 2, age, **fields)])
   task = job_of(found).tasks[4]
-  reason = "is failed: NanLossError" if state == "failed" else ""
-  assert (task.state, task.reason) == (state, reason)
+  assert task.state == state
+  if state == "failed":
+    assert task.reason == "is failed: NanLossError"
+  else:
+    assert bool(task.reason) == (state in ("lost", "silent")) and task.reason.startswith(
+      "is %s: no heartbeat for %.0f s. " % (state, age) if task.reason else "")
+
+
+def test_a_worker_that_waits_is_stalled():
+  found = sample_status.records()
+  found.update([sample_status.member("worker", 2, blocked="the queue batches")])
+  task = job_of(found).tasks[4]
+  assert (task.state, task.reason) == ("stalled", "waits for the queue batches")
 
 
 def test_what_is_not_known_is_said_in_words():
@@ -109,25 +127,27 @@ def test_two_jobs_that_share_the_ps():
 def test_the_text():
   lines = status_text.format_status(sample_status.make()).splitlines()
   assert re.match(r"asked ps 0 at 10.0.0.1:2222 at \d\d:\d\d:\d\d$", lines[0])
-  assert lines[2] == ("job in container digits-1db7: running, global step 1234, 80.0 steps/s and "
-                      "2560 examples/s of all workers")
+  assert lines[2] == ("job in container digits-1db7, run r1: running, global step 1234, 41.0 "
+                      "steps/s and 1312 examples/s of all workers")
   assert lines[4:11] == [
-    "TASK              HOST   STATE     STEP  STEPS/S  EXAMPLES/S  AGE OF GRADIENTS  LAST SEEN",
-    "ps 0              node1  serving   -     -        -           -                 0.4 s",
-    "ps 1              node2  serving   -     -        -           -                 0.7 s",
-    "worker 0 (chief)  node3  training  1234  41.0     1312        0.9 (3 at most)   0.2 s",
-    "worker 1          node4  lost      401   -        -           -                 47.2 s",
-    "worker 2          node5  training  1230  39.0     1248        1.1 (4 at most)   0.6 s",
-    "worker 3          -      absent    -     -        -           -                 never"]
-  assert lines[11:] == [
-    "", "worker 2 waits for the queue batches",
+    "TASK              HOST   STATE     STEP  LOSS    STEPS/S  EXAMPLES/S  AGE OF GRADIENTS  "
+    "LAST SEEN",
+    "ps 0              node1  serving   -     -       -        -           -                 0.4 s",
+    "ps 1              node2  serving   -     -       -        -           -                 0.7 s",
+    "worker 0 (chief)  node3  training  1234  0.2514  41.0     1312        0.9 (3 at most)   0.2 s",
+    "worker 1          node4  lost      401   -       -        -           -                 "
+    "47.2 s",
+    "worker 2          node5  stalled   1230  0.3100  -        -           1.1 (4 at most)   0.6 s",
+    "worker 3          -      absent    -     -       -        -           -                 never"]
+  assert lines[11:13] == ["", "worker 1 " + job_of(sample_status.records()).tasks[3].reason]
+  assert lines[14:] == [
     "worker 3 has sent no heartbeat from 10.0.0.6:2222", "",
     "PS    SENT/S   RECEIVED/S  MESSAGES/S",
-    "ps 0  4.8 MB   4.83 MB     720",
-    "ps 1  3.28 MB  3.28 MB     720", "",
+    "ps 0  2.46 MB  2.48 MB     369",
+    "ps 1  1.68 MB  1.68 MB     369", "",
     "ps 1 at 10.0.0.2:2222 does not answer: refused (nothing listens on that port)", "",
     "QUEUE    PS    SIZE  CAPACITY  WAITING",
-    "batches  ps 0  0     100       worker 2: get(32), 2.6 s",
+    "batches  ps 0  0     100       worker 2: get(32), 42.6 s",
     "results  ps 0  7     no limit  nobody", "",
     "checkpoints: the last one at step 1200, 31.0 s ago, in /jobs/digits"]
 
@@ -137,7 +157,7 @@ def test_json_has_all_of_it():
   assert job["tasks"][3]["state"] == "lost" and job["tasks"][3]["last_seen"] == 47.25
   assert job["tasks"][3]["steps_per_second"] is None
   assert job["checkpoint"] == {"directory": "/jobs/digits", "global_step": 1200, "age": 31.0}
-  assert job["queues"][0]["waiting"] == ["worker 2: get(32), 2.6 s"]
+  assert job["queues"][0]["waiting"] == ["worker 2: get(32), 42.6 s"]
 
 
 def test_a_job_without_ps_keeps_its_records_on_the_chief():
@@ -225,6 +245,33 @@ def test_a_running_job_with_a_killed_worker(start, tmp_path):
   top.signal(signal.SIGINT)
   assert top.wait() == 0, top.output
   assert workers[0].is_running
+
+
+@pytest.mark.slow
+def test_a_job_whose_step_never_returns_is_stalled_and_not_ready(start, tmp_path):
+  pytest.importorskip("prometheus_client")
+  (ps, address, metrics) = harness.addresses(3)
+  hosts = ["--ps_hosts=" + ps, "--worker_hosts=" + address]
+  start("ps", program_tasks.run_program, "tf1ps-ps", hosts, tmp_path)
+  worker = start("worker", program_tasks.run_program, "tf1ps-worker", [
+    *hosts, "--task_index=0", "--program=" + str(commands.ROOT / "tests/programs/blocked.py"),
+    "--steps=1000", "--batch_size=1", "--metrics_port=" + metrics], tmp_path,
+    TF1PS_TIMING=json.dumps({**TIMING, "stalled_least": 1.0}))
+  worker.wait_for("saved ")
+
+  def ask():
+    job, = json.loads(run_status(start, ps)[1][-1])["jobs"]
+    return job["tasks"][1] if job["tasks"][1]["state"] == "stalled" else None
+
+  task = harness.wait_until(ask, what="a stalled worker")
+  assert task["steps"] == 100 and task["steps_per_second"] is None
+  assert re.match(r"has made no step for \d+ s, and none of its last ones took longer than ",
+                  task["reason"])
+  with pytest.raises(urllib.error.HTTPError) as caught:
+    urllib.request.urlopen("http://%s/readyz" % metrics, timeout=20)
+  assert caught.value.code == 503 and re.match(
+    r"stalled: its step has lasted \d+ s, and none of the last ones took longer than ",
+    caught.value.read().decode())
 
 
 @pytest.mark.parametrize("argv, text", [

@@ -40,7 +40,7 @@ def test_a_narrow_terminal_cuts_no_number():
   job, = sample_status.make().jobs
   for row in status_text.task_rows(job):
     line = [line for line in shown.splitlines() if line.startswith(row[0] + " ")][0]
-    assert [cell for cell in row[2:6] + row[7:] if cell not in line] == []
+    assert [cell for cell in row[2:7] + row[8:] if cell not in line] == []
 
 
 def test_an_output_that_is_no_terminal_is_refused(start):

@@ -194,3 +194,12 @@ def test_format_line():
       "test accuracy 0.9711, test auc 1.0000, test loss 0.1034 at step 1200 (360 examples, 0.4 s)")
   assert evaluation.format_evaluation(one._replace(metrics={"auc": .5}, global_step=None)) == (
       "test auc 0.5000 (360 examples, 0.4 s)")
+
+
+@pytest.mark.parametrize("checkpoint, text", [
+  ("/c/model.ckpt-1200", "(360"), ("/c/model.ckpt-1198", "(model.ckpt-1198, 360"),
+  ("/c/model.ckpt", "(360"), ("", "(360")])
+def test_a_checkpoint_of_another_step_than_its_name_says_is_named(checkpoint, text):
+  one = evaluation.Evaluation({"auc": 1.}, 360, 1200, .4321, checkpoint)
+  assert evaluation.format_evaluation(one) == (
+      "test auc 1.0000 at step 1200 %s examples, 0.4 s)" % text)

@@ -340,6 +340,33 @@ def test_a_worker_says_once_that_the_chief_has_left(make, caplog):
     "until it is back" % part.cluster.chief.name]
 
 
+def test_the_chief_says_once_that_a_worker_is_lost_and_once_that_it_is_back(make, caplog):
+  chief = make(heartbeat_timeout=0.5)
+  initialise(chief)
+  worker = local_server.Worker(chief.record, 1)
+  worker.say(run=chief.run_id, state="training", global_step=7)
+
+  def wait_for(count):
+    def is_there():
+      chief.heartbeat.beat()
+      return len(_warnings(caplog)) == count
+    harness.wait_until(is_there, what="message %d" % count)
+
+  wait_for(1)
+  assert re.match(
+    r"/job:worker/task:1 is lost: its last heartbeat came \d s ago, at \d\d:\d\d:\d\d, from "
+    r"process %d on \S+ at global step 7\. The others go on as long as their updates do not need "
+    r"it; start it again, or the job fails at its end$" % os.getpid(), _warnings(caplog)[0])
+  worker.say(global_step=8)
+  wait_for(2)
+  assert re.match(r"/job:worker/task:1 is back after \d+ s: process %d on " % os.getpid(),
+                  _warnings(caplog)[1])
+  wait_for(3)
+  worker.say(state="failed", reason="again")
+  chief.heartbeat.beat()
+  assert len(_warnings(caplog)) == 3 and "is lost" in _warnings(caplog)[2]
+
+
 def _warnings(caplog):
   return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 

@@ -87,8 +87,11 @@ def test_the_events_have_the_flags_the_rates_and_the_queues(tmp_path, set_timing
 def rate_of(flags, **spec):
   def model_fn(features, labels, mode):
     w = tf.get_variable("w", [], initializer=tf.zeros_initializer())
+    made = dict(spec)
+    if "make_optimizer" in made:
+      made["optimizer"] = made.pop("make_optimizer")()
     return contract.ModelSpec(
-      loss=tf.reduce_mean(tf.square(w * features["x"] - labels)), **spec)
+      loss=tf.reduce_mean(tf.square(w * features["x"] - labels)), **made)
 
   made = options.Options(steps=9, batch_size=4, **flags)
   run = Membership(local_server.record("job-summaries"))
@@ -109,4 +112,13 @@ def test_the_learning_rate_is_a_summary(flags, rate):
 
 
 def test_a_program_with_an_optimizer_of_its_own_knows_its_rate():
-  assert rate_of({}, optimizer=tf.train.GradientDescentOptimizer(0.1)) == []
+  assert rate_of({}, optimizer=tf.train.GradientDescentOptimizer(0.1)) == pytest.approx([0.1])
+  assert rate_of({}, optimizer=tf.train.GradientDescentOptimizer(lambda: 0.1)) == []
+
+
+def test_a_programs_own_summary_of_the_rate_is_the_only_one():
+  def make_optimizer():
+    tf.summary.scalar("learning_rate", 0.2)
+    return tf.train.GradientDescentOptimizer(0.1)
+
+  assert rate_of({}, make_optimizer=make_optimizer) == pytest.approx([0.2])

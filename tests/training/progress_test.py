@@ -8,9 +8,10 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests.training import local_loop
+from tf1ps import pipeline
 from tf1ps.checkpoint import global_step
 from tf1ps.compat import json_lines
-from tf1ps.training import execution, progress
+from tf1ps.training import epochs, execution, options, progress
 
 
 @pytest.fixture(autouse=True)
@@ -170,3 +171,28 @@ def test_says_nothing_in_the_first_second(set_timing):
   stream = Screen(False)
   local_loop.run(make(stream), 300)
   assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("sizes, total", [
+  ([50], 3000), ([lambda data: data], 3000), ([lambda data: data.repeat()], None),
+  ([lambda data: data.filter(lambda x: x > 3)], None), ([50, 50], None), ([], None)])
+def test_the_examples_of_all_epochs(sizes, total):
+  with tf.Graph().as_default(), tf.Session() as session:
+    shard = pipeline.Shard(epochs=20)
+    for size in sizes:
+      if isinstance(size, int):
+        shard.sizes.append(size)
+      else:
+        shard.dataset(size(tf.data.Dataset.range(50)))
+    made = options.Options(epochs=20)
+    assert epochs.total_examples(session, shard, made, 3) == total
+    assert epochs.total_examples(session, shard, options.Options(steps=20), 3) is None
+
+
+def test_the_time_left_of_epochs():
+  *hooks, shown = make(Screen(False), None)
+  shown._find_last_example = lambda session: 3200
+  local_loop.run([*hooks, shown], 100)
+  # 800 of 3200 examples in 2 s.
+  shown._began = shown._began._replace(time=0.0)
+  assert shown.figures(2.0).seconds_left == pytest.approx(6.0)

@@ -11,6 +11,8 @@ import tensorflow.compat.v1 as tf
 
 from tests import harness
 from tests.training import local_job
+from tf1ps.monitoring import status
+from tf1ps.state import latest_heartbeat
 from tf1ps.training import options, stall_watch
 
 
@@ -144,6 +146,45 @@ def test_the_queue_from_which_a_run_takes_is_named():
       return x, 3 * x + 2
 
     local_job.train(input_fn, steps=4, stall_after=0.5)
+
+
+def test_a_step_that_lasts_much_longer_than_the_others_is_stalled(set_timing):
+  set_timing(stall_watch, stalled_least=0.3)
+  seen = []
+
+  def find():
+    own = latest_heartbeat().own()
+    return own if "stalled" in own.figures else None
+
+  def hold():
+    assert find() is None  # it has just begun
+    seen.append(harness.wait_until(find, what="a stalled worker"))
+
+  outcome = local_job.train(input_that_holds(hold), steps=6, stall_after=0.0)
+  assert outcome.steps == 6 and find() is None
+  seconds, slowest = seen[0].figures["stalled"]
+  assert seconds >= max(0.3, 9.9 * slowest) and status.state_of(seen[0]) == "stalled"
+
+
+def test_a_wait_in_a_hook_of_tf1ps_is_no_stall(set_timing):
+  set_timing(stall_watch, stalled_least=0.0)
+  watch = stall_watch.StallWatch(None, 0.0, False, lambda: (), [])
+  watch.after_create_session(None, None)
+  for _ in range(150):
+    watch.before_run(None)
+    watch.after_run(None, None)
+  assert watch.stalled() is None and len(watch._took) == 100
+  watch.before_run(None)
+  harness.wait_until(watch.stalled)
+  watch._frames_in_loop = lambda: [Frame("time"), Frame("tf1ps.checkpoint.saving")]
+  assert watch.stalled() is None
+
+
+class Frame(object):
+  """A frame of a module."""
+
+  def __init__(self, name):
+    self.f_globals = {"__name__": name}
 
 
 def test_the_places_of_waits_are_modules():

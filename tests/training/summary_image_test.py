@@ -23,7 +23,7 @@ def test_the_axes_and_what_they_show():
   assert losses.lines[0].get_xydata().tolist() == [[2.0, 8.0], [10.0, 2.0], [30.0, 1.0]]
   assert steps.lines[0].get_xydata().tolist() == [[5.0, 10.0], [20.0, 10.0]]
   assert examples.lines[0].get_xydata().tolist() == [[5.0, 320.0], [20.0, 320.0]]
-  assert figure.get_suptitle() == "30 steps and 960 examples in 3 s"
+  assert [text.get_text() for text in figure.texts] == ["30 steps and 960 examples in 3 s"]
 
 
 def test_a_wide_range_of_losses_has_a_log_scale():

@@ -32,6 +32,7 @@ def _follow(program) -> int:
   from tf1ps.monitoring import EvaluatorFigures
   from tf1ps.pipeline import BadRecords
   from tf1ps.program import follow_checkpoints, format_evaluation
+  from tf1ps.state import RunFile
 
   config = tasks.make_config()
   app.open_devices(config)
@@ -40,7 +41,9 @@ def _follow(program) -> int:
     served.show_evaluator(lambda: figures[-1])
 
   def note(count, found):
-    figures[:] = [EvaluatorFigures(count, found.global_step, found.metrics)]
+    run = RunFile(FLAGS.checkpoint_dir).read()
+    figures[:] = [EvaluatorFigures(
+      count, found.global_step, found.metrics, "" if run is None else run.run)]
 
   with SignalWatch(lambda signum: None, limit=TIMING.force_exit_limit) as watch:
     outcome = follow_checkpoints(

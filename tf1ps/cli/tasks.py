@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Callable
 
 from absl import flags
 
@@ -23,12 +24,14 @@ ALL_REDUCE = "all_reduce"
 _log = logging.getLogger("tf1ps")
 
 
-def task_cluster(implied_job: str, launched: bool = False):
+def task_cluster(implied_job: str, launched: bool = False,
+                 check: Callable[[], object] = lambda: None):
   """Makes the cluster of this task, and prints it.
 
   Args:
     implied_job: the job that the program runs.
     launched: whether a launcher has already printed the warning that anyone can connect.
+    check: called before anything is printed; raises an error for flags that cannot be.
 
   Returns:
     The `Cluster`.
@@ -44,6 +47,7 @@ def task_cluster(implied_job: str, launched: bool = False):
     raise errors.UsageError("--replication=all_reduce has no ps, but the cluster has %d: leave "
                             "out the job ps" % len(cluster.ps))
   container = job_container(cluster)
+  check()
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   warning = None if launched else exposure_warning(cluster)
   if warning:

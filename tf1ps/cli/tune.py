@@ -126,7 +126,7 @@ def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.C
       ("tensorflow.compat.v1", "tf1ps.cli.preload")) as trials:
     begin = time.monotonic()
     middle = begin + _FIRST_PART * (until - begin)
-    first = _stage(trials, argv, options, folder, candidates, _ROUNDS, middle)
+    first = _stage(trials, argv, options, folder, candidates, _ROUNDS, middle, _FIRST_PART)
     winners = search.best_of_each(first)
     combined = search.combinations(winners, first) + list(also)
     names = {one.candidate.name for one in winners} | {candidates[0].name}
@@ -134,18 +134,22 @@ def measure(argv: Sequence[str], options: Options, candidates: Sequence[search.C
       trials.forget([one.name for one in candidates if one.name not in names])
       kept = [one for one in candidates if one.name in names]
       second = _stage(trials, argv, options, folder, kept + combined, _LAST_ROUNDS,
-                      until)
+                      until, 1.0 - _FIRST_PART)
       measured = {one.candidate.name for one in second}
       first = second + [one for one in first if one.candidate.name not in measured]
     return (*_with_losses(trials, first), trials.lost)
 
 
-def _stage(trials, argv, options, folder, candidates, rounds, until) -> List[search.Result]:
-  """Measures candidates; returns their results, without losses."""
+def _stage(trials, argv, options, folder, candidates, rounds, until, part) -> List[search.Result]:
+  """Measures candidates in a part of all the time; returns their results, without losses."""
   now = time.monotonic()
   ready_until = max((now + until) / 2, until - _LEAST_ROUNDS * _TURN_TAKES * len(candidates))
   new = [one for one in candidates if one.name not in trials.rates]
   trials.start([lambda one=one: _trial(argv, options, folder, one) for one in new], ready_until)
+  for one in new:
+    if one.name in trials.late:
+      trials.lost[one.name] += "; --seconds=%d would probably do" % enough_seconds(
+        len(new), len(candidates), trials.start_seconds or 2 * (ready_until - now), part)
   names = [one.name for one in candidates]
   before = {name: len(trials.rates[name]) for name in names if name in trials.rates}
   trials.measure(names, rounds, _TURN, until)
@@ -156,6 +160,20 @@ def _stage(trials, argv, options, folder, candidates, rounds, until) -> List[sea
     return []
   return [search.Result(one, rates[one.name], search.ratio_to(rates[one.name], base), float("nan"))
           for one in candidates if rates.get(one.name)]
+
+
+def enough_seconds(new: int, count: int, start_seconds: float, part: float) -> int:
+  """Returns the --seconds that leave time for each start of a stage, and for its rounds.
+
+  Args:
+    new: the jobs that the stage starts.
+    count: the jobs that it measures.
+    start_seconds: of each start.
+    part: of all the time that the stage has.
+  """
+  starts = new * start_seconds
+  least = min(2 * starts, starts + _LEAST_ROUNDS * _TURN_TAKES * count) / part
+  return 10 * (int(least / 10) + 1)
 
 
 def _with_losses(trials, results):

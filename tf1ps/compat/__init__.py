@@ -29,6 +29,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "installed_files": ["is_installed_file"],
   "json_lines": ["JsonStream", "read_json_line", "severity_of", "use_json_lines"],
   "keras_names": ["new_graph"],
+  "learning_rates": ["learning_rate_in"],
   "leftovers": [
     "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],
   "locked_counts": ["lock_counts"],

@@ -121,6 +121,7 @@ class Timing(NamedTuple):
   restart_pause: float = 1.0  # before the first restart of a failed task; each next one doubles
   longest_restart_pause: float = 30.0
   restart_reset: float = 300.0  # a task that lived so long begins with the first pause again
+  stalled_least: float = 10.0  # of a run that lasts much longer than those before, until it counts
   stalls_pause: float = 3.0  # for the other tasks that stand still to say what they wait for
   fork_limit: float = 30.0  # for a process to be forked
   fork_server_end_limit: float = 8.0  # for the fork server to end its tasks and itself

@@ -44,6 +44,8 @@ class Trials:
   Attributes:
     rates: {name: the steps per second of each turn}.
     lost: {name: the reason}.
+    late: the names of those that were not ready in time.
+    start_seconds: of each job, as far as jobs have become ready.
   """
 
   def __init__(self, preload: Sequence[str], quiet: bool = True):
@@ -54,6 +56,8 @@ class Trials:
     self._processes: Dict[str, List[TaskProcess]] = {}
     self.rates: Dict[str, List[float]] = {}
     self.lost: Dict[str, str] = {}
+    self.late: List[str] = []
+    self.start_seconds = 0.0
 
   def __enter__(self):
     return self
@@ -69,7 +73,7 @@ class Trials:
       makers: each makes a `Trial`, right before its start: it chooses ports.
       until: the moment, as of `time.monotonic`, at which a job that is not ready is lost.
     """
-    waiting, starting = list(makers), []
+    waiting, starting, began, ready = list(makers), [], time.monotonic(), 0
     while waiting or starting:
       while waiting and len(starting) < _AT_ONCE:
         starting.append(self._start(waiting.pop(0)()))
@@ -77,8 +81,11 @@ class Trials:
       for trial in list(starting):
         if self._check(trial) and _is_ready(trial):
           self._signal(trial.name, signal.SIGSTOP)
+          ready += 1
+          self.start_seconds = (time.monotonic() - began) / ready
         elif trial.name not in self.lost and late:
           self._lose(trial.name, "it was not ready in time")
+          self.late.append(trial.name)
         elif trial.name not in self.lost:
           continue
         starting.remove(trial)
@@ -87,6 +94,7 @@ class Trials:
           trial = maker()
           self._trials[trial.name] = trial
           self.lost[trial.name] = "no time was left to start it"
+          self.late.append(trial.name)
         waiting = []
       time.sleep(TIMING.local_poll_interval)
 

@@ -6,7 +6,7 @@ carries the few figures of `to_json`; /metrics has all of them.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from tf1ps.replication import Ages
 
@@ -20,8 +20,11 @@ class WorkerFigures(NamedTuple):
   loss: Optional[float] = None  # of the last step
   ages: Optional[Ages] = None  # of the applied gradients; None: they are not measured
   dropped: int = 0  # gradients that were not applied
+  skipped: int = 0  # bad records that were left out
   sessions: int = 0  # those after the first one are recoveries
   is_open: bool = False  # whether there is a session that can make steps
+  # The seconds of the current run, and of the slowest of the last runs, if it lasts much longer.
+  stalled: Optional[Tuple[float, float]] = None
   checkpoint_dir: str = ""  # of a chief that saves
   checkpoint_step: int = -1  # the global step of the last checkpoint
   checkpoint_age: float = 0.0  # seconds since it was saved
@@ -37,6 +40,8 @@ class WorkerFigures(NamedTuple):
       found["loss"] = round(self.loss, 6)
     if self.ages is not None and self.ages.gradients:
       found["age"] = [round(self.ages.mean, 2), self.ages.highest]
+    if self.stalled is not None:
+      found["stalled"] = [round(self.stalled[0], 1), round(self.stalled[1], 3)]
     if self.sessions > 1:
       found["recoveries"] = self.sessions - 1
     if self.checkpoint_dir:
@@ -54,3 +59,4 @@ class EvaluatorFigures(NamedTuple):
   evaluations: int = 0
   global_step: Optional[int] = None  # of the last evaluated checkpoint
   metrics: Dict[str, float] = {}  # of that checkpoint
+  run: str = ""  # the id of its run

@@ -7,7 +7,8 @@ a step does nothing for them. All counters count from the start of the process, 
 expects: it takes a lower value for a restart.
 
 Names follow Prometheus: the prefix tf1ps_, base units, _total for counters. Each metric has the
-labels job ("worker"), role ("chief") and index ("0").
+labels job ("worker"), role ("chief"), index ("0") and run, the id of the run of the job, which is
+empty as long as the task does not know it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tf1ps import version
 from tf1ps.monitoring.figures import EvaluatorFigures, WorkerFigures
 
 PREFIX = "tf1ps_"
-LABELS = ("job", "role", "index")
+LABELS = ("job", "role", "index", "run")
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _AGE_BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
 EVERY, TASKS, TRAINING, CHIEF, PS, EVALUATOR = (
@@ -35,6 +36,13 @@ class View(NamedTuple):
   evaluator: Optional[EvaluatorFigures] = None
   silence: Optional[float] = None  # seconds since the keeper of the heartbeats answered
   states: Dict[str, int] = {}  # {state: tasks of the job}
+
+  @property
+  def run(self) -> str:
+    """The id of the run of the job; "" if it is not known."""
+    if self.evaluator is not None:
+      return self.evaluator.run
+    return "" if self.member is None else self.member.run
 
   def belongs_to(self, tasks: str) -> bool:
     """Whether a metric of these tasks is one of this task."""
@@ -98,6 +106,8 @@ TABLE: Tuple[Metric, ...] = (
          TRAINING, _one(lambda view: view.figures.late_examples)),
   Metric("dropped_gradients", COUNTER, "Gradients that were not applied.", TRAINING,
          _one(lambda view: view.figures.dropped)),
+  Metric("skipped_records", COUNTER, "Bad records that the worker has skipped.", TRAINING,
+         _one(lambda view: view.figures.skipped)),
   Metric("global_step", GAUGE, "The last global step that the worker has read.", TRAINING,
          _one(lambda view: _from_zero(view.member.global_step))),
   Metric("loss", GAUGE, "The loss of the worker's last step.", TRAINING,
@@ -106,8 +116,9 @@ TABLE: Tuple[Metric, ...] = (
          "global steps.", TRAINING, lambda view: iter(())),
   Metric("recoveries", COUNTER, "Sessions of the worker after its first one.", TRAINING,
          _one(lambda view: max(0, view.figures.sessions - 1))),
-  Metric("stalled", GAUGE, "1 while the worker makes no step for longer than --stall_after.",
-         TRAINING, _one(lambda view: bool(view.member.blocked))),
+  Metric("stalled", GAUGE, "1 while the worker's step lasts much longer than those before, or "
+         "longer than --stall_after.", TRAINING,
+         _one(lambda view: bool(view.member.blocked or view.figures.stalled))),
   Metric("checkpoints", COUNTER, "Checkpoints that the chief has saved.", CHIEF,
          _one(lambda view: view.figures.checkpoints)),
   Metric("last_checkpoint_step", GAUGE, "The global step of the last checkpoint.", CHIEF,
@@ -144,7 +155,7 @@ class Collector:
 
   def __init__(self, labels: Tuple[str, str, str], look: Callable[[], View]):
     """Prepares; `labels` are the job, role and index of the task, `look` returns its `View`."""
-    self._labels, self._look = [str(each) for each in labels], look
+    self._task, self._look = [str(each) for each in labels], look
 
   def describe(self) -> list:
     """Registration needs no look at the task."""
@@ -154,15 +165,16 @@ class Collector:
     """Yields the families of metrics as of now."""
     from prometheus_client.core import InfoMetricFamily
 
-    info = InfoMetricFamily(PREFIX + "build", "The version of tf1ps.", labels=list(LABELS))
-    info.add_metric(self._labels, {"version": version.__version__})
-    yield info
     view = self._look()
+    labels = [*self._task, view.run]
+    info = InfoMetricFamily(PREFIX + "build", "The version of tf1ps.", labels=list(LABELS))
+    info.add_metric(labels, {"version": version.__version__})
+    yield info
     for metric in TABLE:
       if view.belongs_to(metric.tasks):
-        yield self._family(metric, view)
+        yield self._family(metric, view, labels)
 
-  def _family(self, metric: Metric, view: View):
+  def _family(self, metric: Metric, view: View, labels: List[str]):
     from prometheus_client.core import (
       CounterMetricFamily,
       GaugeMetricFamily,
@@ -175,11 +187,11 @@ class Collector:
       PREFIX + metric.name, metric.help, labels=[*LABELS, *metric.labels])
     if metric.kind == HISTOGRAM:
       if view.figures.ages is not None:
-        family.add_metric(self._labels, _buckets(view.figures.ages.counts),
+        family.add_metric(labels, _buckets(view.figures.ages.counts),
                           sum_value=view.figures.ages.total)
       return family
     for values, number in metric.values(view):
-      family.add_metric([*self._labels, *values], number)
+      family.add_metric([*labels, *values], number)
     return family
 
 

@@ -3,7 +3,7 @@
 It listens on 127.0.0.1 unless the flag names another address. It is for reading alone, and asks
 nobody for a password. /healthz answers as long as the process does. /readyz answers 200 when
 
-a worker     has an open session;
+a worker     has an open session, and its step lasts no longer than those before (`stall_watch`);
 a ps         has its server up, and the task that keeps the heartbeats has answered it;
 an evaluator follows its directory;
 
@@ -111,6 +111,12 @@ class MetricsServer:
       return Readiness(True, "serves")
     figures = heartbeat.figures()
     if state == "training" and figures is not None and figures.is_open:
+      blocked = heartbeat.get("blocked")
+      if blocked:
+        return Readiness(False, "stalled: it waits for %s" % blocked)
+      if figures.stalled is not None:
+        return Readiness(False, "stalled: its step has lasted %.0f s, and none of the last ones "
+                         "took longer than %.3g s" % figures.stalled)
       return Readiness(True, "its session is open")
     return Readiness(False, "no session is open (%s)" % state)
 

@@ -45,6 +45,7 @@ from tf1ps.state import (
 LOST = "lost"  # silent for longer than the job's --heartbeat_timeout
 SILENT = "silent"  # for longer than a living task is
 ABSENT = "absent"  # it has sent no heartbeat
+STALLED = "stalled"  # its step lasts much longer than those before
 _MEMBER, _RUN = "member:", "run:"
 
 
@@ -60,7 +61,7 @@ class TaskStatus(NamedTuple):
   host: str  # "" if not known
   pid: Optional[int]
   state: str  # starting, training, serving, done, failed, or one of those above
-  reason: str  # "waits for ..." or "is failed: ..."; ""
+  reason: str  # "waits for ...", "is failed: ...", "is lost since ..."; ""
   global_step: Optional[int]  # the last one that it read
   steps: Optional[int]  # of its process
   examples: Optional[int]
@@ -257,12 +258,18 @@ def _job(seen: _Seen, container: str, is_only: bool) -> JobStatus:
 
 
 def state_of(member: Member) -> str:
-  """The state of a task: as it says, or "lost" or "silent" where it has not said it for long."""
+  """The state of a task: as it says, or "lost" or "silent" where it has not said it for long.
+
+  A task that trains is "stalled" while its step lasts too long.
+  """
   if member.has_ended:
     return member.state
   if member.age > member.timeout:
     return LOST
-  return SILENT if member.age > TIMING.alive_within else member.state
+  if member.age > TIMING.alive_within:
+    return SILENT
+  stalls = member.state == MEMBER_TRAINING and (member.blocked or "stalled" in member.figures)
+  return STALLED if stalls else member.state
 
 
 def _state_of_run(run: Optional[RunRecord], members: List[Member]) -> str:
@@ -279,15 +286,28 @@ def _task(member: Member) -> TaskStatus:
   trains = member.role != "ps" and member.state != MEMBER_SERVING
   moves = trains and state == MEMBER_TRAINING
   age = figures.get("age") or [None, None]
-  reason = "waits for " + member.blocked if member.blocked else ""
-  if member.has_ended:
-    reason = "is %s: %s" % (member.state, member.reason) if member.reason else ""
   return TaskStatus(
-    _short(member.name), member.role, member.host, member.pid, state, reason,
+    _short(member.name), member.role, member.host, member.pid, state, _reason(member, state),
     member.global_step if trains and member.global_step >= 0 else None,
     member.step if trains else None, member.examples if trains else None,
     member.steps_per_second if moves else None, member.examples_per_second if moves else None,
     figures.get("loss"), age[0], age[1], figures.get("recoveries", 0), member.age)
+
+
+def _reason(member: Member, state: str) -> str:
+  """What to know, and to do, about a task that is not as it should be; "" of others."""
+  if state in (LOST, SILENT):
+    return "is %s: no heartbeat for %.0f s. See whether process %d runs on %s, and its log%s" % (
+      state, member.age, member.pid, member.host,
+      "; start the task again if it has ended" if state == LOST else "")
+  if member.has_ended:
+    return "is %s: %s" % (member.state, member.reason) if member.reason else ""
+  if member.blocked:
+    return "waits for " + member.blocked
+  if "stalled" in member.figures:
+    return "has made no step for %.0f s, and none of its last ones took longer than %.3g s. Look " \
+           "for a lost task or an empty queue" % tuple(member.figures["stalled"])
+  return ""
 
 
 def _absent(task: Task) -> TaskStatus:

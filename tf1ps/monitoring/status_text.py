@@ -9,8 +9,8 @@ from typing import List, Optional
 from tf1ps.monitoring.status import JobStatus, Status, TaskStatus
 from tf1ps.transfer import format_bytes
 
-TASK_COLUMNS = ("TASK", "HOST", "STATE", "STEP", "STEPS/S", "EXAMPLES/S", "AGE OF GRADIENTS",
-                "LAST SEEN")
+TASK_COLUMNS = ("TASK", "HOST", "STATE", "STEP", "LOSS", "STEPS/S", "EXAMPLES/S",
+                "AGE OF GRADIENTS", "LAST SEEN")
 PS_COLUMNS = ("PS", "SENT/S", "RECEIVED/S", "MESSAGES/S")
 QUEUE_COLUMNS = ("QUEUE", "PS", "SIZE", "CAPACITY", "WAITING")
 _UNKNOWN = "-"
@@ -42,7 +42,8 @@ def asked_at(status: Status) -> str:
 def head_of(job: JobStatus) -> str:
   """Returns the line above the tables of a job."""
   where = "container %s" % job.container if job.container else "the default container"
-  parts = ["job in %s: %s" % (where, job.state)]
+  run = ", run %s" % job.run if job.run else ""
+  parts = ["job in %s%s: %s" % (where, run, job.state)]
   if job.global_step is not None:
     parts.append("global step %d" % job.global_step)
   parts.append("%.1f steps/s and %.0f examples/s of all workers" % (
@@ -67,12 +68,13 @@ def _job_lines(job) -> List[str]:
 def task_rows(job: JobStatus) -> List[tuple]:
   """Returns the rows of the tasks, as texts."""
   return [(one.task + (" (chief)" if one.role == "chief" else ""), one.host or _UNKNOWN, one.state,
-           _count(one.global_step), _rate(one.steps_per_second), _rate(one.examples_per_second, 0),
-           _age(one), _seconds(one.last_seen)) for one in job.tasks]
+           _count(one.global_step), _rate(one.loss, 4), _rate(one.steps_per_second),
+           _rate(one.examples_per_second, 0), _age(one), _seconds(one.last_seen))
+          for one in job.tasks]
 
 
 def notes_of(job: JobStatus) -> List[str]:
-  """Returns a line for each task that says why it waits, or how it ended."""
+  """Returns a line for each task that is lost, waits or has ended: since when, why, what to do."""
   return ["%s %s" % (one.task, one.reason) for one in job.tasks if one.reason]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Callable
 
 from tf1ps.monitoring import status_text
-from tf1ps.monitoring.status import ABSENT, LOST, SILENT, Status
+from tf1ps.monitoring.status import ABSENT, LOST, SILENT, STALLED, Status
 
-_STYLES = {LOST: "bold red", "failed": "red", SILENT: "yellow", ABSENT: "yellow",
+_STYLES = {LOST: "bold red", "failed": "red", STALLED: "red", SILENT: "yellow", ABSENT: "yellow",
            "starting": "yellow", "done": "dim"}
 
 

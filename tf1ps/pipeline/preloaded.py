@@ -75,6 +75,7 @@ def preloaded_batches(shard: shard_lib.Shard, arrays: Any, shuffle: bool = True,
       ", ".join(str(leaf.shape) for leaf in leaves) or "of nothing"))
   leaves = _share(shard, leaves)
   rows = len(leaves[0])
+  shard.sizes.append(rows)
   if not rows:
     raise ValueError("there is no row for worker %d of %d: the preloaded arrays have %d rows" % (
       shard.index, shard.count, lengths[0]))

@@ -67,6 +67,8 @@ class Shard:
     leased: under "dynamic" the `LeasedData`; None before the program asked for data.
     range_reports: a `RangeReport` for each input whose batches report the ranges of their records.
     was_asked: whether the program has asked for data.
+    sizes: the records of this worker's part, once for each set of records that was divided: ints,
+      or int64 scalars, which are negative if the number is not known.
   """
 
   def __init__(self, index: int = 0, count: int = 1, batch_size: int = 1,
@@ -92,6 +94,7 @@ class Shard:
     self.leased: Optional[leases.LeasedData] = None
     self.range_reports: List[leases.RangeReport] = []
     self.was_asked = False
+    self.sizes: List[Union[int, tf.Tensor]] = []
 
   @property
   def is_dynamic(self) -> bool:
@@ -199,6 +202,7 @@ class Shard:
     if self.policy == RECORDS or (self.policy is None and self.divided != FILES):
       dataset = dataset.shard(self.count, self.index)
       self.divided = RECORDS
+    self.sizes.append(tf.data.experimental.cardinality(dataset))
     if shuffle is not None:
       dataset = dataset.shuffle(shuffle, reshuffle_each_iteration=True)
     return dataset if self.is_dynamic else dataset.repeat(self.epochs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional
 
@@ -22,6 +23,7 @@ class Evaluation(NamedTuple):
   examples: int  # the number of examples
   global_step: Optional[int]  # the checkpoint's global step; None if it has none
   seconds: float  # from the start of the graph's construction to the last value
+  checkpoint: str = ""  # its path
 
 
 class EvaluationError(Error, RuntimeError):
@@ -68,7 +70,7 @@ def evaluate(program: contract.Program, checkpoint: str, batch_size: int,
   if not examples:  # here, because the end of the session raises the error that emptied a queue
     raise EvaluationError(_NO_EXAMPLE)
   return Evaluation({name: float(value) for name, value in found.items()}, examples, global_step,
-                    time.monotonic() - began)
+                    time.monotonic() - began, checkpoint)
 
 
 def try_evaluation(program: contract.Program, batch_size: int,
@@ -102,9 +104,15 @@ def _build(program, batch_size, variables, bad):
 def format_evaluation(evaluation: Evaluation) -> str:
   """Formats an evaluation as one line, with the loss last.
 
-  Such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)".
+  Such as "test accuracy 0.9711, test loss 0.1034 at step 1200 (360 examples, 0.4 s)". The step is
+  that of the values. A checkpoint has in its name the step at which the save began: it is named,
+  too, if other workers have made steps before the values were saved.
   """
   names = sorted(evaluation.metrics, key=lambda name: name == contract.LOSS_METRIC)
   values = ", ".join(f"test {name} {evaluation.metrics[name]:.4f}" for name in names)
   step = "" if evaluation.global_step is None else f" at step {evaluation.global_step}"
-  return f"{values}{step} ({evaluation.examples} examples, {evaluation.seconds:.1f} s)"
+  name = os.path.basename(evaluation.checkpoint)
+  number = name.rpartition("-")[2]
+  began = number.isdigit() and evaluation.global_step not in (None, int(number))
+  return (f"{values}{step} ({name + ', ' if began else ''}{evaluation.examples} examples, "
+          f"{evaluation.seconds:.1f} s)")

@@ -29,7 +29,7 @@ from tf1ps.cluster import (
   this_process,
 )
 from tf1ps.compat import RETRIES, TIMING, Error
-from tf1ps.session import container_check, reset_watch, run_directory
+from tf1ps.session import container_check, lost_workers, reset_watch, run_directory
 from tf1ps.state import (
   CLUSTER_RECORD,
   MEMBER_DONE,
@@ -206,6 +206,7 @@ class Membership:
       table_for(record, self.cluster.control_task), self.cluster.task,
       "chief" if self.is_chief else "worker", record.container, self.heartbeat_timeout,
       self._look, self._beat_directory)
+    self._lost_workers = lost_workers.LostWorkers(self.heartbeat.is_lost)
     if self.is_chief:
       self.heartbeat.set(heard="")
     self.resets = reset_watch.ResetWatch(
@@ -532,6 +533,8 @@ class Membership:
       self._note_steps(records)
       self._note_members(records)
       self._look_for_leavers(records)
+      if self.run_id and current is not None and not current.ended:
+        self._lost_workers.look(self.members(), self.run_id)
       return
     found = find_run(records, self.record.container)
     if callback is not None and None not in (found, current) and found.id != current.id:
@@ -593,8 +596,12 @@ class Membership:
   def _watch_chief(self) -> None:
     """Says once that a chief has left in the middle of the run: nobody saves then."""
     chief = self.chief_member()
-    if self.is_over or chief is None or not self.run_id or (
-        chief.run != self.run_id or chief.pid == self._left_chief):
+    if self.is_over or chief is None or not self.run_id or chief.run != self.run_id:
+      return
+    if self._left_chief is not None and not chief.has_ended and not self.heartbeat.is_lost(chief):
+      self._left_chief = None
+      _log.warning("the chief %s is back: process %d on %s", chief.name, chief.pid, chief.host)
+    if chief.pid == self._left_chief:
       return
     if chief.state == MEMBER_FAILED:
       how = "has failed (%s)" % chief.reason

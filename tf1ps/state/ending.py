@@ -128,6 +128,8 @@ class _JobWatch:
   def look(self) -> Optional[str]:
     """Returns None while the job runs, a sentence after its end; raises JobLostError."""
     found = self._look_for_run()
+    if found is not None and self._is_ps:
+      self._beat.set(run=found.id)
     if found is not None and found.ended:
       if found.failed:
         raise ReleasedError("the chief released this task: the job has failed")

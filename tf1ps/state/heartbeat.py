@@ -169,7 +169,7 @@ class Heartbeat:
     self._fields = dict(
       job=task.job, index=task.index, role=role, host=socket.gethostname(), pid=os.getpid(), run="",
       state=MEMBER_STARTING, step=0, global_step=-1, examples=0, reason="", epochs=0,
-      job_examples=0, saved_for=None, heard=None, timeout=heartbeat_timeout)
+      job_examples=0, saved_for=None, heard=None, timeout=heartbeat_timeout, blocked="")
     self._rates, self._figures = _Rates(), None
     self._records: Dict[str, control.ControlRecord] = {}
     self._read_at: Optional[float] = None

@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import Callable, Dict, Sequence
+from typing import Callable, Dict, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
 from tf1ps.checkpoint import CheckpointError, use_latest, verify_checkpoint
 from tf1ps.cluster import LifecycleHook, TaskUnavailableError, probe_tasks
 from tf1ps.compat import TIMING
-from tf1ps.pipeline import SHARD_DYNAMIC
+from tf1ps.pipeline import SHARD_DYNAMIC, Shard
 from tf1ps.session import Membership
 from tf1ps.training import options as options_lib
 from tf1ps.training.stops import Stops
@@ -33,6 +33,26 @@ SUFFIX = ".epochs.json"  # of the number's file beside a checkpoint
 def are_counted(options: options_lib.Options) -> bool:
   """Whether the epochs of the job are counted here."""
   return bool(options.epochs) and not options.examples and options.shard != SHARD_DYNAMIC
+
+
+def total_examples(session: tf.Session, shard: Shard, options: options_lib.Options,
+                   replicas: int) -> Optional[int]:
+  """Returns about how many examples the job trains on with --epochs, if its input knows that.
+
+  Args:
+    session: this worker's.
+    shard: its share; the other workers are taken to have as many records.
+    options: of the job.
+    replicas: the number of workers.
+  """
+  if not are_counted(options) or len(shard.sizes) != 1:
+    return None
+  try:
+    records = int(session.run(shard.sizes[0])) if isinstance(
+      shard.sizes[0], tf.Tensor) else shard.sizes[0]
+  except tf.errors.OpError:  # the dataset needs values that only its iterator gets
+    return None
+  return records * replicas * options.epochs if records > 0 else None
 
 
 def read_finished(options: options_lib.Options) -> int:

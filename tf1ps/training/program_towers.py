@@ -13,6 +13,7 @@ from typing import Callable, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
+from tf1ps.compat import learning_rate_in
 from tf1ps.pipeline import Shard, check_asked
 from tf1ps.program import (
   AveragedOptimizer,
@@ -29,6 +30,8 @@ from tf1ps.replication import ClonePart, split_unevenly
 from tf1ps.training import hints, own_train_op
 from tf1ps.training import options as options_lib
 from tf1ps.training.step import summarize
+
+_RATE_TAG = "learning_rate"
 
 
 class ProgramTowers:
@@ -133,15 +136,31 @@ def check_learning_rate(towers: ProgramTowers, options: options_lib.Options) -> 
 
 
 def summarize_learning_rate(towers: ProgramTowers, optimizer: str, learning_rate) -> None:
-  """Adds a summary of the options' learning rate; a program's own optimizer keeps its rate.
+  """Adds a summary of the learning rate: the options', or that of the program's own optimizer.
+
+  There is none for a training op of the program, for an optimizer whose rate is not known, and
+  beside a summary of the program with the same tag.
 
   Args:
     towers: the built towers.
     optimizer: the name of the options' optimizer.
     learning_rate: a number, a float scalar tensor, or None for the optimizer's default.
   """
-  if towers.train_op is None and not towers.has_own_optimizer:
-    summarize("learning_rate", learning_rate_of(optimizer, learning_rate))
+  if towers.train_op is not None:
+    return
+  if not towers.has_own_optimizer:
+    rate = learning_rate_of(optimizer, learning_rate)
+  else:
+    rate = None if _has_summary(_RATE_TAG) else learning_rate_in(towers.optimizers[0])
+  if rate is not None:
+    summarize(_RATE_TAG, rate)
+
+
+def _has_summary(tag: str) -> bool:
+  """Whether the graph has a scalar summary with a tag."""
+  return any(
+    op.type == "ScalarSummary" and tf.get_static_value(op.inputs[0]) == tag.encode("utf-8")
+    for op in tf.get_default_graph().get_operations())
 
 
 class _OptimizerToCome:

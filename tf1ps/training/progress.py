@@ -141,7 +141,8 @@ class Progress(tf.train.SessionRunHook):
   def __init__(self, tracker: GlobalStepTracker, counter: ExampleCounter, execution,
                last_step: Optional[int] = None, stream=None, share: Optional[float] = None,
                others=None, last_example: Optional[int] = None, is_chief: bool = True,
-               before: Callable[[], int] = lambda: 0):
+               before: Callable[[], int] = lambda: 0,
+               find_last_example: Callable[[tf.Session], Optional[int]] = lambda session: None):
     """Creates the hook; `tracker` and `counter` stand before it.
 
     Args:
@@ -155,7 +156,9 @@ class Progress(tf.train.SessionRunHook):
       last_example: the examples of all workers at which the job ends, or None.
       is_chief: False: the rates are those of this worker alone.
       before: returns the examples that the job trained on before this run.
+      find_last_example: returns `last_example` in the first session if it was not given.
     """
+    self._find_last_example = find_last_example
     self._last_example, self._is_chief, self._before = last_example, is_chief, before
     self._tracker, self._counter, self._execution = tracker, counter, execution
     self._last_step = last_step
@@ -168,6 +171,8 @@ class Progress(tf.train.SessionRunHook):
 
   def after_create_session(self, session, coord):
     if self._began is None:
+      if self._is_chief and self._last_example is None:
+        self._last_example = self._find_last_example(session)
       self._began = _Begin(
         time.monotonic(), self._tracker.value, self._counter.examples, self._own())
       self._next = time.monotonic() + TIMING.first_report

@@ -14,6 +14,9 @@ and does not fail: the other one is the stalled one. Waits that have limits of t
 count: those for the start, for a new session after a failure, at the end, and after a signal. Nor
 does the time in which this process was stopped.
 
+`stalled` finds such a worker long before: the current run has lasted longer than `stalled_least`
+seconds, and much longer than those before it. The heartbeat and /readyz tell of it.
+
 Python does not show what TensorFlow waits for. The text comes from the place of the loop's thread,
 from the state of a synchronous round, from the sizes of the input's queues, from Python code of the
 program in any thread, and from probes of the servers.
@@ -60,6 +63,7 @@ _PLACES = {
   "tf1ps.session.ending": Wait("the end of the other workers", counts=False),
 }
 _RUN = "tf1ps.cluster.session"
+_SLOWER, _LAST_RUNS = 10, 100  # times the slowest of the last runs
 _LOOP = "tf1ps.training.worker"
 
 
@@ -90,6 +94,9 @@ class StallWatch(LifecycleHook):
     self._every = min(TIMING.heartbeat_interval, after / 4)
     self.lifecycle = self._loop = None  # the id of the loop's thread
     self._queues = []  # pairs of a queue's name and its size, a tensor
+    self._run_began: Optional[float] = None
+    self._took: List[float] = []  # the seconds of the last runs
+    self._moved = ((), 0.0)  # the progress, and when another look found it so
     self._stopped, self._has_ended = threading.Event(), threading.Event()
     self._thread: Optional[threading.Thread] = None
 
@@ -108,8 +115,33 @@ class StallWatch(LifecycleHook):
       with tf.device(runner.queue.queue_ref.device):
         self._queues.append((runner.queue.name, runner.queue.size()))
 
+  def before_run(self, run_context):
+    self._run_began = time.monotonic()
+
+  def after_run(self, run_context, run_values):
+    self._took = [*self._took[1 - _LAST_RUNS:], time.monotonic() - self._run_began]
+    self._run_began = None
+
+  def stalled(self) -> Optional[Tuple[float, float]]:
+    """Whether the current run lasts much longer than those before; any thread may call it.
+
+    Returns:
+      Its seconds and those of the slowest of the last runs; None if it does not, if no run has
+      ended yet, or if this worker saves, or waits for other workers, for a session or for the end.
+    """
+    now, began, took, found = time.monotonic(), self._run_began, self._took, self._progress()
+    if found != self._moved[0]:  # by a thread beside the loop, if not by this one
+      self._moved = (found, now)
+    if began is None or not took or self._stopped.is_set():
+      return None
+    seconds = now - max(began, self._moved[1])
+    if seconds <= max(TIMING.stalled_least, _SLOWER * max(took)) or any(
+        _module(frame) in _PLACES for frame in self._frames_in_loop()):
+      return None
+    return seconds, max(took)
+
   def after_create_session(self, session, coord):
-    self._loop = threading.get_ident()
+    self._loop, self._run_began = threading.get_ident(), None
     if self._after and self._thread is None:
       self._thread = threading.Thread(target=self._watch, daemon=True, name="tf1ps: stalls")
       self._thread.start()
@@ -162,7 +194,7 @@ class StallWatch(LifecycleHook):
         self._run.cluster.task.name, text, EXIT_FAILED))
 
   def _find_wait(self) -> Wait:
-    frames = list(itertools.takewhile(lambda one: _module(one) != _LOOP, _frames(self._loop)))
+    frames = self._frames_in_loop()
     places = [_PLACES[_module(frame)] for frame in frames if _module(frame) in _PLACES]
     if places:
       return places[0]
@@ -172,6 +204,9 @@ class StallWatch(LifecycleHook):
       if _is_of_program(frame):
         return Wait("Python code of the program, %s" % _say_place(frame))
     return Wait("Python code, %s" % _say_place(frames[0]) if frames else "an unknown thing")
+
+  def _frames_in_loop(self) -> list:
+    return list(itertools.takewhile(lambda one: _module(one) != _LOOP, _frames(self._loop)))
 
   def _find_wait_of_run(self) -> Wait:
     round_, awaited = self._look_at_round()

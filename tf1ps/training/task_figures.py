@@ -17,7 +17,7 @@ class TaskFigures:
   """Makes the `WorkerFigures` of a worker from its hooks."""
 
   def __init__(self, run: Membership, count_steps: Callable[[], int], counter, execution,
-               policies, traffic, stalls):
+               policies, traffic, stalls, count_skipped: Callable[[], int]):
     """Has the heartbeat send the figures.
 
     Args:
@@ -28,11 +28,12 @@ class TaskFigures:
       policies: the `StalenessPolicies`, which know the ages of gradients.
       traffic: the `TrafficReport` of the chief, or None.
       stalls: the `StallWatch`, which knows the session.
+      count_skipped: returns the bad records that were left out.
     """
     self._run, self._count_steps = run, count_steps
     self._counter, self._execution = counter, execution
     self._policies, self._traffic = policies, traffic
-    self._stalls = stalls
+    self._stalls, self._count_skipped = stalls, count_skipped
     run.heartbeat.describe_by(self.collect)
 
   def collect(self) -> WorkerFigures:
@@ -41,13 +42,15 @@ class TaskFigures:
     found = WorkerFigures(
       steps=self._count_steps(), examples=self._counter.own, late_examples=self._counter.late,
       loss=losses[-1] if losses else None, ages=self._policies.ages,
-      dropped=self._counter.late_batches, rolled_back=self._run.rolled_back,
-      traffic=_by_ps(self._traffic))
+      dropped=self._counter.late_batches, skipped=self._count_skipped(),
+      rolled_back=self._run.rolled_back, traffic=_by_ps(self._traffic))
     if lifecycle is None:
       return found
     session, saved = lifecycle.session, lifecycle.last_save()
     found = found._replace(
       sessions=lifecycle.sessions, is_open=session is not None and not session.is_aborted)
+    if found.is_open:
+      found = found._replace(stalled=self._stalls.stalled())
     if saved is None:
       return found
     return found._replace(

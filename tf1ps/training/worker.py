@@ -112,7 +112,8 @@ def train(program: Program, server: Server, options: options_lib.Options,
     with new_graph():
       use_bad_records(bad_records)
       step = build.build_step(program, run.cluster, shard, left, run.record.container)
-      training = _Training(step, shard, run, options, epochs_before, step_log)
+      training = _Training(step, shard, run, options, epochs_before, step_log,
+                           lambda: bad_records.skipped)
       try:
         with training.stalls, evaluations or contextlib.nullcontext(), \
             _open_session(training, run, options, directory, evaluations) as session:
@@ -252,7 +253,8 @@ class _Training:
   """
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options,
-               epochs_before: int = 0, step_log: Optional[str] = None):
+               epochs_before: int = 0, step_log: Optional[str] = None,
+               count_skipped: Callable[[], int] = lambda: 0):
     cluster = run.cluster
     self._shard, self._run, self._options, self._step = shard, run, options, step
     self.train_op = [] if options.steps_per_execution > 1 else step.train_op
@@ -299,7 +301,7 @@ class _Training:
       step.hooks)
     self._figures = task_figures.TaskFigures(
       run, self._count_steps, self.counter, self._execution, self._policies, self._traffic,
-      self.stalls)
+      self.stalls, count_skipped)
     if run.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
       self._log_hints()
@@ -374,7 +376,9 @@ class _Training:
         self.tracker, self.counter, self._execution, self._options.steps,
         share=options_lib.share_of(self._options, self._run.cluster.num_replicas),
         others=self._threads, last_example=self._options.examples, is_chief=self._run.is_chief,
-        before=lambda: self._examples.before)
+        before=lambda: self._examples.before,
+        find_last_example=lambda session: epochs.total_examples(
+          session, self._shard, self._options, self._run.cluster.num_replicas))
       found.append(shown)
       if self._run.is_chief and self._options.summary_image:
         found.append(summary_image.SummaryImage(
