@@ -139,8 +139,10 @@ def test_a_program_says_everything_when_asked():
 def test_a_legacy_program_begins_without_lines_of_information():
   lines = run_program("", LEGACY).splitlines()
   assert "the program's own" in lines
-  # On a machine without a GPU TensorFlow 2 says at the first session that it found none.
-  assert [line for line in lines if "cuInit" not in line] == ["the program's own"]
+  # On a machine without a GPU TensorFlow 2 says at the first session that it found none; and on a
+  # busy one sometimes, as a warning, that it cleaned up after a step.
+  assert [line for line in lines if "cuInit" not in line and "local_rendezvous" not in line] == [
+    "the program's own"]
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ _PAUSE = 0.25  # seconds of a step
 _BATCH = 8
 _LIMIT = 90.0  # seconds for what takes few
 _CLIENTS_END = 60.0  # seconds for the clients of the queue to take what is left
+_LAST_INJECTION = 20.0  # seconds that the data last beyond the job's time
 _TICK = 0.01
 _USAGE_INTERVAL = 5.0
 _MOST_STARTS = 10  # of a task that ends by itself
@@ -131,7 +132,7 @@ class _Job:
 
   def run(self) -> None:
     """Runs the job to its end."""
-    self._steps = max(20, int(self._seconds / _PAUSE))
+    self._steps = max(20, int((self._seconds + _LAST_INJECTION) / _PAUSE))
     self._examples = self._steps * NUM_WORKERS * _BATCH
     possible = [cell for cell in plan.cells(self._network is not None, self._has_disk)
                 if self._options.only is None or cell[0] in self._options.only]
