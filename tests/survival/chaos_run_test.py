@@ -12,7 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KILLS_A_PS = 4  # a seed whose first fault is the kill of a ps
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def run_chaos(tmp_path, *arguments):
