@@ -59,8 +59,8 @@ setup(
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
             for name in (
-                "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "status", "top",
-                "tune", "worker")
+                "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "status", "task",
+                "top", "tune", "worker")
         ]
     },
 )

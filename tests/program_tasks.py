@@ -6,12 +6,24 @@ import runpy
 import sys
 
 from tests import forked_interpreter
-from tf1ps.cli import evaluator, local, predict, ps, reset, run, status, top, tune, worker
+from tf1ps.cli import (
+  evaluator,
+  local,
+  predict,
+  ps,
+  reset,
+  run,
+  status,
+  task,
+  top,
+  tune,
+  worker,
+)
 
 _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
              "tf1ps-predict": predict, "tf1ps-local": local, "tf1ps-reset": reset,
              "tf1ps-run": run, "tf1ps-status": status, "tf1ps-top": top,
-             "tf1ps-tune": tune}
+             "tf1ps-task": task, "tf1ps-tune": tune}
 
 
 def run_program(name, argv, folder):

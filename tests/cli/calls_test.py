@@ -239,6 +239,7 @@ def test_the_environment_may_name_the_task(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps({"task": task}))
     assert calls._program_of(["--steps=5"]) == program
   assert calls._program_of(["--steps=5", "--job_name", "ps"]) == "ps"
+  assert calls._program_of(["--steps=5", "--cluster_resolver=slurm"]) == "task"
   monkeypatch.setenv("TF_CONFIG", "no JSON")
   assert calls._program_of([]) == "local"
 
@@ -247,15 +248,15 @@ def test_a_task_ignores_the_flags_of_other_tasks():
   given = ["--steps", "5", "--sync_replicas", "--noprefetch", "--batch_size=8", "--mine",
            "--epochs", "3", "-learning_rate", "-1", "--container=c", "--num_ps=2", "--nothing",
            "word"]
-  assert calls._without_others(given, "ps") == [
+  assert calls.without_others(given, "ps") == [
     "--mine", "--container=c", "--num_ps=2", "--nothing", "word"]
-  assert calls._without_others(given, "evaluator") == [
+  assert calls.without_others(given, "evaluator") == [
     "--batch_size=8", "--mine", "--container=c", "--num_ps=2", "--nothing", "word"]
   for program in "worker", "local":
-    assert calls._without_others(given, program) == given
+    assert calls.without_others(given, program) == given
   given = ["--keep_best=loss", "--early_stopping", "loss:3", "--steps=5"]
-  assert calls._without_others(given, "worker") == ["--steps=5"]
-  assert calls._without_others(given, "evaluator") == given[:3]
+  assert calls.without_others(given, "worker") == ["--steps=5"]
+  assert calls.without_others(given, "evaluator") == given[:3]
 
 
 def test_main_is_for_the_file_that_python_runs(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from tf1ps.cli import (
   ps,
   reset,
   status,
+  task,
   tasks,
   top,
   tune,
@@ -35,8 +36,8 @@ from tf1ps.training import options
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
 PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
-            "tf1ps-evaluator": evaluator, "tf1ps-predict": predict, "tf1ps-reset": reset,
-            "tf1ps-status": status, "tf1ps-top": top, "tf1ps-tune": tune}
+            "tf1ps-evaluator": evaluator, "tf1ps-task": task, "tf1ps-predict": predict,
+            "tf1ps-reset": reset, "tf1ps-status": status, "tf1ps-top": top, "tf1ps-tune": tune}
 OF_PROGRAMS = [name for name in PROGRAMS if name not in (
   "tf1ps-reset", "tf1ps-status", "tf1ps-top")]  # those with --program
 NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
@@ -118,10 +119,10 @@ def show_zeros(name):
 def show_tasks(argv, addresses, shares):
   """Has the launcher make its tasks; prints each as JSON."""
   def main(unused_program):
-    for task in local.make_tasks(
+    for made in local.make_tasks(
         addresses, local.with_defaults(argv), shares, local.FLAGS.evaluator,
         local.metrics_addresses(len(addresses["ps"]))):
-      print(json.dumps([task.name, task.function.__module__, task.args[0], task.env]))
+      print(json.dumps([made.name, made.function.__module__, made.args[0], made.env]))
     return 0
 
   return app.run("local", "makes tasks.", argv, main)

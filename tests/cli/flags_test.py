@@ -56,31 +56,34 @@ def test_a_bad_value_is_refused_at_once(start, name, flag, text):
 
 @pytest.mark.parametrize("name, may_be_zero", [
     ("tf1ps-local", ["num_ps", "num_workers", "pack_bytes", "stall_after"]),
-    ("tf1ps-ps", ["task_index"]),
-    ("tf1ps-worker", ["task_index", "pack_bytes", "stall_after"]),
-    ("tf1ps-evaluator", ["task_index"]), ("tf1ps-predict", []),
-    ("tf1ps-reset", []), ("tf1ps-tune", ["num_ps", "num_workers", "pack_bytes", "stall_after"])])
+    ("tf1ps-ps", ["num_ps", "task_index"]),
+    ("tf1ps-worker", ["num_ps", "task_index", "pack_bytes", "stall_after"]),
+    ("tf1ps-evaluator", ["num_ps", "task_index"]), ("tf1ps-predict", []),
+    ("tf1ps-reset", ["num_ps"]),
+    ("tf1ps-tune", ["num_ps", "num_workers", "pack_bytes", "stall_after"])])
 def test_which_numbers_may_be_zero(start, name, may_be_zero):
   assert commands.call(start, commands.show_zeros, name) == may_be_zero
 
 
 def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
-    "program", "ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
-    "container", "job_workers", "persistent", "start_timeout", "heartbeat_timeout",
-    "recovery_timeout", "grace",
+    "program", "num_ps", "evaluator", "ps_hosts", "worker_hosts", "chief_hosts", "job_name",
+    "task_index", "cluster_resolver", "port", "container", "job_workers", "persistent",
+    "start_timeout", "heartbeat_timeout", "recovery_timeout", "grace",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "metrics_port",
     "verbosity", "log_format"]
 
 
 def test_the_flags_that_all_tasks_of_a_job_share():
   names = {name: set(commands.names_of(name)) for name in commands.PROGRAMS}
-  cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index"}
-  own = {"num_ps", "num_workers", "evaluator", "restart", "max_restarts", "log_dir", "keep_best",
-         "early_stopping", "tensorboard"}
+  cluster = {"ps_hosts", "worker_hosts", "chief_hosts", "job_name", "task_index",
+             "cluster_resolver", "port"}
+  own = {"num_workers", "restart", "max_restarts", "log_dir", "keep_best", "early_stopping",
+         "tensorboard"}
   assert names["tf1ps-local"] - own == names["tf1ps-worker"] - cluster
   assert names["tf1ps-tune"] - names["tf1ps-local"] == {"seconds", "json"}
   assert own.isdisjoint(names["tf1ps-worker"])
+  assert names["tf1ps-task"] == names["tf1ps-worker"] | names["tf1ps-ps"] | names["tf1ps-evaluator"]
   assert set.intersection(*map(names.get, commands.OF_PROGRAMS)) == {
     "program", "verbosity", "log_format"}
 

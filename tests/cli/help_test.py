@@ -65,9 +65,10 @@ def test_how_flags_are_shown(start):
   position = lines.index("  --on_uneven=stop_all|pad|shrink|repeat")
   assert lines[position + 1].startswith(" " * 30 + "What happens when the data of one worker")
   groups = [line for line in lines[1:] if re.match(r"\w.*:$", line)]
-  assert groups == ["The program:", "The cluster (or TF_CONFIG in the environment):", "The job:",
-                    "Replication:", "Training:", "Checkpoints:", "Transfer:",
-                    "Limits, in seconds:", "Threads and GPUs:", "Output files:", "Output:"]
+  assert groups == [
+    "The program:", "The number of tasks:", "The cluster (or TF_CONFIG in the environment):",
+    "The job:", "Replication:", "Training:", "Checkpoints:", "Transfer:", "Limits, in seconds:",
+    "Threads and GPUs:", "Output files:", "Output:"]
 
 
 def test_help_with_a_program_that_is_not_there(start):

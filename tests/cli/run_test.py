@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,9 @@ import sys
 
 import pytest
 
-from tests.cli import commands
+from tests import docs_test, program_tasks
+from tests.cli import commands, task_test
+from tests.cluster.resolvers_test import slurm
 from tf1ps.cli import run
 from tf1ps.version import __version__
 
@@ -145,7 +148,11 @@ def test_print_shows_what_would_be_replaced_and_runs_nothing(call):
     (["absent.py"], "there is no file absent.py"),
     (["-m", "absent"], "there is no module absent, or no __main__ in the package"),
     (["--prin", "train.py"], "there is no flag --prin; did you mean --print? "
-     "(see tf1ps-run --help)")])
+     "(see tf1ps-run --help)"),
+    (["--2to3=x"], "there is no flag --2to3=x; did you mean --2to3? (see tf1ps-run --help)"),
+    (["--cluster_resolver"], "--cluster_resolver needs a value, as --cluster_resolver=VALUE (see "
+     "tf1ps-run --help)"),
+    (["--num_ps=2"], "--num_ps needs --cluster_resolver")])
 def test_a_command_line_that_cannot_be_right(call, argv, said):
   assert call(*argv) == (1, "", "tf1ps-run: %s\n" % said)
 
@@ -190,3 +197,65 @@ def test_the_script_of_a_checkout(tmp_path):
   done = subprocess.run([sys.executable, str(commands.ROOT / "bin" / "tf1ps_run.py"), "train.py"],
                         cwd=str(tmp_path), stdout=subprocess.PIPE)
   assert (done.returncode, done.stdout) == (5, b"the program\n")
+
+
+# Under a scheduler.
+
+SHOWS_ARGUMENTS = "import os, sys\nprint(sys.argv[1:], os.environ['TF_CONFIG'])\n"
+
+
+def test_a_program_under_a_scheduler(call, monkeypatch):
+  for name, value in slurm(3).items():
+    monkeypatch.setenv(name, value)
+  monkeypatch.setenv("TF_CONFIG", "")
+  code, out, err = call(
+    "--cluster_resolver=auto", "--num_ps=2", "--port=7000", "show.py", "--ps={ps_hosts}", "{other}",
+    "{job_name}/{task_index}", "--workers", "{worker_hosts}", "--chief={chief_hosts}",
+    show=SHOWS_ARGUMENTS)
+  assert code == 0
+  assert out.startswith(str([
+    "--ps=node1:7000,node1:7001", "{other}", "worker/1", "--workers",
+    "node2:7000,node2:7001,node3:7000,node3:7001", "--chief="]))
+  config = json.loads(out[out.index("{\"cluster"):])
+  assert config["task"] == {"type": "worker", "index": 0}  # estimators count from the chief
+  assert config["cluster"]["chief"] == ["node2:7000"]
+  assert err.splitlines()[0].startswith("tf1ps-run: --cluster_resolver=auto found slurm, by SLURM_")
+  assert err.splitlines()[1].endswith(
+    "this task: /job:worker/task:1 (chief is /job:worker/task:0), from Slurm")
+
+
+def test_the_tf_config_of_a_scheduler_stays(call, monkeypatch):
+  config = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+  monkeypatch.setenv("TF_CONFIG", config)
+  code, out, _ = call("--cluster_resolver=tf_config", "show.py", show=SHOWS_ARGUMENTS)
+  assert (code, out) == (0, "[] %s\n" % config)
+
+
+@pytest.mark.parametrize("argv, said", [
+  (["--cluster_resolver=auto"], "--cluster_resolver=auto found neither TF_CONFIG nor the variables "
+   "of a JobSet, of an Indexed Job or of a step of Slurm"),
+  (["--cluster_resolver=flags"], "--cluster_resolver=flags: it must be one of auto, tf_config, "
+   "slurm, jobset, indexed_job, volcano"),
+  (["--cluster_resolver=slurm", "--port=x"], "--port=x: give a number"),
+  (["--cluster_resolver=slurm"], "--cluster_resolver=slurm: SLURM_STEP_NUM_TASKS is missing in the "
+   "environment: start every task with srun, which sets it")])
+def test_a_scheduler_that_is_not_there(call, monkeypatch, argv, said):
+  monkeypatch.delenv("TF_CONFIG", raising=False)
+  assert call(*argv, "show.py", show=SHOWS_ARGUMENTS) == (1, "", "tf1ps-run: %s\n" % said)
+
+
+@pytest.mark.slow
+def test_the_legacy_job_of_the_page_under_slurm(start):
+  words, = [words for words in docs_test.of_program("docs/legacy.md", "srun")
+            if "tf1ps-run" in words]
+  at = words.index("trainer.py")
+  argv = words[words.index("tf1ps-run") + 1:at] + [
+    "--port=%d" % task_test.neighbours(3), "examples/legacy_trainer.py", *words[at + 1:],
+    "--steps=300"]
+  tasks = [start("rank %d" % rank, program_tasks.run_program, "tf1ps-run", argv, commands.ROOT,
+                 TF_CONFIG=None,
+                 **slurm(rank, nodes="127.0.0.1", per_node="3", tasks=3, place=(0, rank)))
+           for rank in range(3)]
+  for each in tasks:
+    assert each.wait() == 0, each.output
+  assert "worker 1: step" in tasks[2].output

@@ -69,7 +69,7 @@ def test_a_stream_makes_an_object_of_each_line():
 
 PROGRAM = """
 import logging, subprocess, sys
-from tf1ps.compat import guard_streams, use_json_lines
+from tf1ps.compat import guard_streams, rename_json_lines, use_json_lines
 guard_streams()
 log = logging.getLogger("tf1ps")
 log.addHandler(logging.StreamHandler(sys.stdout))
@@ -83,6 +83,9 @@ try:
   raise ValueError("no")
 except ValueError:
   log.exception("it failed")
+rename_json_lines("worker 3")
+log.warning("renamed")
+print("here, too")
 sys.stderr.write("wrong\\n")
 sys.stdout.buffer.write(b"bytes\\n")
 subprocess.run(["echo", "by a process"], stdout=sys.stdout)
@@ -93,12 +96,14 @@ def test_all_output_of_python_is_json():
   done = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE, universal_newlines=True, check=True)
   *lines, by_bytes, by_process = done.stdout.splitlines()
-  printed, warning, failed = records("\n".join(lines))
+  printed, warning, failed, *renamed = records("\n".join(lines))
   assert (by_bytes, by_process) == ("bytes", "by a process")
   assert printed == {"severity": "INFO", "task": "worker 2", "message": "printed"}
   assert warning == {"severity": "WARNING", "task": "worker 2", "message": "a warning"}
   assert failed["severity"] == "ERROR" and failed["message"].startswith("it failed\nTraceback")
-  assert records(done.stderr) == [{"severity": "ERROR", "task": "worker 2", "message": "wrong"}]
+  assert [(one["task"], one["message"]) for one in renamed] == [
+    ("worker 3", "renamed"), ("worker 3", "here, too")]
+  assert records(done.stderr) == [{"severity": "ERROR", "task": "worker 3", "message": "wrong"}]
   assert not isinstance(sys.stdout, json_lines.JsonStream) and not [
     handler for handler in logging.getLogger("tf1ps").handlers
     if isinstance(handler.formatter, json_lines._Formatter)]

@@ -43,10 +43,12 @@ from tf1ps.compat import (
 )
 from tf1ps.training import GPU_NONE, LOG_JSON, TABLE
 
-_TASKS = ("worker", "ps", "evaluator")
+_TASKS = ("worker", "ps", "evaluator", "task")
 # Those that never import a user's program, or only to find its flags, as tf1ps-tune does: a program
 # may define a flag that only they have.
 _WITHOUT_PROGRAM = {"reset", "status", "top", "tune"}
+
+_HELP = {"--help", "-h", "-help", "--helpfull", "--helpshort"}
 
 FLAGS = flags.FLAGS
 UsageError = errors.UsageError
@@ -74,13 +76,12 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
   Returns:
     The exit code; for a launcher EXIT_REFUSED after an error that comes again.
   """
-  guard_streams()
   name = "tf1ps-" + program_name
+  guard_streams()
   if "--version" in argv:
     print("%s %s" % (name, version.__version__))
     return 0
-  _log_to_stdout(program_name in _TASKS)
-  _use_log_format(program_name, argv)
+  prepare_output(program_name, argv)
   program, signals, calls_main = None, [], False
 
   def leave(number, frame):
@@ -93,7 +94,7 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
       flags_lib.define(program_name)
       if takes_names:
         FLAGS.set_gnu_getopt()
-      wants_help = any(a in ("--help", "-h", "-help", "--helpfull", "--helpshort") for a in argv)
+      wants_help = bool(_HELP.intersection(argv))
       others = _parse_ours(name, argv, wants_help)
       path = not takes_names and FLAGS["program"].value
       quiet_environment(FLAGS["verbosity"].value)
@@ -126,6 +127,23 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     code = _fail(name, caught, program, on_failure)
     is_refused = code == EXIT_FAILED and (not calls_main or isinstance(caught, UsageError))
     return EXIT_REFUSED if launched and is_refused else code
+
+
+def asks_for_text(argv: List[str]) -> bool:
+  """Whether a command line asks for --help or --version alone."""
+  return "--version" in argv or bool(_HELP.intersection(argv))
+
+
+def prepare_output(program_name: str, argv: List[str]) -> None:
+  """Sets up stdout, stderr and the log of a program, as its flags ask for it."""
+  guard_streams()
+  _log_to_stdout(program_name in _TASKS)
+  _use_log_format(program_name, argv)
+
+
+def refuse(program_name: str, error: BaseException) -> int:
+  """Prints an error that comes before `run`, as `run` does; returns the exit code."""
+  return _fail("tf1ps-" + program_name, error, None, lambda caught, text: None)
 
 
 def is_given(name: str) -> bool:
@@ -267,7 +285,7 @@ def _use_log_format(program_name: str, argv: List[str]) -> None:
 
   if find("log_format") == LOG_JSON:
     task = "tf1ps-" + program_name
-    if program_name in _TASKS:
+    if program_name in _TASKS and program_name != "task":
       task = "%s %s" % (find("job_name", program_name), find("task_index", "0"))
     use_json_lines(task)
 

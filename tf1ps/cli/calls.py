@@ -74,6 +74,7 @@ def main(argv: Optional[List[str]] = None) -> None:
   what tf1ps-local does with --program=program.py. With --job_name, or where TF_CONFIG in the
   environment names a task, it does what that task's program does, such as tf1ps-worker; a task
   ignores the flags of workers and evaluators that it lacks, so that all can have one command line.
+  With --cluster_resolver it does what tf1ps-task does.
 
   Args:
     argv: the arguments after the program's name; None: those of the command line.
@@ -93,7 +94,7 @@ def main(argv: Optional[List[str]] = None) -> None:
   argv = sys.argv[1:] if argv is None else list(argv)
   name = "--program=" + (os.path.abspath(path) if spec is None else spec.name)
   started = _program_of(argv)
-  command = _command(started, "main()", [name, *_without_others(argv, started)])
+  command = _command(started, "main()", [name, *without_others(argv, started)])
   sys.stdout.flush()
   sys.stderr.flush()
   # The file is imported again, under its own name, with its flags, and TensorFlow as it is set up
@@ -129,6 +130,8 @@ def _program_of(argv) -> str:
   """The program that a command line asks for: "local", or that of a task."""
   for position, text in enumerate(argv):
     name, has_value, value = text.lstrip("-").partition("=")
+    if text.startswith("-") and name == "cluster_resolver":
+      return "task"
     if text.startswith("-") and name == "job_name":
       job = value if has_value else "".join(argv[position + 1:position + 2])
       return _PROGRAMS_OF_JOBS.get(job, "worker")
@@ -139,11 +142,11 @@ def _program_of(argv) -> str:
   return _PROGRAMS_OF_JOBS.get(job, "worker")
 
 
-def _without_others(argv, program) -> List[str]:
-  """The arguments without the flags that only the programs of other tasks have."""
+def without_others(argv, program) -> List[str]:
+  """Returns the arguments without the flags that only the programs of other tasks have."""
   own = [option.name for option in of_program(program)]
   others = {option.name: option.parse is bool
-            for option in of_program("worker") + of_program("evaluator")
+            for option in of_program("task")
             if program != "local" and option.name not in own}
   kept, is_value = [], False
   for text in argv:

@@ -8,6 +8,7 @@ import sys
 from absl import flags
 
 from tf1ps.cli import app, tasks
+from tf1ps.cluster import AUTO_RESOLVER
 from tf1ps.compat import TIMING, signal_exit_code
 from tf1ps.training import first_batch_size, parse_bad_record_policy
 
@@ -24,7 +25,9 @@ def run(argv, launched: bool = False) -> int:
 def _follow(program) -> int:
   if not FLAGS.checkpoint_dir:
     raise app.UsageError("--checkpoint_dir is missing: an evaluator follows the checkpoints there")
-  if os.environ.get("TF_CONFIG") or FLAGS.ps_hosts or FLAGS.worker_hosts or FLAGS.chief_hosts:
+  # An evaluator needs no cluster: a step of Slurm may be its own.
+  if (FLAGS.cluster_resolver != AUTO_RESOLVER or os.environ.get("TF_CONFIG") or FLAGS.ps_hosts
+      or FLAGS.worker_hosts or FLAGS.chief_hosts):
     tasks.task_cluster("evaluator")
   served = tasks.serve_metrics("evaluator", "evaluator", "evaluator", FLAGS.task_index or 0)
   app.prepare_tensorflow()

@@ -30,34 +30,37 @@ class _Parser(flags.ArgumentParser):
     return "string"
 
 
-def define(program: str) -> None:
+def define(program: str, flag_values: flags.FlagValues = flags.FLAGS) -> None:
   """Defines the flags of a program.
 
   Args:
     program: one of `PROGRAMS`, such as "worker".
+    flag_values: where they are defined.
   """
   for option in of_program(program):
-    _define(option, option.default_of(program))
+    _define(option, option.default_of(program), flag_values)
 
 
-def _define(option: Option, default) -> None:
-  # absl defines --log_dir and --verbosity, too.
-  overrides = {"allow_override": True} if option.name in ("log_dir", "verbosity") else {}
+def _define(option: Option, default, flag_values) -> None:
+  more = {"flag_values": flag_values}
+  if option.name in ("log_dir", "verbosity"):
+    more["allow_override"] = True  # absl defines these, too
   if option.values:
-    flags.DEFINE_enum(option.name, default, list(option.values), option.help)
+    flags.DEFINE_enum(option.name, default, list(option.values), option.help, **more)
   elif option.parse is bool:
-    flags.DEFINE_boolean(option.name, default, option.help)
+    flags.DEFINE_boolean(option.name, default, option.help, **more)
   elif option.parse is int:
-    flags.DEFINE_integer(option.name, default, option.help)
+    flags.DEFINE_integer(option.name, default, option.help, **more)
   elif option.parse is float:
-    flags.DEFINE_float(option.name, default, option.help)
+    flags.DEFINE_float(option.name, default, option.help, **more)
   elif option.parse is str:
-    flags.DEFINE_string(option.name, default, option.help, **overrides)
+    flags.DEFINE_string(option.name, default, option.help, **more)
   else:
     flags.DEFINE(_Parser(option.parse, option.placeholder), option.name, default, option.help,
-                 serializer=_Serializer(), **overrides)
+                 serializer=_Serializer(), **more)
   if not option.values:
-    flags.register_validator(option.name, lambda value: _check(option, value))
+    flags.register_validator(
+      option.name, lambda value: _check(option, value), flag_values=flag_values)
 
 
 def _check(option: Option, value) -> bool:
@@ -95,7 +98,8 @@ def as_page() -> str:
   lines = [
     "# Flags", "",
     "The last column lists the programs that have a flag. "
-    "tf1ps-tune also has those of tf1ps-local. `--help` shows the flags of one program. "
+    "tf1ps-tune also has those of tf1ps-local, and tf1ps-task those of tf1ps-worker, tf1ps-ps and "
+    "tf1ps-evaluator. `--help` shows the flags of one program. "
     "`python -m tf1ps.cli.flags > docs/flags.md` makes this page."]
   group = None
   for option in TABLE:

@@ -201,6 +201,10 @@ def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_pa
   return made
 
 
+# They count tasks; a task has flags of these names for the tasks that a scheduler starts.
+_COUNTS = {"num_ps", "evaluator"}
+
+
 def flags_for(argv, program: str, keeps_others: bool):
   """The arguments of the launcher that it passes to a task.
 
@@ -213,7 +217,7 @@ def flags_for(argv, program: str, keeps_others: bool):
     A list of arguments.
   """
   ours = {option.name for option in of_program("local")}
-  theirs = {option.name for option in of_program(program)}
+  theirs = {option.name for option in of_program(program)} - _COUNTS
   kept, position = [], 0
   while position < len(argv):
     name, width = argument(argv[position])

@@ -6,13 +6,12 @@ containers that it cleared and the queues that it closed first, or the reason wh
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
 from absl import flags
 
-from tf1ps.cli import app
+from tf1ps.cli import app, tasks
 
 FLAGS = flags.FLAGS
 _SUMMARY = (
@@ -54,7 +53,7 @@ def _say(result) -> str:
 
 
 def _target():
-  """The cluster of the flags or of TF_CONFIG, or --target."""
+  """The cluster of the flags, of TF_CONFIG or of a scheduler, or --target."""
   from tf1ps.cluster import from_cluster_spec, resolve_cluster, split_hosts
 
   hosts = {job: split_hosts(FLAGS[job + "_hosts"].value) for job in ("ps", "worker", "chief")}
@@ -64,13 +63,13 @@ def _target():
       raise app.UsageError("--target and --%s_hosts both name a cluster: leave one out" % (
         next(iter(hosts))))
     return FLAGS.target
-  tf_config = os.environ.get("TF_CONFIG", "").strip()
-  if not hosts and not tf_config:
+  found = tasks.find_cluster()
+  if found is None:
     raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
                          "TF_CONFIG in the environment, or give --target for a ps of tf1ps")
-  if tf_config:
+  if (found.tf_config or "").strip():
     return resolve_cluster(
-      hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), tf_config=tf_config)
+      hosts.get("ps"), hosts.get("worker"), hosts.get("chief"), **tasks.described(found))
   job_name = next(iter(hosts))  # a `Cluster` belongs to a task, and any will do
   if job_name == "ps" and len(hosts) == 1:  # ps alone make no job, but can be cleared
     return from_cluster_spec(hosts, job_name, 0)

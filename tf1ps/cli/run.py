@@ -5,8 +5,9 @@ would be the program's as well:
 
 1. `_parse` reads the flags before the file, or before `-m MODULE`.
 2. `sys.argv` and `sys.path` become those of `python FILE ...` or `python -m MODULE ...`.
-3. The program runs as `__main__`. Its own files get their imports of TensorFlow from `tf1ps.v1`.
-4. `_end` ends the sessions and reports that the program left open. The exit code is the program's,
+3. With --cluster_resolver, `_describe_cluster` sets TF_CONFIG and fills the program's arguments.
+4. The program runs as `__main__`. Its own files get their imports of TensorFlow from `tf1ps.v1`.
+5. `_end` ends the sessions and reports that the program left open. The exit code is the program's,
    or 1 if its job failed.
 """
 
@@ -15,22 +16,41 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import sys
+import textwrap
 import types
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from tf1ps import runner, session, version
 from tf1ps.cli import errors
+from tf1ps.cluster import (
+  AUTO_RESOLVER,
+  DEFAULT_PORT,
+  RESOLVERS,
+  JobCounts,
+  resolve_cluster,
+  resolve_environment,
+  with_chief,
+)
 from tf1ps.compat import EXIT_FAILED, Error, error_line, signal_exit_code
 
 _NAME = "tf1ps-run"
+_RESOLVERS = [name for name in RESOLVERS if name != "flags"]  # which are the program's here
 _FLAGS = (
   ("--print", "Print what would be replaced, line by line, and run nothing."),
   ("--pre_1_0", "Functions take their arguments in the order from before TensorFlow 1.0."),
   ("--2to3", "Mend Python 2 (print statements, xrange, moved modules) in memory."),
+  ("--cluster_resolver=" + "|".join(_RESOLVERS), "Find the cluster in the environment of the "
+   "scheduler. Set TF_CONFIG for the program, and put the values in its arguments: {ps_hosts}, "
+   "{worker_hosts}, {chief_hosts}, {job_name}, {task_index}."),
+  ("--num_ps=N", "How many of the scheduler's tasks are ps, the first ones [1]."),
+  ("--evaluator", "The last of the scheduler's tasks is an evaluator."),
+  ("--port=N", "The port of the scheduler's tasks [%d]." % DEFAULT_PORT),
   ("--version", "Print the version."),
   ("--help", "Print this."),
 )
+_WITH_CLUSTER = ("--num_ps", "--evaluator", "--port")  # they need --cluster_resolver
 _USAGE = """\
 tf1ps-run: runs an unmodified TensorFlow 1 program: imports of tensorflow in its own files are
 answered by tf1ps.v1.
@@ -50,7 +70,7 @@ _PYTHON2_HINT = "this looks like Python 2: tf1ps-run --2to3 mends it while it ru
 class _Request(NamedTuple):
   """A command line."""
 
-  flags: List[str]  # those that were given
+  flags: Dict[str, str]  # those that were given, with their values; "" if a flag takes none
   file: Optional[str]  # the program's path; None with `module`
   module: Optional[str]  # the program's name
   argv: List[str]  # the program's arguments
@@ -61,7 +81,7 @@ def run(argv: List[str]) -> int:
   try:
     request = _parse(list(argv))
     if "--help" in request.flags:
-      print(_USAGE + "\n".join("  %-11s %s" % flag for flag in _FLAGS))
+      print(_USAGE + "\n".join(_help_of(*flag) for flag in _FLAGS))
       return 0
     if "--version" in request.flags:
       print("%s %s" % (_NAME, version.__version__))
@@ -74,7 +94,10 @@ def run(argv: List[str]) -> int:
       return _print(request, compiler)
     if "--pre_1_0" in request.flags:
       _use_pre_1_0()
-    sys.argv = [request.file or "-m", *request.argv]
+    argv = request.argv
+    if "--cluster_resolver" in request.flags:
+      argv = _describe_cluster(request.flags, argv)
+    sys.argv = [request.file or "-m", *argv]
   except Error as error:
     return _say(error)
   with runner.answer_imports(compiler):
@@ -83,16 +106,23 @@ def run(argv: List[str]) -> int:
 
 def _parse(argv: List[str]) -> _Request:
   """Reads the flags, up to the program."""
-  flags, names = [], [name for name, _ in _FLAGS]
+  flags, takes_value = {}, {name.partition("=")[0]: "=" in name for name, _ in _FLAGS}
   while argv and argv[0].startswith("-") and argv[0] != "-m":
-    flag = "--help" if argv[0] == "-h" else argv.pop(0)
+    given = "--help" if argv[0] == "-h" else argv.pop(0)
+    flag, has_value, value = given.partition("=")
     if flag == "--help":
-      return _Request([flag], None, None, [])
-    if flag not in names:
-      near = difflib.get_close_matches(flag, names, n=1)
+      return _Request({flag: ""}, None, None, [])
+    if flag not in takes_value or has_value and not takes_value[flag]:
+      near = difflib.get_close_matches(flag, takes_value, n=1)
       raise errors.UsageError("there is no flag %s%s (see %s --help)" % (
-        flag, "; did you mean %s?" % near[0] if near else "", _NAME))
-    flags.append(flag)
+        given, "; did you mean %s?" % near[0] if near else "", _NAME))
+    if takes_value[flag] and not value:
+      raise errors.UsageError("%s needs a value, as %s=VALUE (see %s --help)" % (
+        flag, flag, _NAME))
+    flags[flag] = value
+  for flag in _WITH_CLUSTER:
+    if flag in flags and "--cluster_resolver" not in flags:
+      raise errors.UsageError("%s needs --cluster_resolver" % flag)
   is_module = argv[:1] == ["-m"]
   argv = argv[is_module:]
   if not argv and "--version" not in flags:
@@ -108,6 +138,54 @@ def _set_path(folder: str) -> None:
   """Puts the program's folder where Python has it: in the place of this script's folder."""
   script = os.path.dirname(os.path.realpath(sys.argv[0]))
   sys.path[:1] = [folder] if os.path.realpath(sys.path[0]) == script else [folder, sys.path[0]]
+
+
+def _help_of(name: str, meaning: str) -> str:
+  if len(name) <= 11:
+    return "  %-11s %s" % (name, "\n".join(textwrap.wrap(meaning, 86, subsequent_indent=" " * 14)))
+  return "\n".join(["  " + name] + textwrap.wrap(
+    meaning, 86, initial_indent=" " * 14, subsequent_indent=" " * 14))
+
+
+def _describe_cluster(flags: Dict[str, str], argv: List[str]) -> List[str]:
+  """Sets TF_CONFIG to the cluster that the scheduler's environment has.
+
+  Args:
+    flags: those of this program.
+    argv: the program's arguments.
+
+  Returns:
+    The arguments with the cluster in the place of {ps_hosts} and the others.
+  """
+  name = flags["--cluster_resolver"]
+  if name not in _RESOLVERS:
+    raise errors.UsageError("--cluster_resolver=%s: it must be one of %s" % (
+      name, ", ".join(_RESOLVERS)))
+  counts = JobCounts(_number(flags, "--num_ps", None), "--evaluator" in flags,
+                     _number(flags, "--port", DEFAULT_PORT))
+  found = resolve_environment(name, os.environ, counts=counts)
+  if found is None:
+    raise errors.UsageError("--cluster_resolver=auto found neither TF_CONFIG nor the variables of "
+                            "a JobSet, of an Indexed Job or of a step of Slurm")
+  cluster = resolve_cluster(tf_config=found.tf_config, source=found.source)
+  if found.source != "TF_CONFIG":
+    os.environ["TF_CONFIG"] = with_chief(found.tf_config)
+  if name == AUTO_RESOLVER:
+    _print_line(str(found))
+  _print_line(cluster.describe().replace("\n", "; "))
+  values = {job + "_hosts": ",".join(task.address for task in cluster.tasks(job))
+            for job in ("ps", "worker", "chief")}
+  values.update(job_name=cluster.job_name, task_index=str(cluster.task_index))
+  for key, value in values.items():
+    argv = [text.replace("{%s}" % key, value) for text in argv]
+  return argv
+
+
+def _number(flags: Dict[str, str], name: str, default: Optional[int]) -> Optional[int]:
+  value = flags.get(name)
+  if value is not None and not re.fullmatch("[0-9]{1,5}", value):
+    raise errors.UsageError("%s=%s: give a number" % (name, value))
+  return default if value is None else int(value)
 
 
 def _use_pre_1_0() -> None:
@@ -147,7 +225,7 @@ def _end(error: Optional[BaseException], may_mend: bool) -> int:
   elif error is not None and not isinstance(error, SystemExit):
     _show(error)
     if may_mend and runner.looks_like_python2(error):
-      print("%s: %s" % (_NAME, _PYTHON2_HINT), file=sys.stderr, flush=True)
+      _print_line(_PYTHON2_HINT)
   try:
     session.end_open_sessions(error)
   except SystemExit as left:
@@ -195,8 +273,12 @@ def _without_frames(tb: Optional[types.TracebackType],
 
 
 def _say(error: BaseException) -> int:
-  print("%s: %s" % (_NAME, error_line(error)), file=sys.stderr, flush=True)
+  _print_line(error_line(error))
   return EXIT_FAILED
+
+
+def _print_line(text: str) -> None:
+  print("%s: %s" % (_NAME, text), file=sys.stderr, flush=True)
 
 
 def _remark(path: str, line: int, text: str) -> None:

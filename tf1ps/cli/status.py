@@ -9,12 +9,13 @@ import sys
 
 from absl import flags
 
-from tf1ps.cli import app
+from tf1ps.cli import app, tasks
 
 FLAGS = flags.FLAGS
 _SUMMARY = (
   "prints the status of a running job: its tasks, the load of its ps, its queues, and its last "
-  "checkpoint. It needs the address of one ps. Exit code 1: no ps answered.")
+  "checkpoint. It needs the address of one ps, or the environment of a task. Exit code 1: no ps "
+  "answered.")
 
 
 def run(argv) -> int:
@@ -23,18 +24,21 @@ def run(argv) -> int:
 
 
 def ask(names, programs_name: str):
-  """Asks the ps of --ps_hosts; returns the `Status`.
+  """Asks the ps of --ps_hosts, or of the environment; returns the `Status`.
 
   Args:
     names: the arguments that are no flags: none are allowed.
     programs_name: of this program, for errors.
   """
-  from tf1ps.cluster import split_hosts
+  from tf1ps.cluster import resolve_cluster, split_hosts
 
   if names:
     raise app.UsageError("%r is not a flag: each argument begins with -- (see %s --help)" % (
       names[0], programs_name))
   addresses = split_hosts(FLAGS.ps_hosts)
+  if not addresses:  # inside of a task's pod, the environment describes the job
+    found = tasks.find_cluster()
+    addresses = found and [task.address for task in resolve_cluster(**tasks.described(found)).ps]
   if not addresses:
     raise app.UsageError("--ps_hosts is missing: give the address of a ps of the job, host:port")
   app.prepare_tensorflow()

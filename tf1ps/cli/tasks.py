@@ -10,18 +10,47 @@ from absl import flags
 
 from tf1ps.cli import errors
 from tf1ps.cluster import (
+  AUTO_RESOLVER,
+  JobCounts,
   exposure_warning,
   keepalive_environment,
   make_session_config,
   resolve_cluster,
+  resolve_environment,
+  split_hosts,
+  wait_for_names,
 )
-from tf1ps.compat import held_back
+from tf1ps.compat import held_back, rename_json_lines
 from tf1ps.state import check_container_name, container_of_job
 from tf1ps.training import parse_gpu_memory
 
 FLAGS = flags.FLAGS
 ALL_REDUCE = "all_reduce"
+_HOSTS = ("ps_hosts", "worker_hosts", "chief_hosts")
 _log = logging.getLogger("tf1ps")
+
+
+def find_cluster(flags_of=FLAGS):
+  """Asks the resolver of --cluster_resolver.
+
+  Args:
+    flags_of: the parsed flags.
+
+  Returns:
+    The `FoundCluster`; None if nothing describes a cluster.
+  """
+  def value(name):
+    return flags_of[name].value if name in flags_of else None  # a program may have only some
+
+  counts = JobCounts(value("num_ps"), bool(value("evaluator")), value("port"),
+                     default_ps=0 if value("replication") == ALL_REDUCE else 1)
+  return resolve_environment(value("cluster_resolver"), os.environ,
+                             any(split_hosts(value(name)) for name in _HOSTS), counts)
+
+
+def described(found) -> dict:
+  """Returns the arguments of `resolve_cluster` that are the result of `find_cluster`."""
+  return {} if found is None else {"tf_config": found.tf_config, "source": found.source}
 
 
 def task_cluster(implied_job: str, launched: bool = False,
@@ -37,17 +66,21 @@ def task_cluster(implied_job: str, launched: bool = False,
     The `Cluster`.
   """
   replication = FLAGS.replication if "replication" in FLAGS else None  # an evaluator needs no ps
+  found = find_cluster()
   cluster = resolve_cluster(
     ps_hosts=FLAGS.ps_hosts, worker_hosts=FLAGS.worker_hosts, chief_hosts=FLAGS.chief_hosts,
     job_name=FLAGS.job_name, task_index=FLAGS.task_index, job_workers=FLAGS.job_workers,
-    tf_config=os.environ.get("TF_CONFIG"), implied_job=implied_job,
+    implied_job=implied_job, **described(found),
     needs_ps=replication not in (None, ALL_REDUCE) and (
       replication.replace("_", "-") + " replication"))
   if replication == ALL_REDUCE and cluster.ps:
     raise errors.UsageError("--replication=all_reduce has no ps, but the cluster has %d: leave "
                             "out the job ps" % len(cluster.ps))
+  rename_json_lines("%s %d" % (cluster.job_name, cluster.task_index))
   container = job_container(cluster)
   check()
+  if FLAGS.cluster_resolver == AUTO_RESOLVER and found.is_scheduler:
+    _log.info("%s", found)
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
   warning = None if launched else exposure_warning(cluster)
   if warning:
@@ -107,7 +140,12 @@ def serve_metrics(name: str, job: str, role: str, index: int):
 
 
 def start_server(cluster, config, **kwargs):
-  """Starts this task's server; imports TensorFlow."""
+  """Starts this task's server, when the names of the tasks that it dials are known.
+
+  It imports TensorFlow. A worker dials itself and the ps, and a ps itself: it answers the others.
+  """
+  dialled = [cluster.task] + ([] if cluster.job_name == "ps" else cluster.ps)
+  wait_for_names(dialled, FLAGS.start_timeout)
   os.environ.update(keepalive_environment())
   import tf1ps
 

@@ -1,7 +1,8 @@
 """Describes a cluster, starts its servers, and opens sessions whose waits have limits.
 
-A `Cluster` is the checked description from flags, `TF_CONFIG` or a ClusterSpec. `Server` starts one
-of its tasks. A caller can always leave a `BoundedSession`, also while a task is gone.
+A `Cluster` is the checked description from flags, `TF_CONFIG`, a scheduler or a ClusterSpec.
+`Server` starts one of its tasks. A caller can always leave a `BoundedSession`, also while a task is
+gone.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "bounded": ["LimitExceeded", "awaited_at_exit", "call_within"],
   "connections": ["count_connections"],
-  "description": ["Cluster", "ClusterError", "Task", "nearest_name"],
+  "description": ["EVALUATOR", "Cluster", "ClusterError", "Task", "nearest_name"],
   "holder": ["TaskHeldError", "this_process"],
   "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
-  "network": ["bypass_proxy", "exposure_warning", "outside_address"],
+  "network": [
+    "UnknownHostError", "bypass_proxy", "exposure_warning", "outside_address", "wait_for_names"],
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
   "path_check": ["PathError", "check_paths"],
   "probe": [
     "ANOTHER_TASK", "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
     "task_name_of_device", "wait_for_tasks"],
+  "resolvers": [
+    "AUTO_RESOLVER", "DEFAULT_PORT", "FoundCluster", "JobCounts", "RESOLVERS",
+    "resolve_environment", "with_chief"],
   "server": [
     "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "as_task",
     "job_container", "latest_record", "on_server", "record_of", "record_of_task",

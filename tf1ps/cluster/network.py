@@ -6,21 +6,70 @@ proxy and would find such a cluster healthy. `no_proxy` with the cluster's hosts
 
 The servers also listen on every interface, whatever their address says, and authenticate nobody.
 This machine can only tell whether it has an interface besides the loopback.
+
+A scheduler may start a task before DNS knows the names of all tasks. A server that dials such a
+name too early may look it up again after half a minute only, gRPC's pause between two look-ups. So
+`wait_for_names` comes before the server.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
+import time
 from typing import Iterable, MutableMapping, Optional
 
 from tf1ps.cluster.description import Cluster, Task, parse_address
+from tf1ps.compat import TIMING, Error
 
+_log = logging.getLogger("tf1ps")
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _EXCEPTIONS = ("no_grpc_proxy", "no_proxy")
 # Addresses that are reserved for documentation: no machine has them.
 _RESERVED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+
+
+class UnknownHostError(Error, RuntimeError):
+  """The name of a task's host was not found within the limit."""
+
+
+def wait_for_names(tasks: Iterable[Task], timeout: float) -> None:
+  """Waits until the names in the addresses of tasks are known, with a line for each that is not.
+
+  Args:
+    tasks: the tasks that this process is going to dial.
+    timeout: seconds for all of them together.
+
+  Raises:
+    UnknownHostError: names the host, the task and the reason.
+  """
+  began = time.monotonic()
+  for task in tasks:
+    host, was_logged = parse_address(task.address, task.name, allow_zero=True).host, False
+    while True:
+      problem = _problem_of_name(host)
+      if not problem:
+        break
+      waited = time.monotonic() - began
+      seen = "%s at %s: no such host (%s)" % (task.name, task.address, problem)
+      if waited >= timeout:
+        raise UnknownHostError("the name %s is not known after %.0f s: %s. Check the name, or give "
+                               "a longer --start_timeout" % (host, waited, seen))
+      if not was_logged:
+        _log.warning("waiting (%.0f of %.0f s) for the name %s: %s", waited, timeout, host, seen)
+        was_logged = True
+      time.sleep(max(0.0, min(TIMING.poll_interval, timeout - waited)))
+
+
+def _problem_of_name(host: str) -> str:
+  """Returns why a name cannot be resolved; "" if it can."""
+  try:
+    socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+  except (OSError, UnicodeError) as error:
+    return str(getattr(error, "strerror", None) or error)
+  return ""
 
 
 def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, str]] = None) -> None:

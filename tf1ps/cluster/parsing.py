@@ -2,6 +2,7 @@
 
   description                        made into a `Cluster` by
   --ps_hosts, TF_CONFIG, or both     `resolve_cluster`
+  a scheduler's environment          resolvers.py, which makes a TF_CONFIG; then `resolve_cluster`
   a ClusterSpec, ServerDef or dict   `from_cluster_spec`, for `tf1ps.Server`
 
 TF_CONFIG is the JSON text that schedulers put into the environment:
@@ -48,7 +49,7 @@ def resolve_cluster(
   ps_hosts: Hosts = None, worker_hosts: Hosts = None, chief_hosts: Hosts = None,
   job_name: Optional[str] = None, task_index: Optional[int] = None, job_workers: Workers = None,
   tf_config: Optional[str] = None, needs_ps: Union[bool, str] = False,
-  implied_job: Optional[str] = None,
+  implied_job: Optional[str] = None, source: str = _TF_CONFIG,
 ) -> Cluster:
   """Makes the cluster from flags, TF_CONFIG, or both.
 
@@ -70,9 +71,10 @@ def resolve_cluster(
     needs_ps: Whether there must be a ps; a text names the reason, as "between_graph".
     implied_job: The job that the program runs: "ps", "worker" (the chief runs it, too) or
       "evaluator". None: any.
+    source: The origin of `tf_config`, for errors; "Slurm", for one.
 
   Returns:
-    A `Cluster`; its `source` is "flags", "TF_CONFIG" or "flags and TF_CONFIG".
+    A `Cluster`; its `source` is "flags", `source` or "flags and TF_CONFIG".
 
   Raises:
     ClusterError: If there is no description, if two contradict each other or the program, and for
@@ -82,9 +84,10 @@ def resolve_cluster(
   hosts = {job: split_hosts(value) for job, value in given.items() if split_hosts(value)}
   job_name = "chief" if job_name == "master" else job_name or None
   if tf_config and tf_config.strip():
-    cluster = from_tf_config(tf_config, job_workers)
+    cluster = from_tf_config(tf_config, job_workers, source)
     _check_agreement(cluster, hosts, job_name, task_index)
-    _check_program(cluster.job_name, implied_job, "TF_CONFIG task.type")
+    _check_program(cluster.job_name, implied_job, f"{source} task.type",
+                   "" if source == _TF_CONFIG else ", or tf1ps-task for every task")
   elif hosts:
     _check_program(job_name, implied_job, "--job_name")
     cluster = _from_flags(hosts, job_name or _default_job(hosts, implied_job), task_index,
@@ -96,8 +99,8 @@ def resolve_cluster(
   if needs_ps and not cluster.ps:
     user = needs_ps if isinstance(needs_ps, str) else "this replication"
     raise ClusterError(f"{user} needs at least one ps: give {Origin(cluster.source).job('ps')}")
-  if cluster.source == _TF_CONFIG and (hosts or job_name or task_index is not None):
-    cluster = dataclasses.replace(cluster, source=f"{FLAGS} and {_TF_CONFIG}")
+  if cluster.source == source and (hosts or job_name or task_index is not None):
+    cluster = dataclasses.replace(cluster, source=f"{FLAGS} and {source}")
   return cluster
 
 
@@ -110,20 +113,21 @@ def _from_flags(hosts, job_name, task_index, job_workers):
 
 
 def _check_agreement(cluster, hosts, job_name, task_index):
-  """Refuses a flag that contradicts TF_CONFIG."""
+  """Refuses a flag that contradicts TF_CONFIG, or a resolver."""
+  source = cluster.source
   for job, addresses in hosts.items():
     _check_same(f"--{job}_hosts", ",".join(map(str, addresses)),
-                f"cluster.{job}", _addresses(cluster.tasks(job)))
+                source, f"cluster.{job}", _addresses(cluster.tasks(job)))
   if job_name is not None:
-    _check_same("--job_name", job_name, "task.type", cluster.job_name)
+    _check_same("--job_name", job_name, source, "task.type", cluster.job_name)
   if task_index is not None:
-    _check_same("--task_index", task_index, "task.index", cluster.task_index)
+    _check_same("--task_index", task_index, source, "task.index", cluster.task_index)
 
 
-def _check_same(flag, value, key, other):
+def _check_same(flag, value, source, key, other):
   """Refuses a flag whose value differs from its key in TF_CONFIG."""
   if value != other:
-    theirs = f"TF_CONFIG has no {key}" if other == "" else f'TF_CONFIG {key} is "{other}"'
+    theirs = f"{source} has no {key}" if other == "" else f'{source} {key} is "{other}"'
     raise ClusterError(f'{flag} is "{value}", but {theirs}: make them the same, or leave one out')
 
 
@@ -134,12 +138,12 @@ def _addresses(tasks):
   return ",".join(f"{task.index}={task.address}" for task in tasks)
 
 
-def _check_program(job_name, implied_job, where):
+def _check_program(job_name, implied_job, where, also=""):
   """Refuses a job that another program runs. `Cluster` refuses unknown jobs."""
   program = _PROGRAMS.get(job_name)
   if implied_job is not None and program not in (None, _PROGRAMS[implied_job]):
     raise ClusterError(f'{where} is "{job_name}", which {_PROGRAMS[implied_job]} does not run: '
-                       f"start {program}")
+                       f"start {program}{also}")
 
 
 def _default_job(hosts, implied_job):
@@ -185,11 +189,11 @@ def parse_job_workers(text: Workers) -> Optional[Tuple[int, ...]]:
   return tuple(sorted(indices))
 
 
-def from_tf_config(text: str, job_workers: Workers = None) -> Cluster:
+def from_tf_config(text: str, job_workers: Workers = None, source: str = _TF_CONFIG) -> Cluster:
   """Makes the cluster from the JSON text of TF_CONFIG; its chief's job is called "chief".
 
   Raises ClusterError if the text is not of the form above, and for a cluster that cannot work.
-  `job_workers` is as for `resolve_cluster`.
+  `job_workers` and `source` are as for `resolve_cluster`.
   """
   config = _parse(text)
   jobs = _jobs(_cluster_object(config))
@@ -199,8 +203,7 @@ def from_tf_config(text: str, job_workers: Workers = None) -> Cluster:
   if job_name in ("master", "chief"):
     job_name = "master" if "master" in jobs else "chief"
   # Checked under the names that the user wrote, because errors repeat them.
-  cluster = Cluster(jobs, job_name, task_index, evaluators, parse_job_workers(job_workers),
-                    _TF_CONFIG)
+  cluster = Cluster(jobs, job_name, task_index, evaluators, parse_job_workers(job_workers), source)
   if "master" not in jobs:
     return cluster
   return dataclasses.replace(

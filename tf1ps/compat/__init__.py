@@ -27,7 +27,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "first_task": ["place_variables"],
   "graph_inputs": ["replace_input"],
   "installed_files": ["is_installed_file"],
-  "json_lines": ["JsonStream", "read_json_line", "severity_of", "use_json_lines"],
+  "json_lines": [
+    "JsonStream", "read_json_line", "rename_json_lines", "severity_of", "use_json_lines"],
   "keras_names": ["new_graph"],
   "learning_rates": ["learning_rate_in"],
   "leftovers": [

@@ -62,7 +62,7 @@ class JsonStream(io.TextIOBase):
   def __init__(self, stream, task: str, severity: str = "INFO"):
     """Creates the stream; `severity` is that of lines that name none."""
     super().__init__()
-    self._stream, self._task, self._severity = stream, task, severity
+    self._stream, self.task, self._severity = stream, task, severity
     self._line = ""
     self._lock = threading.RLock()  # a signal handler may write while its thread does
 
@@ -98,7 +98,7 @@ class JsonStream(io.TextIOBase):
   def log(self, message: str, task: str = "", severity: str = "INFO", **fields) -> None:
     """Writes one object; `fields` are further values of it."""
     with self._lock:
-      self._stream.write(json_line(message, task or self._task, severity, **fields) + "\n")
+      self._stream.write(json_line(message, task or self.task, severity, **fields) + "\n")
 
   def _write_line(self, line):
     line = line.rstrip("\r").rpartition("\r")[2]
@@ -111,10 +111,10 @@ class _Formatter(logging.Formatter):
 
   def __init__(self, task: str):
     super().__init__()
-    self._task = task
+    self.task = task
 
   def format(self, record):
-    return json_line(super().format(record), self._task, record.levelname)
+    return json_line(super().format(record), self.task, record.levelname)
 
 
 def use_json_lines(task: str) -> None:
@@ -129,3 +129,11 @@ def use_json_lines(task: str) -> None:
     handler.setFormatter(_Formatter(task))  # its stream is the one that stdout was
   sys.stdout = JsonStream(sys.stdout, task)
   sys.stderr = JsonStream(sys.stderr, task, "ERROR")
+
+
+def rename_json_lines(task: str) -> None:
+  """Changes the name of the task in the JSON of this process, if it writes JSON."""
+  formatters = [handler.formatter for handler in logging.getLogger("tf1ps").handlers]
+  for writer in (sys.stdout, sys.stderr, *formatters):
+    if isinstance(writer, (JsonStream, _Formatter)):
+      writer.task = task

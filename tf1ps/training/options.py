@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from tf1ps.checkpoint import directory_problem
+from tf1ps.cluster import AUTO_RESOLVER, DEFAULT_PORT, RESOLVERS
 from tf1ps.compat import GRACE, VERBOSITIES
 from tf1ps.monitoring import parse_metrics_address
 from tf1ps.pipeline import (
@@ -38,10 +39,12 @@ from tf1ps.replication import ON_UNEVEN, REPEAT, STOP_ALL
 from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
-PROGRAMS = ("local", "worker", "ps", "evaluator", "predict", "reset", "status", "top", "tune")
+PROGRAMS = (
+  "local", "worker", "ps", "evaluator", "task", "predict", "reset", "status", "top", "tune")
 _ASKING = ("status", "top")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
+_RESOLVING = _ON_CLUSTER + ("reset",) + _ASKING  # those that find a cluster in the environment
 _OF_JOB = ("local", "worker", "ps", "evaluator")
 _WITH_PS = ("local", "worker", "ps")
 _WITH_PROGRAM = ("local", "worker", "evaluator", "predict")
@@ -250,6 +253,7 @@ _SEVERAL_STEPS = (
   Rule(lambda options: options.prefetch,
        "cannot go with --prefetch: it fetches the values of one step ahead"))
 _CLUSTER = "The cluster (or TF_CONFIG in the environment)"
+_COUNTS = "The number of tasks"
 
 TABLE: Tuple[Option, ...] = (
   Option("program", "The program to train: a module's name, or the path of a .py file, with the "
@@ -268,12 +272,13 @@ TABLE: Tuple[Option, ...] = (
          "runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
          placeholder="fail|skip[:R]", check=_problem_of_parsing(parse_bad_record_policy)),
 
-  Option("num_ps", "Parameter servers to start; 1 by default, and none with all_reduce.",
-         "The local cluster", ("local",), int),
-  Option("num_workers", "Workers to start; worker 0 is the chief.", "The local cluster", ("local",),
-         int, 2),
-  Option("evaluator", "Start an evaluator, too. It needs --checkpoint_dir.",
-         "The local cluster", ("local",), bool, False),
+  Option("num_ps", "Parameter servers: tf1ps-local starts so many, and so many of the tasks that a "
+         "scheduler starts are ps, the first ones. 1 by default, and none with all_reduce.",
+         _COUNTS, ("local",) + _RESOLVING, int),
+  Option("num_workers", "Workers to start; worker 0 is the chief.", _COUNTS, ("local",), int, 2),
+  Option("evaluator", "tf1ps-local starts an evaluator, too; of the tasks that a scheduler starts, "
+         "the last one is an evaluator. It needs --checkpoint_dir.",
+         _COUNTS, ("local",) + _ON_CLUSTER + ("reset",), bool, False),
   Option("tensorboard", "Start TensorBoard on a free port of 127.0.0.1, too, print its address, "
          "and end it with the job. It needs --checkpoint_dir, and the extra tensorboard.",
          "The local cluster", ("local",), bool, False),
@@ -296,6 +301,13 @@ TABLE: Tuple[Option, ...] = (
          _ON_CLUSTER),
   Option("task_index", "This task's index in its job. A job of one task needs none.",
          _CLUSTER, _ON_CLUSTER, int),
+  Option("cluster_resolver", "Where the cluster and this task are described. flags: in the flags "
+         "above; tf_config, volcano: in TF_CONFIG; slurm, jobset, indexed_job: in the variables of "
+         "that scheduler. auto takes the first of these that is there, in the order flags, "
+         "TF_CONFIG, JobSet, Indexed Job, Slurm; tf1ps-evaluator needs no cluster, and takes flags "
+         "and TF_CONFIG.", _CLUSTER, _RESOLVING, default=AUTO_RESOLVER, values=RESOLVERS),
+  Option("port", "The port of the tasks that a scheduler starts; the tasks of Slurm on one node "
+         "count up from it.", _CLUSTER, _RESOLVING, int, DEFAULT_PORT, above=0),
 
   Option("container", "The container of the job's state on the ps. All tasks need the same. "
          "The default follows from --job_workers, so jobs that share a ps differ.",
@@ -547,8 +559,8 @@ OLD_FLAGS = {
 
 def of_program(program: str) -> List[Option]:
   """The options of a program, in the order of --help."""
-  as_well = "local" if program == "tune" else program  # it runs jobs as tf1ps-local does
-  return [option for option in TABLE if {program, as_well} & set(option.programs)]
+  as_well = {"tune": ("local",), "task": _ON_CLUSTER}.get(program, ())  # those that they run
+  return [option for option in TABLE if {program, *as_well} & set(option.programs)]
 
 
 def _default(name: str):

@@ -1,0 +1,387 @@
+"""Finds the cluster and this task in the environment that a scheduler gives to its tasks.
+
+A resolver yields the text of a TF_CONFIG. So there is one parse and one check of a cluster, those
+of parsing.py, and a program that reads TF_CONFIG can be given the text.
+
+  name          environment                       rank or index of this task
+  flags         the host flags alone              --job_name and --task_index
+  tf_config     TF_CONFIG, such as TFJob's        in TF_CONFIG
+  volcano       TF_CONFIG of Volcano's plugin     in TF_CONFIG
+  jobset        a JobSet of Kubernetes            JOB_COMPLETION_INDEX in REPLICATED_JOB_NAME
+  indexed_job   an Indexed Job of Kubernetes      JOB_COMPLETION_INDEX
+  slurm         a step of Slurm (srun)            SLURM_PROCID
+
+Ranks are divided in this order: ps 0 to N-1, worker 0, the chief, and the other workers, and at the
+end the evaluator if there is one. This module reads variables, and asks no scheduler anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from tf1ps.cluster.description import EVALUATOR, ClusterError
+
+AUTO_RESOLVER, FLAGS, TF_CONFIG, SLURM, JOBSET, INDEXED_JOB, VOLCANO = RESOLVERS = (
+  "auto", "flags", "tf_config", "slurm", "jobset", "indexed_job", "volcano")
+DEFAULT_PORT = 2222
+
+_OF_TF_CONFIG = "TF_CONFIG"
+_VOLCANO_MARKS = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
+# Names and ranges of a slip of the finger must not fill the memory.
+_MOST_NODES = 65536
+_ROLES = ("ps", "chief", "worker", EVALUATOR)
+
+
+class FoundCluster(NamedTuple):
+  """The result of a resolver."""
+
+  resolver: str  # one of RESOLVERS, but not "auto"
+  source: str  # the place of the description, for errors: "Slurm"
+  variables: Dict[str, str]  # those of the environment that were read, but TF_CONFIG
+  tf_config: Optional[str] = None  # the description; None: the flags have it all
+  ignored: Tuple[str, ...] = ()  # the other resolvers whose environment is there, too
+
+  @property
+  def is_scheduler(self) -> bool:
+    """Whether the description is neither in the flags nor in a TF_CONFIG that nobody names."""
+    return self.resolver not in (FLAGS, TF_CONFIG)
+
+  def __str__(self):
+    """The line that a program prints after a search."""
+    found = ", ".join("%s=%s" % each for each in self.variables.items())
+    if self.resolver == FLAGS:
+      found = "the host flags"
+    elif not found or self.resolver == VOLCANO:
+      found = ", ".join(filter(None, [_OF_TF_CONFIG, found]))
+    also = "" if not self.ignored else "; it leaves out %s" % " and ".join(self.ignored)
+    return "--cluster_resolver=auto found %s, by %s%s" % (self.resolver, found, also)
+
+
+class JobCounts(NamedTuple):
+  """The part of a job that an environment does not have, from flags."""
+
+  num_ps: Optional[int] = None  # None: the environment's, else `default_ps`
+  evaluator: bool = False  # whether the last rank is an evaluator
+  port: int = DEFAULT_PORT  # the first port
+  default_ps: int = 1
+
+
+_NO_COUNTS = JobCounts()
+
+
+def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool = False,
+                        counts: JobCounts = _NO_COUNTS) -> Optional[FoundCluster]:
+  """Runs a resolver.
+
+  `auto` takes the first of these that is there: host flags, TF_CONFIG, the variables of a JobSet,
+  of an Indexed Job, of a step of Slurm.
+
+  Args:
+    name: one of RESOLVERS.
+    environ: the environment of this process.
+    has_hosts: whether flags give addresses of tasks.
+    counts: the flags that complete the environment.
+
+  Returns:
+    What was found; None if `auto` finds nothing.
+
+  Raises:
+    ClusterError: a variable is missing or cannot be right, or there are too few tasks.
+  """
+  if counts.num_ps is not None and counts.num_ps < 0:
+    raise ClusterError("--num_ps is %d: give a number from 0 on" % counts.num_ps)
+  there = _there(environ, has_hosts)
+  if name == AUTO_RESOLVER and not there:
+    return None
+  name, *ignored = there if name == AUTO_RESOLVER else [name]
+  if name == FLAGS:
+    if not has_hosts:
+      raise ClusterError("--cluster_resolver=flags: give --ps_hosts, --worker_hosts, --job_name "
+                         "and --task_index")
+    # The two have to agree, unless the user asks for the flags alone.
+    config = environ.get(_OF_TF_CONFIG) if TF_CONFIG in ignored or VOLCANO in ignored else None
+    return FoundCluster(FLAGS, _OF_TF_CONFIG, {}, config, tuple(
+      other for other in ignored if other not in (TF_CONFIG, VOLCANO)))
+  found = _RESOLVERS[name](_Environment(name, environ), counts)
+  return found._replace(ignored=tuple(ignored))
+
+
+def with_chief(tf_config: str) -> str:
+  """Returns a TF_CONFIG whose worker 0 is the task "chief", as TensorFlow's estimators want it.
+
+  One that has a chief or a master already stays as it is.
+  """
+  config = json.loads(tf_config)
+  cluster, task = config["cluster"], config["task"]
+  if "worker" not in cluster or {"chief", "master"} & set(cluster):
+    return tf_config
+  workers = cluster["worker"]
+  jobs = {"chief": workers[:1], "worker": workers[1:]}
+  cluster = {job: hosts for job, hosts in dict(cluster, **jobs).items() if hosts}
+  if task["type"] == "worker":
+    index = task["index"]
+    task = {"type": "worker", "index": index - 1} if index else {"type": "chief", "index": 0}
+  return json.dumps({"cluster": cluster, "task": task})
+
+
+def _there(environ, has_hosts) -> List[str]:
+  """Returns the resolvers whose environment is there, the one that `auto` takes first."""
+  has_config = bool(environ.get(_OF_TF_CONFIG, "").strip())
+  in_volcano = has_config and any(mark in environ for mark in _VOLCANO_MARKS)
+  found = {
+    FLAGS: has_hosts, VOLCANO: in_volcano, TF_CONFIG: has_config and not in_volcano,
+    JOBSET: "JOBSET_NAME" in environ,
+    INDEXED_JOB: "JOB_COMPLETION_INDEX" in environ and "JOBSET_NAME" not in environ,
+    SLURM: "SLURM_STEP_NUM_TASKS" in environ or "SLURM_PROCID" in environ}
+  return [name for name, is_there in found.items() if is_there]
+
+
+class _Environment:
+  """The environment as one resolver reads it."""
+
+  _HINTS = {
+    SLURM: "start every task with srun, which sets it",
+    JOBSET: "set it in the manifest of the JobSet",
+    INDEXED_JOB: "set it in the manifest of the Job",
+    VOLCANO: "add the plugin tensorflow to the Volcano job",
+    TF_CONFIG: "set it, or give another --cluster_resolver",
+  }
+
+  def __init__(self, resolver: str, environ: Mapping[str, str]):
+    self._resolver, self._environ = resolver, environ
+    self.read: Dict[str, str] = {}
+
+  def text(self, name: str) -> str:
+    """Returns a variable; raises ClusterError if it is missing."""
+    value = self._environ.get(name, "").strip()
+    if not value:
+      raise self.error("%s is missing in the environment: %s" % (
+        name, self._HINTS[self._resolver]))
+    self.read[name] = value
+    return value
+
+  def number(self, name: str) -> int:
+    """Returns a variable that is a number from 0 on; raises ClusterError if it is not."""
+    value = self.text(name)
+    if not re.fullmatch("[0-9]{1,9}", value):
+      raise self.error('%s is "%s", which is not a number from 0 on' % (name, value))
+    return int(value)
+
+  def has(self, name: str) -> bool:
+    """Whether a variable is there."""
+    return bool(self._environ.get(name, "").strip())
+
+  def num_ps(self, counts: JobCounts, needed: bool) -> int:
+    """Returns the number of ps, by NUM_PS or --num_ps, which must agree; raises ClusterError."""
+    if not self.has("NUM_PS") and (counts.num_ps is not None or not needed):
+      return counts.default_ps if counts.num_ps is None else counts.num_ps
+    there = self.number("NUM_PS")
+    if counts.num_ps not in (None, there):
+      raise self.error("--num_ps is %d, but NUM_PS is %d: make them the same, or leave one out" % (
+        counts.num_ps, there))
+    return there
+
+  def error(self, text: str) -> ClusterError:
+    """Makes an error of this resolver."""
+    return ClusterError("--cluster_resolver=%s: %s" % (self._resolver, text))
+
+
+def _from_tf_config(env: _Environment, counts: JobCounts) -> FoundCluster:
+  return FoundCluster(TF_CONFIG, _OF_TF_CONFIG, {}, env.text(_OF_TF_CONFIG))
+
+
+def _from_volcano(env: _Environment, counts: JobCounts) -> FoundCluster:
+  config = env.text(_OF_TF_CONFIG)
+  marks = {mark: env.text(mark) for mark in _VOLCANO_MARKS if env.has(mark)}
+  return FoundCluster(VOLCANO, _OF_TF_CONFIG, marks, config)
+
+
+def _from_jobset(env: _Environment, counts: JobCounts) -> FoundCluster:
+  """One Job per role: ps, chief, which is worker 0, worker, evaluator."""
+  name, role = env.text("JOBSET_NAME"), env.text("REPLICATED_JOB_NAME")
+  if role not in _ROLES:
+    raise env.error('REPLICATED_JOB_NAME is "%s", which is none of %s: give the replicated job the '
+                    "name of its role" % (role, ", ".join(_ROLES)))
+  if env.has("JOB_INDEX") and env.number("JOB_INDEX"):
+    raise env.error("JOB_INDEX is %s, but each role is one Job with a pod per task: give the "
+                    "replicated job %s `replicas: 1`, and completions and parallelism for its "
+                    "tasks" % (env.text("JOB_INDEX"), role))
+  index = env.number("JOB_COMPLETION_INDEX")
+  num_ps, num_workers = env.num_ps(counts, needed=True), env.number("NUM_WORKERS")
+  if num_workers < 1:
+    raise env.error("NUM_WORKERS is 0, but the chief is a worker, too: count it")
+
+  def address(job, pod):
+    return "%s-%s-0-%d.%s:%d" % (name, job, pod, name, counts.port)
+
+  pods = {"ps": [address("ps", pod) for pod in range(num_ps)],
+          "worker": [address("chief", 0)] + [
+            address("worker", pod) for pod in range(num_workers - 1)]}
+  sizes = {"ps": num_ps, "chief": 1, "worker": num_workers - 1, EVALUATOR: 1}
+  if index >= sizes[role]:
+    raise env.error("JOB_COMPLETION_INDEX is %d, but with %d ps and NUM_WORKERS=%d the replicated "
+                    "job %s has completions: %d" % (index, num_ps, num_workers, role, sizes[role]))
+  job, index = ("worker", index + (role == "worker")) if role in ("chief", "worker") else (
+    role, index)
+  return FoundCluster(JOBSET, "JobSet", env.read, _tf_config(pods, job, index))
+
+
+def _from_indexed_job(env: _Environment, counts: JobCounts) -> FoundCluster:
+  """One Job, whose completion index is the rank; its headless Service has the Job's name."""
+  rank, name = env.number("JOB_COMPLETION_INDEX"), env.text("JOB_NAME")
+  num_ps, num_tasks = env.num_ps(counts, needed=True), env.number("NUM_TASKS")
+  _check_rank(env, "JOB_COMPLETION_INDEX", rank, "NUM_TASKS", num_tasks)
+  addresses = ["%s-%d.%s:%d" % (name, index, name, counts.port)
+               for index in range(num_tasks)]
+  config = _of_ranks(env, addresses, rank, num_ps, counts.evaluator, "completions and NUM_TASKS")
+  return FoundCluster(INDEXED_JOB, "Indexed Job", env.read, config)
+
+
+def _from_slurm(env: _Environment, counts: JobCounts) -> FoundCluster:
+  """The variables of the step: those of the job describe all of its nodes, also unused ones."""
+  num_tasks = env.number("SLURM_STEP_NUM_TASKS")
+  rank, node, local = (env.number("SLURM_" + name) for name in ("PROCID", "NODEID", "LOCALID"))
+  node_list, per_node = env.text("SLURM_STEP_NODELIST"), env.text("SLURM_STEP_TASKS_PER_NODE")
+  _check_rank(env, "SLURM_PROCID", rank, "SLURM_STEP_NUM_TASKS", num_tasks)
+  nodes, tasks = expand_nodes(node_list), expand_tasks_per_node(per_node)
+  if len(nodes) != len(tasks):
+    raise env.error("SLURM_STEP_NODELIST has %d node%s (%s), but SLURM_STEP_TASKS_PER_NODE has %d "
+                    "(%s)" % (len(nodes), "" if len(nodes) == 1 else "s", node_list, len(tasks),
+                              per_node))
+  if sum(tasks) != num_tasks:
+    raise env.error("SLURM_STEP_TASKS_PER_NODE is %s, which makes %d tasks, but "
+                    "SLURM_STEP_NUM_TASKS is %d" % (per_node, sum(tasks), num_tasks))
+  distribution = env.text("SLURM_DISTRIBUTION") if env.has("SLURM_DISTRIBUTION") else "block"
+  places = _distribute(env, tasks, distribution)
+  if places[rank] != (node, local):
+    raise env.error(
+      "SLURM_NODEID=%d and SLURM_LOCALID=%d are not the place of rank %d, which is task %d of node "
+      "%d by the distribution %s: give srun --distribution=block or cyclic" % (
+        node, local, rank, places[rank][1], places[rank][0], distribution))
+  addresses = ["%s:%d" % (nodes[place], counts.port + task) for place, task in places]
+  config = _of_ranks(env, addresses, rank, env.num_ps(counts, needed=False), counts.evaluator,
+                     "srun --ntasks")
+  return FoundCluster(SLURM, "Slurm", env.read, config)
+
+
+_RESOLVERS: Dict[str, Callable[[_Environment, JobCounts], FoundCluster]] = {
+  TF_CONFIG: _from_tf_config, VOLCANO: _from_volcano, JOBSET: _from_jobset,
+  INDEXED_JOB: _from_indexed_job, SLURM: _from_slurm}
+
+
+def _check_rank(env, name, rank, of_all, num_tasks) -> None:
+  if rank >= num_tasks:
+    raise env.error("%s is %d, but %s is %d: ranks count from 0" % (name, rank, of_all, num_tasks))
+
+
+def _of_ranks(env, addresses, rank, num_ps, evaluator, more) -> str:
+  """Divides the ranks among the jobs; returns the TF_CONFIG of one of them."""
+  num_workers = len(addresses) - num_ps - evaluator
+  if num_workers < 1:
+    raise env.error("there are %d tasks, but %d ps, a worker%s need %d at least: raise %s, or give "
+                    "another --num_ps" % (
+                      len(addresses), num_ps, " and the evaluator" if evaluator else "",
+                      num_ps + 1 + evaluator, more))
+  jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:num_ps + num_workers]}
+  if rank < num_ps:
+    return _tf_config(jobs, "ps", rank)
+  if rank < num_ps + num_workers:
+    return _tf_config(jobs, "worker", rank - num_ps)
+  return _tf_config(jobs, EVALUATOR, 0)
+
+
+def _tf_config(jobs: Dict[str, List[str]], job: str, index: int) -> str:
+  return json.dumps({"cluster": {name: hosts for name, hosts in jobs.items() if hosts},
+                     "task": {"type": job, "index": index}})
+
+
+def _distribute(env, tasks: Sequence[int], distribution: str) -> List[Tuple[int, int]]:
+  """Returns the node and the local id of each rank, as srun distributes tasks over nodes."""
+  kind = re.split("[:,=]", distribution.lower())[0]
+  places = [(node, local) for node, count in enumerate(tasks) for local in range(count)]
+  if kind in ("block", "*"):
+    return places
+  if kind == "cyclic":
+    return sorted(places, key=lambda place: (place[1], place[0]))
+  raise env.error("SLURM_DISTRIBUTION is %s, whose ranks it does not know: give srun "
+                  "--distribution=block or cyclic" % distribution)
+
+
+def expand_nodes(text: str) -> List[str]:
+  """Returns the nodes of a list as Slurm writes it: "a[1-2,07],b" is a1, a2, a07 and b.
+
+  A name may have several brackets; the last one counts up first. A number keeps the width of the
+  first number of its range.
+
+  Raises:
+    ClusterError: it is no such list.
+  """
+  nodes = []
+  for item in _split_items(text):
+    parts, position = [], 0
+    for bracket in re.finditer(r"\[([^\[\]]*)\]", item):
+      parts += [[item[position:bracket.start()]], _expand_ranges(bracket.group(1), text)]
+      position = bracket.end()
+    parts.append([item[position:]])
+    names = ["".join(name) for name in itertools.islice(itertools.product(*parts), _MOST_NODES + 1)]
+    if any(not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) for name in names[:1]):
+      raise _bad_nodes(text, '"%s" is no name of a node' % item)
+    nodes += names
+    if len(nodes) > _MOST_NODES:
+      raise _bad_nodes(text, "it has more than %d nodes" % _MOST_NODES)
+  return nodes
+
+
+def _split_items(text: str) -> List[str]:
+  """Splits a list of nodes at the commas outside of brackets."""
+  items, depth = [""], 0
+  for letter in text.strip():
+    depth += {"[": 1, "]": -1}.get(letter, 0)
+    if depth not in (0, 1):
+      raise _bad_nodes(text, "its brackets are not in pairs")
+    if letter == "," and not depth:
+      items.append("")
+    else:
+      items[-1] += letter
+  if depth:
+    raise _bad_nodes(text, "its brackets are not in pairs")
+  return items
+
+
+def _expand_ranges(ranges: str, text: str) -> List[str]:
+  """Returns the numbers of a bracket such as "01-03,07", as texts."""
+  numbers = []
+  for part in ranges.split(","):
+    match = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part)
+    if not match:
+      raise _bad_nodes(text, '"%s" in brackets is neither a number nor a range' % part)
+    first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+    if not 0 <= last - first < _MOST_NODES:
+      raise _bad_nodes(text, 'the range "%s" goes down' % part if last < first else
+                       "it has more than %d nodes" % _MOST_NODES)
+    numbers += [str(number).zfill(len(match.group(1))) for number in range(first, last + 1)]
+  return numbers
+
+
+def expand_tasks_per_node(text: str) -> List[int]:
+  """Returns the tasks of each node, as Slurm writes them: "2(x3),1" is 2, 2, 2 and 1.
+
+  Raises:
+    ClusterError: it is no such text.
+  """
+  counts = []
+  for part in text.strip().split(","):
+    match = re.fullmatch(r"([0-9]{1,5})(?:\(x([0-9]{1,5})\))?", part)
+    if not match:
+      raise ClusterError('SLURM_STEP_TASKS_PER_NODE is "%s": "%s" is neither a number of tasks nor '
+                         "one with a number of nodes, such as 2(x3)" % (text, part))
+    counts += [int(match.group(1))] * int(match.group(2) or 1)
+  return counts
+
+
+def _bad_nodes(text: str, reason: str) -> ClusterError:
+  shown = text if len(text) < 200 else text[:200] + "..."
+  return ClusterError('SLURM_STEP_NODELIST is "%s": %s' % (shown, reason))
