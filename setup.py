@@ -13,6 +13,7 @@ LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
 # fissix is the kept fork of lib2to3, which Python 3.13 lacks: it mends Python 2.
 LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}",
              f"tensorflow-estimator==2.15.0; {CURRENT}", "fissix>=21.11"]
+CERTIFICATES = "cryptography>=3.1"  # from there on a call needs no backend; 45 is the last for 3.7
 PICTURES = f"drawsvg==2.4.2; {CURRENT}"
 
 setup(
@@ -38,11 +39,13 @@ setup(
         "legacy": LIBRARIES,
         # pyte renders what a test's terminal gets, websocket-client drives a test's browser.
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "prometheus_client",
-                 "rich", *LIBRARIES, PICTURES, f"pyte; {CURRENT}", f"websocket-client; {CURRENT}",
-                 f"tensorboard; {CURRENT}", f"matplotlib; {CURRENT}"],
+                 "rich", CERTIFICATES, *LIBRARIES, PICTURES, f"pyte; {CURRENT}",
+                 f"websocket-client; {CURRENT}", f"tensorboard; {CURRENT}",
+                 f"matplotlib; {CURRENT}"],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
         "metrics": ["prometheus_client"],  # serves --metrics_port
+        "tls": [CERTIFICATES],  # tf1ps-certs; --tls_dir itself needs Python alone
         "top": ["rich"],  # draws tf1ps-top; tf1ps-status does without it
         "images": ["matplotlib"],  # draws --summary_image
         "bench": ["matplotlib"],  # the chart of the benchmarks
@@ -59,8 +62,8 @@ setup(
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
             for name in (
-                "doctor", "evaluator", "local", "predict", "ps", "reset", "run", "status", "task",
-                "top", "tune", "worker")
+                "certs", "doctor", "evaluator", "local", "predict", "ps", "reset", "run",
+                "status", "task", "top", "tune", "worker")
         ]
     },
 )

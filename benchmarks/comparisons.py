@@ -127,6 +127,10 @@ _COORDINATORS = [line._replace(workers=2) for line in (
   System("tf1ps' ClusterCoordinator, 24 steps per run", "coordinator",
          ("--steps_per_execution=24",)))]
 
+# Encrypted links between the tasks, beside plain ones.
+_LINKS = [DEFAULTS, tf1ps("TLS", "--tls_dir={tls}")]
+_LINKS_LEAST = [tf1ps("1 thread", *_ONE), tf1ps("1 thread, TLS", *_ONE, "--tls_dir={tls}")]
+
 COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "latency_S": [Comparison("S", _S)],
   "bandwidth_M": [Comparison("M", _M)],
@@ -140,6 +144,8 @@ COMPARISONS: Dict[str, Sequence[Comparison]] = {
   "pack_bytes": [Comparison("V20x%d" % width, _SIZES, base=OFF.name)
                  for width in (32, 64, 96, 128, 192, 256, 512)],
   "coordinator_S": [Comparison("S", _COORDINATORS, base=_COORDINATORS[0].name)],
+  "tls": [Comparison(model, lines, base=lines[0].name) for model in ("S", "L", "M")
+          for lines in (_LINKS, _LINKS_LEAST)],
   "hooks_S": [Comparison("S", _HOOKS, base=_HOOKS[0].name), Comparison("S", _STOCK_HOOKS)],
 }
 
@@ -151,6 +157,7 @@ QUICK: Dict[str, Sequence[Comparison]] = {
   "sparse_E": [Comparison("E_small", [CLASSIC, _E[-2], _E_ADAM[2]])],
   "sync_L": [Comparison("H", [_SYNC[0], _SYNC[-2]], base=_SYNC[0].name)],
   "netns_M": [Comparison("S", [CLASSIC, DEFAULTS], 1)],
+  "tls": [Comparison("S", _LINKS, base=DEFAULTS.name)],
 }
 
 

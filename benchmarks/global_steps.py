@@ -13,21 +13,26 @@ import subprocess
 import sys
 import time
 
+from tf1ps import links
+from tf1ps.cluster import Task, probe_task
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Reader:
   """The process, from the side of who asks it."""
 
-  def __init__(self, prefix=(), environment=None):
+  def __init__(self, prefix=(), environment=None, tls_dir=""):
     """Starts it.
 
     Args:
       prefix: what its command line begins with.
       environment: of the process.
+      tls_dir: the folder of its certificate, for jobs with encrypted links.
     """
     self._process = subprocess.Popen(
-      [*prefix, sys.executable, "-m", "benchmarks.global_steps"], cwd=ROOT, env=environment,
+      [*prefix, sys.executable, "-m", "benchmarks.global_steps", *filter(None, [tls_dir])],
+      cwd=ROOT, env=environment,
       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
       universal_newlines=True)
     self._process.stdout.readline()
@@ -48,6 +53,8 @@ class Reader:
 
 
 def _listens(address):
+  if links.is_inside():
+    return probe_task(Task("ps", 0, address)).is_up
   host, _, port = address.rpartition(":")
   try:
     socket.create_connection((host, int(port)), timeout=1.0).close()
@@ -59,6 +66,8 @@ def _listens(address):
 def main():
   """Answers until its input ends."""
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+  if sys.argv[1:]:
+    links.enter(sys.argv[1])
   import tensorflow.compat.v1 as tf
 
   tf.disable_v2_behavior()

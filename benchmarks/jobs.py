@@ -69,7 +69,11 @@ class Job:
     """
     self.system = system
     self._run = run._replace(folder=tempfile.mkdtemp(dir=run.folder))
-    self._reader = reader
+    self._reader, self._own_reader = reader, None
+    if systems.has_links(system):
+      systems.make_certificate(self._run)
+      self._reader = self._own_reader = global_steps.Reader(
+        run.link.prefixes["worker"], systems.environment(), systems.tls_folder(self._run))
     self.tasks, self.addresses = systems.tasks_of(system, self._run)
     self._processes: List[Tuple[systems.Task, subprocess.Popen, str]] = []
     self._stopped_at: Optional[float] = None
@@ -127,9 +131,10 @@ class Job:
     steps, at = self.steps()
     cpu: Dict[str, float] = {"worker": 0.0, "ps": 0.0}
     for task, process, _ in self._processes:
-      with open("/proc/%d/stat" % process.pid) as text:
-        fields = text.read().rpartition(")")[2].split()
-      cpu["ps" if task.job == "ps" else "worker"] += (int(fields[11]) + int(fields[12])) / _TICKS
+      for pid in [process.pid, *_children(process.pid)]:
+        with open("/proc/%d/stat" % pid) as text:
+          fields = text.read().rpartition(")")[2].split()
+        cpu["ps" if task.job == "ps" else "worker"] += (int(fields[11]) + int(fields[12])) / _TICKS
     last = self._processes[-1][1].pid
     return Sample(steps, at, cpu, links.bytes_of(last, self._run.link.device), time.monotonic())
 
@@ -213,9 +218,17 @@ class Job:
 
   def end(self) -> None:
     """Ends all processes."""
+    if self._own_reader is not None:
+      self._own_reader.close()
     self.signal(signal.SIGKILL)
     for _, process, _ in self._processes:
       process.wait()
+
+
+def _children(pid: int) -> List[int]:
+  """The processes that a process has started: the sidecar of its links."""
+  with open("/proc/%d/task/%d/children" % (pid, pid)) as text:
+    return [int(child) for child in text.read().split()]
 
 
 def between(first: Sample, last: Sample) -> Window:

@@ -12,13 +12,14 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks import models
 from tf1ps.launch import find_free_ports
+from tf1ps.links import make_certificates
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CONTAINER = "bench"  # of tf1ps's jobs
 _FOREVER = 10 ** 9  # steps, or seconds
 _COORDINATED = ("parameter_server_strategy", "coordinator")  # by a task of the job "chief"
 # What a ps of tf1ps understands of a line's options.
-_OF_PS = ("--inter_op_parallelism_threads", "--intra_op_parallelism_threads")
+_OF_PS = ("--inter_op_parallelism_threads", "--intra_op_parallelism_threads", "--tls_dir")
 
 
 class System(NamedTuple):
@@ -135,7 +136,8 @@ def _tf1ps(system, run, job, index, addresses):
     "--job_name=" + job, "--task_index=%d" % index, "--container=" + CONTAINER,
     "--heartbeat_timeout=%d" % _FOREVER, "--start_timeout=300"]
   if job == "ps":
-    given = [option for option in system.options if option.partition("=")[0] in _OF_PS]
+    given = [option for option in _filled(system.options, run)
+             if option.partition("=")[0] in _OF_PS]
   else:
     # The program has the model's own learning rate; a later option stands before an earlier one.
     given = program + [
@@ -148,5 +150,23 @@ def _tf1ps(system, run, job, index, addresses):
 
 
 def _filled(options, run):
-  """The options, with a folder of this run's where one says {folder}."""
-  return [option.replace("{folder}", run.folder) for option in options]
+  """The options, with a folder of this run's where one says {folder} or {tls}."""
+  return [option.replace("{folder}", run.folder).replace("{tls}", tls_folder(run))
+          for option in options]
+
+
+def has_links(system: System) -> bool:
+  """Whether the links between its tasks are encrypted."""
+  return any(option.startswith("--tls_dir=") for option in system.options)
+
+
+def tls_folder(run: Run) -> str:
+  """The folder of a certificate for all hosts of a run."""
+  return os.path.join(run.folder, "certs", run.link.hosts["ps"])
+
+
+def make_certificate(run: Run) -> None:
+  """Makes that certificate, if it is not there."""
+  if not os.path.exists(tls_folder(run)):
+    make_certificates(os.path.join(run.folder, "certs"),
+                      [[run.link.hosts["ps"], run.link.hosts["worker"]]], 1)

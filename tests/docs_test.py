@@ -15,6 +15,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tests import harness, program_tasks
+from tf1ps.cli import certs
 from tf1ps.program import evaluator
 from tf1ps.session import summaries
 from tf1ps.training import job_summaries, staleness_recorder, traffic_report
@@ -144,6 +145,31 @@ def test_security_in_a_private_network():
                         stderr=subprocess.STDOUT, universal_newlines=True, timeout=100)
   assert done.returncode == 0 and LEARNT.search(done.stdout), done.stdout
   assert "anyone who can connect" not in done.stdout
+
+
+@pytest.mark.slow
+def test_security_with_links(start, tmp_path):
+  """The job of three hosts, all of them this machine."""
+  (tmp_path / "examples").symlink_to(ROOT / "examples")
+  addresses = dict(zip(("10.0.0.1:2222", "10.0.0.2:2222", "10.0.0.3:2222"), harness.addresses(3)))
+
+  def here(arguments):
+    text = "\n".join(arguments)
+    for host, address in addresses.items():
+      text = text.replace(host, address)
+    return re.sub(r"10\.0\.0\.\d", "127.0.0.1", text).split("\n")
+
+  certs_arguments, = of_program("docs/security.md", "tf1ps-certs")[:1]
+  argv = here(certs_arguments)
+  assert certs.run([argv[0].replace("certs", str(tmp_path / "certs")), argv[1]]) == 0
+  tasks = [start(name, program_tasks.run_program, name, here(arguments), tmp_path)
+           for name in ("tf1ps-ps", "tf1ps-worker")
+           for arguments in of_program("docs/security.md", name)]
+  assert len(tasks) == 3
+  if tasks[0].wait() and "does not permit" in tasks[0].output:
+    pytest.skip("no namespaces here")
+  end_well(tasks)
+  assert LEARNT.search(tasks[1].output)
 
 
 @pytest.mark.slow
@@ -282,6 +308,8 @@ COVERED = [
   (r"tf1ps-local --program=two_optimizers.py", "test_docs_two_optimizers"),
   (r"tf1ps-local --program=linear.py", "test_first_program_on_one_machine"),
   (r"tf1ps-local --program=lines.py", "test_docs_lines_of_files"),
+  (r"tf1ps-(certs|ps|worker) +--(dir|tls_dir)=|pip install .tf1ps.tls.",
+   "test_security_with_links"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222 .*--(persistent|container)|tf1ps-reset ",
    "test_docs_two_jobs_on_one_ps_and_their_reset"),
   (r"tf1ps-(ps|worker) +--ps_hosts=a:2222", "test_first_program_on_several_machines"),

@@ -69,7 +69,7 @@ def test_the_flags_of_a_program():
   assert commands.names_of("tf1ps-ps") == [
     "program", "num_ps", "evaluator", "ps_hosts", "worker_hosts", "chief_hosts", "job_name",
     "task_index", "cluster_resolver", "port", "container", "job_workers", "persistent",
-    "start_timeout", "heartbeat_timeout", "recovery_timeout", "grace",
+    "tls_dir", "start_timeout", "heartbeat_timeout", "recovery_timeout", "grace",
     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "gpu_memory", "metrics_port",
     "verbosity", "log_format"]
 

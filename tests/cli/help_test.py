@@ -67,8 +67,8 @@ def test_how_flags_are_shown(start):
   groups = [line for line in lines[1:] if re.match(r"\w.*:$", line)]
   assert groups == [
     "The program:", "The number of tasks:", "The cluster (or TF_CONFIG in the environment):",
-    "The job:", "Replication:", "Training:", "Checkpoints:", "Transfer:", "Limits, in seconds:",
-    "Threads and GPUs:", "Output files:", "Output:"]
+    "The job:", "Links:", "Replication:", "Training:", "Checkpoints:", "Transfer:",
+    "Limits, in seconds:", "Threads and GPUs:", "Output files:", "Output:"]
 
 
 def test_help_with_a_program_that_is_not_there(start):

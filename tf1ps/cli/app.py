@@ -27,6 +27,7 @@ from tf1ps import version
 from tf1ps.cli import errors, program_flags
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
+from tf1ps.cli import links as links_lib
 from tf1ps.cluster import SignalWatch, raise_exit
 from tf1ps.compat import (
   EXIT_FAILED,
@@ -89,6 +90,9 @@ def run(program_name: str, summary: str, argv: List[str], main: Callable[[object
     raise_exit(number, frame)
 
   try:
+    folder = links_lib.find_folder(argv) if program_name in links_lib.PROGRAMS else ""
+    if folder:
+      links_lib.begin(program_name, folder)  # while there is one thread
     # Process 1 of a container has no default action for a signal: it would ignore it meanwhile.
     with SignalWatch(lambda signum: None, TIMING.force_exit_limit, handler=leave):
       flags_lib.define(program_name)

@@ -14,6 +14,7 @@ from typing import Optional
 from absl import flags
 
 from tf1ps.cli import app, results
+from tf1ps.cli import links as links_lib
 from tf1ps.compat import SCREEN_VARIABLE
 from tf1ps.training import DEFAULT_MAX_RESTARTS, RESTART_NEVER, of_program
 
@@ -61,6 +62,8 @@ def _run(argv, result_path) -> int:
     if getattr(FLAGS, name) is not None and not FLAGS.evaluator:
       raise app.UsageError("--%s needs --evaluator, whose evaluations it follows" % name)
   _check_board()
+  if FLAGS.tls_dir is not None:
+    links_lib.check_launcher()
   max_restarts = _max_restarts()
   worker.make_options()
   check_summary_image(FLAGS.summary_image)
@@ -75,7 +78,7 @@ def _run(argv, result_path) -> int:
   if line:
     print("tf1ps-local: " + line)
   outside = outside_address()
-  if outside:
+  if outside and FLAGS.tls_dir is None:
     print("tf1ps-local: the servers listen on every interface, also %s, like all TensorFlow "
           "servers: anyone who can connect can run anything here. See docs/security.md." % outside)
   outcome = run_tasks(
@@ -178,7 +181,7 @@ def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_pa
   """
   from tf1ps.cli import evaluator as evaluator_lib
   from tf1ps.cli import ps, worker
-  from tf1ps.launch import LocalTask, is_terminal
+  from tf1ps.launch import TLS_VARIABLE, LocalTask, is_terminal
 
   hosts = ["--%s_hosts=%s" % (job, ",".join(there)) for job, there in addresses.items() if there]
   kinds = [("ps", ps, len(addresses["ps"]), hosts),
@@ -193,6 +196,8 @@ def make_tasks(addresses, argv, shares, evaluator: bool, metrics=None, result_pa
         place.append("--metrics_port=%s" % (metrics["%s %d" % (job, index)],))
       # TF_CONFIG in the environment describes another job.
       env = {"TF_CONFIG": None, "CUDA_VISIBLE_DEVICES": shares[index] if job == "worker" else "-1"}
+      if job != "evaluator" and FLAGS.tls_dir is not None:
+        env[TLS_VARIABLE] = FLAGS.tls_dir
       if is_terminal():
         env[SCREEN_VARIABLE] = "1"
       made.append(LocalTask(

@@ -9,6 +9,7 @@ from typing import Callable
 from absl import flags
 
 from tf1ps.cli import errors
+from tf1ps.cli import links as links_lib
 from tf1ps.cluster import (
   AUTO_RESOLVER,
   JobCounts,
@@ -77,12 +78,15 @@ def task_cluster(implied_job: str, launched: bool = False,
     raise errors.UsageError("--replication=all_reduce has no ps, but the cluster has %d: leave "
                             "out the job ps" % len(cluster.ps))
   rename_json_lines("%s %d" % (cluster.job_name, cluster.task_index))
+  links = links_lib.check(cluster) if implied_job != "evaluator" else None
   container = job_container(cluster)
   check()
   if FLAGS.cluster_resolver == AUTO_RESOLVER and found.is_scheduler:
     _log.info("%s", found)
   _log.info("%s%s", cluster.describe(), "\ncontainer %s" % container if container else "")
-  warning = None if launched else exposure_warning(cluster)
+  if links:
+    _log.info("%s", links)
+  warning = None if launched or links else exposure_warning(cluster)
   if warning:
     _log.warning("%s", warning)
   return cluster
@@ -134,8 +138,9 @@ def serve_metrics(name: str, job: str, role: str, index: int):
     return None
   from tf1ps.monitoring import MetricsServer
 
-  served = MetricsServer(FLAGS.metrics_port, job, role, index)
-  print("%s: metrics at %s" % (name, served.url))
+  served = MetricsServer(links_lib.inner_metrics(FLAGS.metrics_port), job, role, index)
+  links_lib.open_metrics(FLAGS.metrics_port)
+  print("%s: metrics at http://%s/metrics" % (name, FLAGS.metrics_port))
   return served
 
 
@@ -149,6 +154,7 @@ def start_server(cluster, config, **kwargs):
   os.environ.update(keepalive_environment())
   import tf1ps
 
+  links_lib.open_port(cluster)
   with held_back(FLAGS.verbosity):  # the server logs its search for GPUs
     return tf1ps.Server(
       cluster, config=config, container=job_container(cluster),

@@ -15,7 +15,7 @@ from typing import List, Sequence
 
 from absl import flags
 
-from tf1ps.cli import app, local
+from tf1ps.cli import app, links, local
 from tf1ps.cli import tune_search as search
 from tf1ps.compat import SCREEN_VARIABLE, temporary_directory
 from tf1ps.training import BETWEEN_GRAPH, BY_NAME, Options, check_options, of_program
@@ -26,7 +26,7 @@ _SUMMARY = ("tries thread counts, steps per execution, packing, wire types and s
             "takes the flags of tf1ps-local.")
 # The groups of flags that a measured job gets. Its end, files and limits are not the user's.
 _KEPT = ("The program", "The local cluster", "Replication", "Training", "Transfer",
-         "Threads and GPUs")
+         "Threads and GPUs", "Links")
 _DROPPED = ("steps", "epochs", "examples", "evaluator", "restart", "max_restarts", "log_dir")
 _FOREVER = 10 ** 9  # steps or seconds
 _ROUNDS, _LAST_ROUNDS = 5, 9  # of the options one by one, and of the combinations
@@ -49,6 +49,8 @@ def run(argv) -> int:
 def _tune(argv) -> int:
   began = time.monotonic()
   local.num_ps()
+  if FLAGS.tls_dir is not None:
+    links.check_launcher()
   if FLAGS.num_workers < 1:
     raise app.UsageError("--num_workers=%d: a job needs at least one worker" % FLAGS.num_workers)
   options = _options()

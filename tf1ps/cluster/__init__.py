@@ -13,7 +13,8 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "bounded": ["LimitExceeded", "awaited_at_exit", "call_within"],
   "connections": ["count_connections"],
-  "description": ["EVALUATOR", "Cluster", "ClusterError", "Task", "nearest_name"],
+  "description": ["EVALUATOR", "Cluster", "ClusterError", "Task", "nearest_name",
+                  "parse_address"],
   "holder": ["TaskHeldError", "this_process"],
   "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
   "network": [

@@ -22,7 +22,7 @@ import time
 from typing import Iterable, MutableMapping, Optional
 
 from tf1ps.cluster.description import Cluster, Task, parse_address
-from tf1ps.compat import TIMING, Error
+from tf1ps.compat import LINK_PROXY, TIMING, Error
 
 _log = logging.getLogger("tf1ps")
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -38,6 +38,8 @@ class UnknownHostError(Error, RuntimeError):
 def wait_for_names(tasks: Iterable[Task], timeout: float) -> None:
   """Waits until the names in the addresses of tasks are known, with a line for each that is not.
 
+  Behind encrypted links it does not: the sidecar looks names up anew for each connection.
+
   Args:
     tasks: the tasks that this process is going to dial.
     timeout: seconds for all of them together.
@@ -45,6 +47,8 @@ def wait_for_names(tasks: Iterable[Task], timeout: float) -> None:
   Raises:
     UnknownHostError: names the host, the task and the reason.
   """
+  if LINK_PROXY in os.environ:
+    return
   began = time.monotonic()
   for task in tasks:
     host, was_logged = parse_address(task.address, task.name, allow_zero=True).host, False
@@ -75,10 +79,11 @@ def _problem_of_name(host: str) -> str:
 def bypass_proxy(tasks: Iterable[Task], environ: Optional[MutableMapping[str, str]] = None) -> None:
   """Excepts the hosts of a cluster's tasks from the proxy in the environment, if there is one.
 
-  It changes `environ`, or this process's environment, so call it before a server starts.
+  It changes `environ`, or this process's environment, so call it before a server starts. A task
+  with encrypted links keeps their proxy.
   """
   environ = os.environ if environ is None else environ
-  if not any(environ.get(name) for name in _PROXIES):
+  if LINK_PROXY in environ or not any(environ.get(name) for name in _PROXIES):
     return
   hosts = sorted({parse_address(task.address, task.name, allow_zero=True).host for task in tasks})
   for name in _EXCEPTIONS:

@@ -24,7 +24,19 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 import grpc
 
 from tf1ps.cluster.description import Task
-from tf1ps.compat import TIMING, CallError, Error, get_status
+from tf1ps.compat import (
+  LINK_CERTIFICATE,
+  LINK_NO_HOST,
+  LINK_NO_TLS,
+  LINK_REFUSED,
+  LINK_REFUSES_US,
+  LINK_UNREACHABLE,
+  TIMING,
+  CallError,
+  Error,
+  get_status,
+  link_status,
+)
 
 _log = logging.getLogger("tf1ps")
 
@@ -34,6 +46,16 @@ SILENT = "silent"
 NO_SUCH_HOST = "no such host"
 NOT_TENSORFLOW = "no TensorFlow server"
 ANOTHER_TASK = "another task"
+NO_LINK = "no link"
+# What the proxy of encrypted links says (--tls_dir).
+_OF_LINKS = {
+  LINK_NO_HOST: (NO_SUCH_HOST, "no such host"),
+  LINK_REFUSED: (REFUSED, "refused (nothing listens on that port)"),
+  LINK_UNREACHABLE: (SILENT, "silent (no link within the limit)"),
+  LINK_CERTIFICATE: (NO_LINK, "no link: its certificate is refused (the sidecar's line says why)"),
+  LINK_REFUSES_US: (NO_LINK, "no link: it refuses the certificate in this task's --tls_dir"),
+  LINK_NO_TLS: (NO_LINK, "no link: it does not speak TLS. Give every task --tls_dir"),
+}
 
 
 class ProbeResult(NamedTuple):
@@ -77,6 +99,9 @@ def _failure(task, error: CallError, timeout: float) -> ProbeResult:
   code, details = error.code, error.details.lower()
   if code == grpc.StatusCode.DEADLINE_EXCEEDED:
     return ProbeResult(task, SILENT, "silent (no answer within %.1f s)" % timeout)
+  status = link_status(error.details)
+  if status is not None:
+    return ProbeResult(task, *_OF_LINKS.get(status, (REFUSED, "refused (status %d)" % status)))
   if code == grpc.StatusCode.UNAVAILABLE:
     if "dns resolution failed" in details or "errors resolving" in details:
       return ProbeResult(task, NO_SUCH_HOST, "no such host")

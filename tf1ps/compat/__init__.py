@@ -33,6 +33,9 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "learning_rates": ["learning_rate_in"],
   "leftovers": [
     "has_ended", "keep_directory", "make_directory", "temporary_directory", "temporary_path"],
+  "link_proxy": [
+    "LINK_CERTIFICATE", "LINK_NO_HOST", "LINK_NO_TLS", "LINK_PROXY", "LINK_REFUSED",
+    "LINK_REFUSES_US", "LINK_UNREACHABLE", "link_status"],
   "locked_counts": ["lock_counts"],
   "quiet": [
     "VERBOSITIES", "held_back", "import_quietly", "quiet_environment", "quiet_python"],

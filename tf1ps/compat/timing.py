@@ -103,6 +103,9 @@ class Timing(NamedTuple):
   session_stop_limit: float = 5.0  # for the sessions of a job whose container is reset
   cancelled_step_limit: float = 2.0  # for a server to end a cancelled step; 1.15 begins after 1 s
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
+  link_limit: float = 5.0  # for a link to another task: the dial, the handshake, the first answer
+  link_end_limit: float = 3.0  # for a sidecar to deliver the last bytes of a task that has ended
+  port_free_limit: float = 1.0  # for an earlier process of a task to leave its port
   file_check_limit: float = 20.0  # to find the damaged file after an error
 
   # The process's own output.

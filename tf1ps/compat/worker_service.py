@@ -19,6 +19,7 @@ when they change.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import List, NamedTuple, Sequence
 
@@ -26,14 +27,11 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from tf1ps.compat.errors import Error
+from tf1ps.compat.link_proxy import LINK_PROXY
 
 _SERVICE = "/tensorflow.WorkerService/"
-# No proxy belongs between the tasks of a cluster. A pool of its own makes each connection a new
-# one, which shows the present state of the server.
-_CHANNEL_OPTIONS = [
-  ("grpc.enable_http_proxy", 0),
-  ("grpc.use_local_subchannel_pool", 1),
-]
+# A pool of its own makes each connection a new one, which shows the present state of the server.
+_NEW_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
 _LARGEST_VERSION = 2 ** 31 - 1  # of a graph; no TensorFlow has it
 _VERSION_IN_ERROR = re.compile(r"TensorFlow (\d[\w.+-]*?)\.?(\s|$)")
 
@@ -155,7 +153,10 @@ def get_version(address: str, timeout: float) -> str:
 
 
 def _call(address: str, method: str, request: bytes, timeout: float) -> bytes:
-  channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+  proxy = os.environ.get(LINK_PROXY)
+  # No proxy belongs between the tasks of a cluster, but that of their links.
+  channel = grpc.insecure_channel(address, options=[
+    _NEW_CONNECTION, ("grpc.http_proxy", proxy) if proxy else ("grpc.enable_http_proxy", 0)])
   try:
     return channel.unary_unary(_SERVICE + method)(request, timeout=timeout)
   except grpc.RpcError as error:

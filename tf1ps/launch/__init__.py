@@ -15,5 +15,5 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "ports": ["find_free_addresses", "find_free_ports"],
   "scripts": ["run_together"],
   "trials": ["Trial", "Trials", "mean_loss"],
-  "task_main": ["die_with_parent", "prepare_streams"],
+  "task_main": ["TLS_VARIABLE", "die_with_parent", "prepare_streams"],
 })

@@ -34,9 +34,12 @@ import sys
 import threading
 import traceback
 
+from tf1ps import links
 from tf1ps.compat import EXIT_FAILED
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # those that end a job
+# In the environment of a task: the directory with which it gets encrypted links.
+TLS_VARIABLE = "TF1PS_TLS_DIR"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -67,6 +70,9 @@ def become_task(fork_server, launcher_pipe, output, env, payload):
     os.dup2(output, 2)
     os.close(output)
     os.setpgid(0, 0)
+    if env.get(TLS_VARIABLE):
+      # While there is one thread; and new credentials would undo what comes next.
+      links.enter(env[TLS_VARIABLE])
     die_with_parent(fork_server)
     watch_launcher(launcher_pipe)
     code = call(_run, env, payload)

@@ -316,6 +316,10 @@ TABLE: Tuple[Option, ...] = (
          "by default.", "The job", _OF_JOB, placeholder="N-N"),
   Option("persistent", "Serve any number of jobs, until SIGTERM or Ctrl-C.", "The job", ("ps",),
          bool, False),
+  Option("tls_dir", "Encrypt and authenticate the links between the tasks: a directory with this "
+         "task's cert.pem, its key.pem, and ca.pem, the certificate of the job's authority. "
+         "tf1ps-certs makes them. All tasks need it; an evaluator, which has no links, ignores "
+         "it.", "Links", _OF_JOB + ("reset",) + _ASKING, placeholder="DIR"),
 
   Option("replication", "between_graph: each worker runs a graph of its own on the variables of "
          "the ps. in_graph: the chief runs one graph on all workers. all_reduce: each worker keeps "

@@ -1,0 +1,166 @@
+"""Tasks with links, as real processes in real namespaces; none of them needs TensorFlow."""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from tests import harness, links_tasks
+from tf1ps.links import NamespaceError, check_namespaces, make_certificates
+
+pytestmark = pytest.mark.any_tensorflow
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+  """The folders of a certificate for this machine, of one for another host, and of a stranger's."""
+  try:
+    check_namespaces()
+  except NamespaceError as error:
+    pytest.skip(str(error))
+  folder = str(tmp_path_factory.mktemp("certs"))
+  ours, elsewhere = make_certificates(folder, [["127.0.0.1"], ["10.0.0.1"]], 1)
+  stranger, = make_certificates(os.path.join(folder, "of another job"), [["127.0.0.1"]], 1)
+  return ours, elsewhere, stranger
+
+
+def shake(address, context):
+  """What a stranger gets: the bytes that the server sends, or the reason of the error."""
+  host, port = address.rsplit(":", 1)
+  with socket.create_connection((host, int(port)), 10) as connection:
+    try:
+      with context.wrap_socket(connection) as link:
+        link.sendall(b"x")
+        return link.recv(10)
+    except ssl.SSLError as error:
+      return error.reason or str(error)
+    except ConnectionResetError:
+      return "reset"
+
+
+def test_two_tasks_and_strangers(start, folders):
+  ours, elsewhere, stranger = folders
+  server, absent, plain, wrong_host = harness.addresses(4)
+  hidden, = (int(each.rsplit(":", 1)[1]) for each in harness.addresses(1))
+  echo = start("echo", links_tasks.echo, ours, server, hidden)
+  echo.wait_for("up")
+  start("plain", links_tasks.serve_plainly, plain).wait_for("up")
+  # All that a task sends comes back, and the proxy says why where it reaches nobody.
+  other = start("elsewhere", links_tasks.echo, elsewhere, wrong_host)
+  other.wait_for("up")
+  calls = start("calls", links_tasks.call, ours, server, absent, plain, wrong_host,
+                "no-such-host.invalid:1")
+  calls.wait_for("done")
+  said = [line.rpartition(":")[2].split() for line in calls.lines if not line.startswith("the ")]
+  assert [each[1] for each in said[:-1]] == ["echo", "502", "497", "495", "404"]
+  assert any("has no link to %s: it does not speak TLS" % plain in line for line in calls.lines)
+  assert any("has no link to %s: its certificate does not name that host" % wrong_host in line
+             for line in calls.lines)
+  # A stranger gets nothing, and the task says so.
+  assert isinstance(shake(server, links_tasks.context_of()), str)
+  assert isinstance(shake(server, links_tasks.context_of(stranger)), str)
+  echo.wait_for("the sidecar refuses a connection from")
+  echo.wait_for("it has no certificate")
+  echo.wait_for("is not signed by the authority in ca.pem")
+  # Nobody reaches what the task listens on beside its own port.
+  with pytest.raises(ConnectionRefusedError):
+    socket.create_connection(("127.0.0.1", hidden), 5)
+  # A task with a stranger's certificate is refused on both sides.
+  wrong = start("wrong", links_tasks.call, stranger, server)
+  wrong.wait_for(server + " 495")
+
+
+def test_a_task_reaches_nothing_without_its_proxy(start, folders):
+  with socket.socket() as server:
+    server.bind(("127.0.0.1", 0))
+    server.listen(1)
+    task = start("task", links_tasks.probe_outside, folders[0],
+                 "127.0.0.1:%d" % server.getsockname()[1])
+    assert task.wait() == 0
+    assert task.lines == ["not reached: Connection refused"]
+
+
+def test_the_last_bytes_of_a_task_arrive(start, folders):
+  address, = harness.addresses(1)
+  counts = start("count", links_tasks.count, folders[0], address)
+  counts.wait_for("up")
+  assert start("sends", links_tasks.send_and_end, folders[0], address, 4000000).wait() == 0
+  counts.wait_for("bytes 4000000")
+
+
+def test_a_relayed_port_a_taken_port_and_the_end_of_a_sidecar(start, folders):
+  address, relayed = harness.addresses(2)
+  port = int(relayed.rsplit(":", 1)[1])
+  task = start("task", links_tasks.echo, folders[0], address, 0, port)
+  sidecar = int(task.wait_for("up").split()[1])
+  with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    connection.sendall(b"metrics")
+    assert connection.recv(100) == b"metrics"
+  second = start("second", links_tasks.echo, folders[0], address)
+  assert second.wait_for("no:") == (
+    "no: the sidecar cannot listen at %s: Address already in use True" % address)
+  # Signals do not end a sidecar: its task still saves.
+  os.kill(sidecar, signal.SIGTERM)
+  os.kill(sidecar, signal.SIGINT)
+  start("calls", links_tasks.call, folders[0], address, 10).wait_for("echo")
+  os.kill(sidecar, signal.SIGKILL)
+  assert task.wait() == 1
+  assert task.lines[-1] == (
+    "tf1ps: its sidecar (process %d) was killed by SIGKILL, and without it no other task is "
+    "reached" % sidecar)
+
+
+def test_a_sidecar_ends_with_its_task_and_the_port_is_free(start, folders):
+  address, = harness.addresses(1)
+  task = start("task", links_tasks.echo, folders[0], address)
+  sidecar = int(task.wait_for("up").split()[1])
+  task.kill()
+  start("again", links_tasks.echo, folders[0], address).wait_for("up")
+  harness.wait_until(lambda: not os.path.exists("/proc/%d" % sidecar), what="the sidecar's end")
+
+
+def test_certificates_are_renewed_while_a_task_runs(start, tmp_path, folders):
+  folder, = make_certificates(str(tmp_path), [["127.0.0.1"]], 1)
+  address, = harness.addresses(1)
+  host, port = address.rsplit(":", 1)
+  task = start("task", links_tasks.echo, folder, address)
+  task.wait_for("up")
+
+  def certificate():
+    with socket.create_connection((host, int(port)), 10) as connection:
+      with links_tasks.context_of(folder).wrap_socket(connection) as link:
+        return link.getpeercert(binary_form=True)
+
+  before = certificate()
+  assert certificate() == before
+  make_certificates(str(tmp_path), [["127.0.0.1"]], 2)
+  assert certificate() != before
+  start("calls", links_tasks.call, folder, address).wait_for("echo")
+  # Files that cannot be used leave the last good ones in use.
+  good = certificate()
+  (tmp_path / "127.0.0.1" / "ca.pem").write_text("half a file")
+  with socket.create_connection((host, int(port)), 10) as connection:
+    with links_tasks.context_of().wrap_socket(connection) as link:
+      assert link.getpeercert(binary_form=True) == good
+  task.wait_for("goes on with the certificate that it had")
+
+
+@pytest.mark.slow
+def test_without_root(folders, tmp_path):
+  """A process without the right to make a namespace makes a user namespace as well."""
+  code = ("import socket; from tf1ps import links; links.enter(%r)\n"
+          "print(socket.if_nameindex(), open('/proc/self/stat').read() != '')" % (folders[0],))
+  command = ["setpriv", "--bounding-set", "-sys_admin", sys.executable, "-c", code]
+  try:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          universal_newlines=True, timeout=60)
+  except OSError:
+    pytest.skip("no setpriv")
+  if "setpriv" in done.stdout or "not permit" in done.stdout:
+    pytest.skip(done.stdout)
+  assert done.returncode == 0 and done.stdout == "[(1, 'lo')] True\n", done.stdout
