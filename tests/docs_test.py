@@ -325,6 +325,11 @@ COVERED = [
   (r"\.venv/bin/tf1ps-local .*--metrics_port=", "tests/monitoring/metrics_test.py"),
   (r"(\.venv/bin/)?tf1ps-(status|top) ", "tests/monitoring/status_test.py"),
   (r"tf1ps-doctor ", "tests/doctor/page_test.py"),
+  (r"tf1ps-(deploy render |task --ps_hosts=a:|local --program=tf1ps_examples)",
+   "tests/deploy/page_test.py"),
+  (r"sbatch |kubectl apply .*jobset", "tests/deploy/three_hosts_test.py runs what they start"),
+  (r"scancel |kubectl |docker |systemctl |journalctl |cp dist/|useradd |python3 -m venv /opt|/opt/",
+   "nothing: no scheduler was at hand, and docs/deploying.md says so"),
   (r"--ps_hosts=a:2222,b:2222", "no command: the flags that several share"),
 ]
 

@@ -15,9 +15,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # From top to bottom: a room imports only rooms that stand after it.
-ROOMS = ("cli", "launch", "runner", "v1", "coordinator", "training", "monitoring", "program",
-         "session", "checkpoint", "replication", "transfer", "pipeline", "state", "placement",
-         "cluster", "graph", "doctor", "links", "compat")
+ROOMS = ("cli", "deploy", "launch", "runner", "v1", "coordinator", "training", "monitoring",
+         "program", "session", "checkpoint", "replication", "transfer", "pipeline", "state",
+         "placement", "cluster", "graph", "doctor", "links", "compat")
 PYTHON_37 = {"feature_version": (3, 7)} if sys.version_info >= (3, 8) else {}
 
 
