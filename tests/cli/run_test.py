@@ -208,6 +208,8 @@ def test_a_program_under_a_scheduler(call, monkeypatch):
   for name, value in slurm(3).items():
     monkeypatch.setenv(name, value)
   monkeypatch.setenv("TF_CONFIG", "")
+  waited = []
+  monkeypatch.setattr(run, "wait_for_names", lambda tasks, limit: waited.extend(tasks))
   code, out, err = call(
     "--cluster_resolver=auto", "--num_ps=2", "--port=7000", "show.py", "--ps={ps_hosts}", "{other}",
     "{job_name}/{task_index}", "--workers", "{worker_hosts}", "--chief={chief_hosts}",
@@ -219,13 +221,15 @@ def test_a_program_under_a_scheduler(call, monkeypatch):
   config = json.loads(out[out.index("{\"cluster"):])
   assert config["task"] == {"type": "worker", "index": 0}  # estimators count from the chief
   assert config["cluster"]["chief"] == ["node2:7000"]
+  assert [each.name for each in waited] == [
+    "/job:worker/task:1", "/job:ps/task:0", "/job:ps/task:1"]
   assert err.splitlines()[0].startswith("tf1ps-run: --cluster_resolver=auto found slurm, by SLURM_")
   assert err.splitlines()[1].endswith(
     "this task: /job:worker/task:1 (chief is /job:worker/task:0), from Slurm")
 
 
 def test_the_tf_config_of_a_scheduler_stays(call, monkeypatch):
-  config = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+  config = '{"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}}'
   monkeypatch.setenv("TF_CONFIG", config)
   code, out, _ = call("--cluster_resolver=tf_config", "show.py", show=SHOWS_ARGUMENTS)
   assert (code, out) == (0, "[] %s\n" % config)
@@ -259,3 +263,12 @@ def test_the_legacy_job_of_the_page_under_slurm(start):
   for each in tasks:
     assert each.wait() == 0, each.output
   assert "worker 1: step" in tasks[2].output
+
+
+def test_a_host_that_is_not_known(call, monkeypatch):
+  for name, value in slurm(0, nodes="no-such-host.invalid", per_node="6").items():
+    monkeypatch.setenv(name, value)
+  monkeypatch.setattr(run, "START_TIMEOUT", 0.1)
+  code, out, err = call("--cluster_resolver=slurm", "show.py", show=SHOWS_ARGUMENTS)
+  assert (code, out) == (1, "")
+  assert "the name no-such-host.invalid is not known after" in err

@@ -10,6 +10,7 @@ import pytest
 from tests import docs_test
 from tests.cli import commands
 from tf1ps.cli import tune
+from tf1ps.training import options
 
 
 @pytest.mark.parametrize("flags, said", [
@@ -52,3 +53,9 @@ def test_the_seconds_that_would_do_leave_time_for_all_starts(
   # As a stage divides its time.
   window = max(part * found / 2, part * found - tune._LEAST_ROUNDS * tune._TURN_TAKES * count)
   assert window >= new * start_seconds
+
+
+def test_a_measured_job_has_the_tasks_that_the_user_asks_for():
+  assert tune._job_flags(["--num_ps=2", "--num_workers=3", "--steps=5", "--batch_size=8"]) == [
+    "--num_ps=2", "--num_workers=3", "--batch_size=8"]
+  assert set(tune._KEPT) <= {option.group for option in options.TABLE}

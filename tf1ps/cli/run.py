@@ -5,7 +5,8 @@ would be the program's as well:
 
 1. `_parse` reads the flags before the file, or before `-m MODULE`.
 2. `sys.argv` and `sys.path` become those of `python FILE ...` or `python -m MODULE ...`.
-3. With --cluster_resolver, `_describe_cluster` sets TF_CONFIG and fills the program's arguments.
+3. With --cluster_resolver, `_describe_cluster` sets TF_CONFIG, fills the program's arguments, and
+   waits for the names of the hosts.
 4. The program runs as `__main__`. Its own files get their imports of TensorFlow from `tf1ps.v1`.
 5. `_end` ends the sessions and reports that the program left open. The exit code is the program's,
    or 1 if its job failed.
@@ -29,11 +30,13 @@ from tf1ps.cluster import (
   DEFAULT_PORT,
   RESOLVERS,
   JobCounts,
+  names_to_dial,
   resolve_cluster,
   resolve_environment,
+  wait_for_names,
   with_chief,
 )
-from tf1ps.compat import EXIT_FAILED, Error, error_line, signal_exit_code
+from tf1ps.compat import EXIT_FAILED, START_TIMEOUT, Error, error_line, signal_exit_code
 
 _NAME = "tf1ps-run"
 _RESOLVERS = [name for name in RESOLVERS if name != "flags"]  # which are the program's here
@@ -173,6 +176,7 @@ def _describe_cluster(flags: Dict[str, str], argv: List[str]) -> List[str]:
   if name == AUTO_RESOLVER:
     _print_line(str(found))
   _print_line(cluster.describe().replace("\n", "; "))
+  wait_for_names(names_to_dial(cluster), START_TIMEOUT)
   values = {job + "_hosts": ",".join(task.address for task in cluster.tasks(job))
             for job in ("ps", "worker", "chief")}
   values.update(job_name=cluster.job_name, task_index=str(cluster.task_index))

@@ -16,6 +16,7 @@ from tf1ps.cluster import (
   exposure_warning,
   keepalive_environment,
   make_session_config,
+  names_to_dial,
   resolve_cluster,
   resolve_environment,
   split_hosts,
@@ -147,10 +148,9 @@ def serve_metrics(name: str, job: str, role: str, index: int):
 def start_server(cluster, config, **kwargs):
   """Starts this task's server, when the names of the tasks that it dials are known.
 
-  It imports TensorFlow. A worker dials itself and the ps, and a ps itself: it answers the others.
+  It imports TensorFlow.
   """
-  dialled = [cluster.task] + ([] if cluster.job_name == "ps" else cluster.ps)
-  wait_for_names(dialled, FLAGS.start_timeout)
+  wait_for_names(names_to_dial(cluster), FLAGS.start_timeout)
   os.environ.update(keepalive_environment())
   import tf1ps
 

@@ -25,8 +25,8 @@ _SUMMARY = ("tries thread counts, steps per execution, packing, wire types and s
             "a program, with the processes of a local cluster, and prints the flags to use. It "
             "takes the flags of tf1ps-local.")
 # The groups of flags that a measured job gets. Its end, files and limits are not the user's.
-_KEPT = ("The program", "The local cluster", "Replication", "Training", "Transfer",
-         "Threads and GPUs", "Links")
+_KEPT = ("The program", "The number of tasks", "The local cluster", "Replication", "Training",
+         "Transfer", "Threads and GPUs", "Links")
 _DROPPED = ("steps", "epochs", "examples", "evaluator", "restart", "max_restarts", "log_dir")
 _FOREVER = 10 ** 9  # steps or seconds
 _ROUNDS, _LAST_ROUNDS = 5, 9  # of the options one by one, and of the combinations

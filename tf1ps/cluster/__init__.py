@@ -18,7 +18,8 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "holder": ["TaskHeldError", "this_process"],
   "lifecycle_hook": ["LifecycleHook", "RecoverableSession"],
   "network": [
-    "UnknownHostError", "bypass_proxy", "exposure_warning", "outside_address", "wait_for_names"],
+    "UnknownHostError", "bypass_proxy", "exposure_warning", "names_to_dial", "outside_address",
+    "wait_for_names"],
   "parsing": ["from_cluster_spec", "resolve_cluster", "split_hosts"],
   "path_check": ["PathError", "check_paths"],
   "probe": [

@@ -19,7 +19,7 @@ import logging
 import os
 import socket
 import time
-from typing import Iterable, MutableMapping, Optional
+from typing import Iterable, List, MutableMapping, Optional
 
 from tf1ps.cluster.description import Cluster, Task, parse_address
 from tf1ps.compat import LINK_PROXY, TIMING, Error
@@ -33,6 +33,16 @@ _RESERVED = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 class UnknownHostError(Error, RuntimeError):
   """The name of a task's host was not found within the limit."""
+
+
+def names_to_dial(cluster: Cluster) -> List[Task]:
+  """Returns the tasks that this one dials: itself, and the ps unless it is one.
+
+  A ps answers the workers and dials them later. An evaluator dials nobody.
+  """
+  if cluster.job_name not in cluster.jobs:
+    return []
+  return [cluster.task] + ([] if cluster.job_name == "ps" else cluster.ps)
 
 
 def wait_for_names(tasks: Iterable[Task], timeout: float) -> None:
