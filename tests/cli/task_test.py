@@ -112,6 +112,9 @@ def test_status_and_reset_find_the_cluster_in_the_environment(start):
   environ = jobset("ps", NUM_PS="1", TF_CONFIG=None)
   code, lines = commands.run(start, "tf1ps-status", "--start_timeout=0.5", **environ)
   assert code == 1 and "digits-ps-0-0.digits:2222" in lines[-1], lines
+  code, lines = commands.run(start, "tf1ps-status", TF_CONFIG=None, **slurm(0))
+  assert (code, lines) == (1, ["tf1ps-status: --ps_hosts is missing: give the address of a ps of "
+                               "the job, host:port"])
   code, lines = commands.run(start, "tf1ps-reset", "c", **dict(environ, JOBSET_NAME=""))
   assert (code, lines) == (1, ["tf1ps-reset: --cluster_resolver=jobset: JOBSET_NAME is missing in "
                                "the environment: set it in the manifest of the JobSet"])

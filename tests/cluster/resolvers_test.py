@@ -140,8 +140,8 @@ def test_a_step_that_cannot_be(changes, said):
 
 
 @pytest.mark.parametrize("counts, needed", [
-  (JobCounts(6), "6 ps, a worker need 7"), (JobCounts(5, True), "5 ps, a worker and the evaluator "
-                                           "need 7")])
+  (JobCounts(6), "6 ps and a worker need 7"),
+  (JobCounts(5, True), "5 ps, a worker and the evaluator need 7")])
 def test_too_few_tasks(counts, needed):
   assert refusal("slurm", slurm(0), counts) == (
     "--cluster_resolver=slurm: there are 6 tasks, but %s at least: raise srun --ntasks, or give "
@@ -215,7 +215,7 @@ def test_an_indexed_job_that_cannot_be():
   assert refusal("indexed_job", indexed(4)).endswith(
     "JOB_COMPLETION_INDEX is 4, but NUM_TASKS is 4: ranks count from 0")
   assert refusal("indexed_job", indexed(0, NUM_PS="4")).endswith(
-    "there are 4 tasks, but 4 ps, a worker need 5 at least: raise completions and NUM_TASKS, or "
+    "there are 4 tasks, but 4 ps and a worker need 5 at least: raise completions and NUM_TASKS, or "
     "give another --num_ps")
 
 
@@ -273,6 +273,16 @@ def test_auto_says_what_it_found(environ, has_hosts, resolver, by, ignored):
   {}, {"TF_CONFIG": " ", "SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "a", "NUM_PS": "1"}])
 def test_auto_finds_nothing(environ):
   assert resolve_environment("auto", environ) is None
+
+
+def test_a_step_beside_the_job_does_not_describe_it():
+  """Such as that of srun --overlap tf1ps-status."""
+  environ = slurm(0, nodes="a", per_node="1", tasks=1)
+  assert resolve_environment("auto", environ, is_task=False) is None
+  assert resolve_environment("auto", dict(environ, **jobset("ps")), is_task=False).resolver == (
+    "jobset")
+  with pytest.raises(ClusterError, match="there is 1 task, but 1 ps and a worker need 2"):
+    resolve_environment("slurm", environ, is_task=False)
 
 
 def test_a_batch_script_is_no_step():

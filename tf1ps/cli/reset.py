@@ -63,7 +63,7 @@ def _target():
       raise app.UsageError("--target and --%s_hosts both name a cluster: leave one out" % (
         next(iter(hosts))))
     return FLAGS.target
-  found = tasks.find_cluster()
+  found = tasks.find_cluster(is_task=False)
   if found is None:
     raise app.UsageError("no cluster is described: give --ps_hosts and --worker_hosts, set "
                          "TF_CONFIG in the environment, or give --target for a ps of tf1ps")

@@ -37,7 +37,7 @@ def ask(names, programs_name: str):
       names[0], programs_name))
   addresses = split_hosts(FLAGS.ps_hosts)
   if not addresses:  # inside of a task's pod, the environment describes the job
-    found = tasks.find_cluster()
+    found = tasks.find_cluster(is_task=False)
     addresses = found and [task.address for task in resolve_cluster(**tasks.described(found)).ps]
   if not addresses:
     raise app.UsageError("--ps_hosts is missing: give the address of a ps of the job, host:port")

@@ -32,11 +32,12 @@ _HOSTS = ("ps_hosts", "worker_hosts", "chief_hosts")
 _log = logging.getLogger("tf1ps")
 
 
-def find_cluster(flags_of=FLAGS):
+def find_cluster(flags_of=FLAGS, is_task: bool = True):
   """Asks the resolver of --cluster_resolver.
 
   Args:
     flags_of: the parsed flags.
+    is_task: whether this process is a task of the job.
 
   Returns:
     The `FoundCluster`; None if nothing describes a cluster.
@@ -47,7 +48,7 @@ def find_cluster(flags_of=FLAGS):
   counts = JobCounts(value("num_ps"), bool(value("evaluator")), value("port"),
                      default_ps=0 if value("replication") == ALL_REDUCE else 1)
   return resolve_environment(value("cluster_resolver"), os.environ,
-                             any(split_hosts(value(name)) for name in _HOSTS), counts)
+                             any(split_hosts(value(name)) for name in _HOSTS), counts, is_task)
 
 
 def described(found) -> dict:

@@ -73,7 +73,8 @@ _NO_COUNTS = JobCounts()
 
 
 def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool = False,
-                        counts: JobCounts = _NO_COUNTS) -> Optional[FoundCluster]:
+                        counts: JobCounts = _NO_COUNTS,
+                        is_task: bool = True) -> Optional[FoundCluster]:
   """Runs a resolver.
 
   `auto` takes the first of these that is there: host flags, TF_CONFIG, the variables of a JobSet,
@@ -84,6 +85,8 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
     environ: the environment of this process.
     has_hosts: whether flags give addresses of tasks.
     counts: the flags that complete the environment.
+    is_task: whether this process is a task of the job. `auto` leaves out Slurm for others, because
+      they have a step of their own there; a pod's environment is that of its task.
 
   Returns:
     What was found; None if `auto` finds nothing.
@@ -94,6 +97,8 @@ def resolve_environment(name: str, environ: Mapping[str, str], has_hosts: bool =
   if counts.num_ps is not None and counts.num_ps < 0:
     raise ClusterError("--num_ps is %d: give a number from 0 on" % counts.num_ps)
   there = _there(environ, has_hosts)
+  if not is_task and SLURM in there:
+    there.remove(SLURM)
   if name == AUTO_RESOLVER and not there:
     return None
   name, *ignored = there if name == AUTO_RESOLVER else [name]
@@ -281,10 +286,10 @@ def _of_ranks(env, addresses, rank, num_ps, evaluator, more) -> str:
   """Divides the ranks among the jobs; returns the TF_CONFIG of one of them."""
   num_workers = len(addresses) - num_ps - evaluator
   if num_workers < 1:
-    raise env.error("there are %d tasks, but %d ps, a worker%s need %d at least: raise %s, or give "
-                    "another --num_ps" % (
-                      len(addresses), num_ps, " and the evaluator" if evaluator else "",
-                      num_ps + 1 + evaluator, more))
+    wanted = "%d ps, a worker and the evaluator" if evaluator else "%d ps and a worker"
+    raise env.error("there %s, but %s need %d at least: raise %s, or give another --num_ps" % (
+      "is 1 task" if len(addresses) == 1 else "are %d tasks" % len(addresses), wanted % num_ps,
+      num_ps + 1 + evaluator, more))
   jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:num_ps + num_workers]}
   if rank < num_ps:
     return _tf_config(jobs, "ps", rank)
