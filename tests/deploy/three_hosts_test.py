@@ -19,7 +19,6 @@ from tests.deploy import cluster, host_tasks, hosts, stand_in_srun
 from tests.survival import matrix_job
 from tf1ps.deploy import Request, render
 
-yaml = pytest.importorskip("yaml", reason="PyYAML reads the manifests: pip install '.[test]'")
 pytestmark = pytest.mark.slow
 
 PROGRAM = "tests.deploy.gated_digits"
@@ -97,6 +96,7 @@ def test_slurm(three, start, tmp_path):
 @pytest.mark.parametrize("victim, sign", [("worker-0", "joined run "), ("ps-0", "serving at")])
 def test_jobset(three, start, tmp_path, victim, sign):
   """The new pod has the old name and a new address, which the other tasks have to look up."""
+  yaml = pytest.importorskip("yaml", reason="PyYAML reads the manifests: pip install '.[test]'")
   request = Request("jobset", PROGRAM, image="digits", num_ps=1, num_workers=2,
                     checkpoint_dir=str(tmp_path / "checkpoints"), volume="checkpoints",
                     flags=flags_of_program(tmp_path))
