@@ -67,7 +67,7 @@ setup(
             f"tf1ps-{name} = tf1ps.cli.{name}:main"
             for name in (
                 "certs", "deploy", "doctor", "evaluator", "local", "predict", "ps", "reset", "run",
-                "status", "task", "top", "tune", "worker")
+                "ssh", "status", "task", "top", "tune", "worker")
         ]
     },
 )

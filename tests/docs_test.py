@@ -330,6 +330,7 @@ COVERED = [
   (r"sbatch |kubectl apply .*jobset", "tests/deploy/three_hosts_test.py runs what they start"),
   (r"scancel |kubectl |docker |systemctl |journalctl |cp dist/|useradd |python3 -m venv /opt|/opt/",
    "nothing: no scheduler was at hand, and docs/deploying.md says so"),
+  (r"tf1ps-ssh hosts\.txt -- ", "tests/launch/ssh_test.py"),
   (r"--ps_hosts=a:2222,b:2222", "no command: the flags that several share"),
 ]
 

@@ -13,6 +13,7 @@ from tf1ps.cli import (
   ps,
   reset,
   run,
+  ssh,
   status,
   task,
   top,
@@ -22,7 +23,7 @@ from tf1ps.cli import (
 
 _PROGRAMS = {"tf1ps-ps": ps, "tf1ps-worker": worker, "tf1ps-evaluator": evaluator,
              "tf1ps-predict": predict, "tf1ps-local": local, "tf1ps-reset": reset,
-             "tf1ps-run": run, "tf1ps-status": status, "tf1ps-top": top,
+             "tf1ps-run": run, "tf1ps-ssh": ssh, "tf1ps-status": status, "tf1ps-top": top,
              "tf1ps-task": task, "tf1ps-tune": tune}
 
 

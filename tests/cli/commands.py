@@ -22,6 +22,7 @@ from tf1ps.cli import (
   predict,
   ps,
   reset,
+  ssh,
   status,
   task,
   tasks,
@@ -37,9 +38,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE = "--program=" + str(ROOT / "tests" / "programs" / "line.py")
 PROGRAMS = {"tf1ps-local": local, "tf1ps-ps": ps, "tf1ps-worker": worker,
             "tf1ps-evaluator": evaluator, "tf1ps-task": task, "tf1ps-predict": predict,
-            "tf1ps-reset": reset, "tf1ps-status": status, "tf1ps-top": top, "tf1ps-tune": tune}
+            "tf1ps-reset": reset, "tf1ps-ssh": ssh, "tf1ps-status": status, "tf1ps-top": top,
+            "tf1ps-tune": tune}
 OF_PROGRAMS = [name for name in PROGRAMS if name not in (
-  "tf1ps-reset", "tf1ps-status", "tf1ps-top")]  # those with --program
+  "tf1ps-reset", "tf1ps-ssh", "tf1ps-status", "tf1ps-top")]  # those with --program
 NOBODY = ["--ps_hosts=127.0.0.1:1", "--worker_hosts=127.0.0.1:2"]  # where nobody listens
 
 # A program that says when it is imported.

@@ -47,7 +47,7 @@ from tf1ps.training import GPU_NONE, LOG_JSON, TABLE
 _TASKS = ("worker", "ps", "evaluator", "task")
 # Those that never import a user's program, or only to find its flags, as tf1ps-tune does: a program
 # may define a flag that only they have.
-_WITHOUT_PROGRAM = {"reset", "status", "top", "tune"}
+_WITHOUT_PROGRAM = {"reset", "ssh", "status", "top", "tune"}
 
 _HELP = {"--help", "-h", "-help", "--helpfull", "--helpshort"}
 

@@ -8,6 +8,7 @@ from tf1ps import _lazy
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "board": ["board_task", "has_board"],
   "fork_server": ["ForkServer", "ForkServerLost", "LocalTask", "PreloadError"],
+  "hosts_file": ["HostTask", "HostsError", "read_hosts"],
   "gpus": ["divide_gpus", "visible_gpus"],
   "local": ["Outcome", "run_tasks"],
   "in_process": ["LocalCluster", "TaskFailedError", "local_cluster"],
@@ -15,5 +16,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "ports": ["find_free_addresses", "find_free_ports"],
   "scripts": ["run_together"],
   "trials": ["Trial", "Trials", "mean_loss"],
+  "ssh": ["run_on_hosts"],
   "task_main": ["TLS_VARIABLE", "die_with_parent", "prepare_streams"],
 })

@@ -148,11 +148,15 @@ def log_path(log_dir: str, name: str) -> str:
 class Output:
   """Reads the output of tasks to its end, in a thread of its own."""
 
-  def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str]):
-    """Starts reading the tasks' `output`, which this class closes; `log_dir` exists or is None."""
+  def __init__(self, processes: Sequence[TaskProcess], screen: Screen, log_dir: Optional[str],
+               prefix: str = "tf1ps-local: "):
+    """Starts reading the tasks' `output`, which this class closes; `log_dir` exists or is None.
+
+    `prefix` begins the launcher's own lines.
+    """
     self._screen, self._log_dir = screen, log_dir
     self._shown = 0
-    self._stalls = Stalls()
+    self._stalls = Stalls(prefix)
     self._streams: Dict[TaskProcess, _Stream] = {}
     self._new = collections.deque()  # streams that the thread does not read yet
     self._wake_read, self._wake_write = os.pipe()

@@ -21,7 +21,8 @@ _STALLED = re.compile(r"(?:\d\d:\d\d:\d\d )?stalled: (?:\S+ has )?(.*)")
 class Stalls:
   """The lines of stalled tasks that are not shown together yet."""
 
-  def __init__(self):
+  def __init__(self, prefix: str = "tf1ps-local: "):
+    self._prefix = prefix
     self._texts: Dict[str, str] = {}
     self._due: Optional[float] = None
 
@@ -53,8 +54,9 @@ class Stalls:
         texts[process.name] = "is stopped by a signal (process %d)" % process.pid
     names = [process.name for process in processes if process.name in texts]
     width = max(map(len, names)) if names else 0
-    return ["tf1ps-local: stalled tasks:"] + [
-      "tf1ps-local:   %s  %s" % (name.ljust(width), texts[name]) for name in dict.fromkeys(names)]
+    return [self._prefix + "stalled tasks:"] + [
+      "%s  %s  %s" % (self._prefix, name.ljust(width), texts[name])
+      for name in dict.fromkeys(names)]
 
 
 def _is_stopped(pid: int) -> bool:

@@ -40,7 +40,7 @@ from tf1ps.session import PS_RECOVERIES
 from tf1ps.transfer import DEFAULT_PACK_BYTES, WIRE_DTYPES
 
 PROGRAMS = (
-  "local", "worker", "ps", "evaluator", "task", "predict", "reset", "status", "top", "tune")
+  "local", "worker", "ps", "evaluator", "task", "predict", "reset", "ssh", "status", "top", "tune")
 _ASKING = ("status", "top")
 _TRAINING = ("local", "worker")
 _ON_CLUSTER = ("worker", "ps", "evaluator")
@@ -289,7 +289,12 @@ TABLE: Tuple[Option, ...] = (
          "default." % DEFAULT_MAX_RESTARTS, "The local cluster", ("local",), int, above=0),
   Option("log_dir", "The directory for the output of the tasks, one file each; by default a new "
          "directory under the system's temporary directory, which is removed after a job that ends "
-         "with 0.", "The local cluster", ("local",)),
+         "with 0. tf1ps-ssh makes no files without it.", "The local cluster", ("local", "ssh")),
+
+  Option("ssh", "The ssh client with its options, such as 'ssh -p 2200 -i key'.", "The hosts",
+         ("ssh",), default="ssh"),
+  Option("chdir", "The folder on each host in which the command runs; by default the one in which "
+         "tf1ps-ssh was started, under the same name.", "The hosts", ("ssh",)),
 
   Option("ps_hosts", "Addresses of the ps tasks: host:port,host:port.", _CLUSTER,
          _ON_CLUSTER + ("reset",) + _ASKING),
@@ -306,8 +311,9 @@ TABLE: Tuple[Option, ...] = (
          "that scheduler. auto takes the first of these that is there, in the order flags, "
          "TF_CONFIG, JobSet, Indexed Job, Slurm; tf1ps-evaluator needs no cluster, and takes flags "
          "and TF_CONFIG.", _CLUSTER, _RESOLVING, default=AUTO_RESOLVER, values=RESOLVERS),
-  Option("port", "The port of the tasks that a scheduler starts; the tasks of Slurm on one node "
-         "count up from it.", _CLUSTER, _RESOLVING, int, DEFAULT_PORT, above=0),
+  Option("port", "The port of the tasks that a scheduler or tf1ps-ssh starts; those of Slurm and "
+         "of tf1ps-ssh on one machine count up from it.", _CLUSTER, _RESOLVING + ("ssh",), int,
+         DEFAULT_PORT, above=0),
 
   Option("container", "The container of the job's state on the ps. All tasks need the same. "
          "The default follows from --job_workers, so jobs that share a ps differ.",
@@ -478,7 +484,7 @@ TABLE: Tuple[Option, ...] = (
          "Limits, in seconds", _WITH_PS, float, above=0),
   Option("grace", "How long a task may take to end after SIGTERM. The chief saves meanwhile, and a "
          "ps waits for that. Give a few seconds less than your scheduler, which kills the task "
-         "then.", "Limits, in seconds", _WITH_PS, float, GRACE, above=0),
+         "then.", "Limits, in seconds", _WITH_PS + ("ssh",), float, GRACE, above=0),
 
   Option("stall_after", "How long a worker may make no step until it prints the stacks of its "
          "threads and what it waits for; 0: for ever.",
@@ -524,7 +530,7 @@ TABLE: Tuple[Option, ...] = (
          placeholder="LEVEL"),
   Option("log_format", "The form of the output. json: one JSON object per line, with time, "
          "severity, task, message, and the figures of a progress.", "Output",
-         _OF_JOB + ("predict", "reset"),
+         _OF_JOB + ("predict", "reset", "ssh"),
          default=LOG_FORMATS[0], values=LOG_FORMATS),
 )
 BY_NAME = {option.name: option for option in TABLE}

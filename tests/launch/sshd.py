@@ -1,0 +1,85 @@
+"""An sshd of the test's own on 127.0.0.1, with keys of its own in a folder."""
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import subprocess
+
+from tests import harness
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+MISSING = None if SSHD and shutil.which("ssh-keygen") and shutil.which("ssh") else (
+  "needs sshd, ssh and ssh-keygen: apt-get install openssh-server openssh-client")
+
+_CONFIG = """
+ListenAddress 127.0.0.1
+Port {port}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/key.pub
+PidFile none
+UsePAM no
+StrictModes no
+PasswordAuthentication no
+PermitRootLogin yes
+MaxStartups 100
+"""
+
+
+class Sshd(object):
+  """A running sshd.
+
+  Attributes:
+    ssh: the client's command line for it, for --ssh.
+    host: for the file of hosts.
+    pid: its process id.
+  """
+
+  def __init__(self, folder, port, pid):
+    self.pid = pid
+    self.host = "%s@127.0.0.1" % getpass.getuser()
+    self.ssh = " ".join([
+      "ssh", "-F", "none", "-p", port, "-i", "%s/key" % folder, "-o", "IdentitiesOnly=yes", "-o",
+      "LogLevel=ERROR", "-o", "UserKnownHostsFile=%s/known" % folder, "-o",
+      "StrictHostKeyChecking=accept-new"])
+
+  def connections(self):
+    """The processes of sshd that serve a connection."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+      with contextlib.suppress(OSError), open("/proc/%s/stat" % name) as file:
+        if int(file.read().rpartition(")")[2].split()[1]) == self.pid:
+          found.append(int(name))
+    return found
+
+
+@contextlib.contextmanager
+def running(folder):
+  """Yields an `Sshd`; its files are in `folder`, which only this user may read."""
+  folder = str(folder)
+  os.chmod(folder, 0o700)
+  for name in ("host_key", "key"):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", os.path.join(
+      folder, name)], check=True)
+  address, = harness.addresses(1)
+  port = address.rpartition(":")[2]
+  with open(os.path.join(folder, "config"), "w") as file:
+    file.write(_CONFIG.format(folder=folder, port=port))
+  if os.geteuid() == 0:
+    os.makedirs("/run/sshd", exist_ok=True)  # sshd of root insists on it
+  with open(os.path.join(folder, "log"), "wb") as log:
+    process = subprocess.Popen([SSHD, "-D", "-e", "-f", os.path.join(folder, "config")],
+                               stdout=log, stderr=log)
+  try:
+    def is_up():
+      with open(os.path.join(folder, "log")) as log:
+        text = log.read()
+      assert process.poll() is None, text
+      return "listening" in text
+
+    harness.wait_until(is_up, what="sshd")
+    yield Sshd(folder, port, process.pid)
+  finally:
+    process.terminate()
+    process.wait()
