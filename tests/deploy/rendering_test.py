@@ -232,6 +232,7 @@ def test_a_unit_may_write_the_folder_of_the_checkpoints():
   ("systemd", {"num_workers": 2}, "with systemd leave them out"),
   ("slurm", {"ps_hosts": "a:2222"}, "--ps_hosts is for --to=systemd"),
   ("slurm", {"flags": ("digits.py",)}, "'digits.py' after -- is not a flag of the program"),
+  ("jobset", {"flags": ("--tls_dir=/tls",)}, "may not make the network namespace that it needs"),
   ("slurm", {"flags": ("--port=1",)}, "--port after --: the files have it already; leave it out"),
   ("slurm", {"flags": ("--num_ps=1",)}, "--num_ps after --: give it before --"),
   ("slurm", {"flags": ("--noevaluator",)}, "--evaluator after --: give it before --"),

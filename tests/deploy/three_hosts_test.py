@@ -17,6 +17,7 @@ import pytest
 from tests import harness
 from tests.deploy import cluster, host_tasks, hosts, stand_in_srun
 from tests.survival import matrix_job
+from tf1ps.cli import certs
 from tf1ps.deploy import Request, render
 
 pytestmark = pytest.mark.slow
@@ -60,9 +61,16 @@ def processes(**env):
       continue  # it has ended
 
 
-def test_slurm(three, start, tmp_path):
+@pytest.mark.parametrize("has_links", [
+  False, pytest.param(True, marks=pytest.mark.any_tensorflow)])
+def test_slurm(three, start, tmp_path, has_links):
+  flags = flags_of_program(tmp_path)
+  if has_links:
+    pytest.importorskip("cryptography", reason="pip install '.[tls]' brings it for tf1ps-certs")
+    assert certs.run(["--dir=%s" % (tmp_path / "certs"), "--one", "node1", "node2", "node3"]) == 0
+    flags += ("--tls_dir=%s" % (tmp_path / "certs" / "node1"),)
   request = Request("slurm", PROGRAM, num_ps=2, num_workers=3, checkpoint_dir="checkpoints",
-                    flags=flags_of_program(tmp_path))
+                    flags=flags)
   file, = render(request)
   (tmp_path / file.name).write_text(file.text, encoding="utf-8")
   options = dict(re.findall("^#SBATCH --([a-z-]+)=(.*)", file.text, re.MULTILINE))
@@ -90,6 +98,7 @@ def test_slurm(three, start, tmp_path):
           for rank in range(5)}
   assert all(line.endswith(", exit code 0") for line in last.values()), job.output
   assert re.search(r"4: worker 2: [1-9]\d* steps", last[4]), last[4]  # after its second start
+  assert job.output.count("links over TLS") == (6 if has_links else 0)
   assert accuracy(job.output) > 0.9
 
 

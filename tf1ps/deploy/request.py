@@ -230,6 +230,9 @@ def _check_flags(request: Request) -> None:
   grace = request.flag("grace")
   if grace is not None and not re.fullmatch(r"\d{1,6}(\.\d*)?", grace, re.ASCII):
     raise DeployError("--grace=%s after --: it must be a number of seconds" % grace)
+  if request.flag("tls_dir") is not None and request.target in IN_IMAGES:
+    raise DeployError("--tls_dir after --: these containers may not make the network namespace "
+                      "that it needs. Leave it out: only the job's containers reach its ports")
   for text in request.flags:
     name = text.partition("=")[0].lstrip("-")
     if not re.fullmatch(r"--?[A-Za-z]\w*(=.*)?", text):
