@@ -77,6 +77,16 @@ def test_flags_that_contradict_tf_config(start, name, argv, text):
     1, ["%s: %s: make them the same, or leave one out" % (name, text)])
 
 
+@pytest.mark.parametrize("argv, config, said", [
+  (["--ps_hosts=a:1,b:1", "--worker_hosts=c:3"], None, "flags has 2 ps"),
+  ([], tf_config({"ps": ["a:1"], "worker": ["b:2"]}, "worker", 0), "TF_CONFIG has 1 ps")])
+def test_a_number_of_ps_that_contradicts_the_cluster(start, argv, config, said):
+  assert commands.run(
+    start, "tf1ps-worker", LINE, "--steps=1", "--num_ps=3", *argv, TF_CONFIG=config) == (1, [
+      "tf1ps-worker: --num_ps is 3, but the cluster from %s: make them the same, or leave one out" %
+      said])
+
+
 def test_a_tf_config_that_is_no_json(start):
   code, lines = commands.run(start, "tf1ps-ps", TF_CONFIG="{ps: a:1}")
   assert code == 1 and lines[0].startswith("tf1ps-ps: TF_CONFIG is not JSON"), lines

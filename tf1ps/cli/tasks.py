@@ -79,6 +79,10 @@ def task_cluster(implied_job: str, launched: bool = False,
   if replication == ALL_REDUCE and cluster.ps:
     raise errors.UsageError("--replication=all_reduce has no ps, but the cluster has %d: leave "
                             "out the job ps" % len(cluster.ps))
+  if FLAGS["num_ps"].present and cluster.jobs and FLAGS.num_ps != len(cluster.ps):
+    raise errors.UsageError("--num_ps is %d, but the cluster from %s has %d ps: make them the "
+                            "same, or leave one out" % (
+                              FLAGS.num_ps, cluster.source, len(cluster.ps)))
   rename_json_lines("%s %d" % (cluster.job_name, cluster.task_index))
   links = links_lib.check(cluster) if implied_job != "evaluator" else None
   container = job_container(cluster)

@@ -272,12 +272,12 @@ TABLE: Tuple[Option, ...] = (
          "runners.", "The program", _WITH_PROGRAM, default=FAIL_ON_BAD_RECORD,
          placeholder="fail|skip[:R]", check=_problem_of_parsing(parse_bad_record_policy)),
 
-  Option("num_ps", "Parameter servers: tf1ps-local starts so many, and so many of the tasks that a "
-         "scheduler starts are ps, the first ones. 1 by default, and none with all_reduce.",
+  Option("num_ps", "The number of ps: tf1ps-local starts them, and of the tasks that a scheduler "
+         "starts the first ones are ps. 1 by default, and none with all_reduce.",
          _COUNTS, ("local",) + _RESOLVING, int),
   Option("num_workers", "Workers to start; worker 0 is the chief.", _COUNTS, ("local",), int, 2),
-  Option("evaluator", "tf1ps-local starts an evaluator, too; of the tasks that a scheduler starts, "
-         "the last one is an evaluator. It needs --checkpoint_dir.",
+  Option("evaluator", "Have an evaluator: tf1ps-local starts one, and of the tasks that a "
+         "scheduler starts the last one is it. It needs --checkpoint_dir.",
          _COUNTS, ("local",) + _ON_CLUSTER + ("reset",), bool, False),
   Option("tensorboard", "Start TensorBoard on a free port of 127.0.0.1, too, print its address, "
          "and end it with the job. It needs --checkpoint_dir, and the extra tensorboard.",
