@@ -15,6 +15,7 @@ from tf1ps.deploy import TARGETS, DeployError, File, Request, render, write
 
 pytestmark = pytest.mark.any_tensorflow
 yaml = pytest.importorskip("yaml", reason="PyYAML reads the manifests: pip install '.[test]'")
+ALL_REDUCE = ("--replication=all_reduce",)
 RESOLVER = {"jobset": "jobset", "job": "indexed_job", "tfjob": "tf_config", "slurm": "slurm",
             "compose": "flags", "systemd": "flags"}
 
@@ -107,7 +108,7 @@ def test_the_policies_of_a_jobset():
 
 def test_a_jobset_of_one_worker_or_without_ps_has_no_job_for_others():
   for values, names in (({"num_workers": 1}, ["ps", "chief"]),
-                        ({"num_ps": 0}, ["chief", "worker"])):
+                        ({"num_ps": None, "flags": ALL_REDUCE}, ["chief", "worker"])):
     last = documents(rendered.request("jobset", **values))[-1]
     assert [job["name"] for job in last["spec"]["replicatedJobs"]] == names
 
@@ -233,6 +234,9 @@ def test_a_unit_may_write_the_folder_of_the_checkpoints():
   ("slurm", {"ps_hosts": "a:2222"}, "--ps_hosts is for --to=systemd"),
   ("slurm", {"flags": ("digits.py",)}, "'digits.py' after -- is not a flag of the program"),
   ("jobset", {"flags": ("--tls_dir=/tls",)}, "may not make the network namespace that it needs"),
+  ("slurm", {"flags": ALL_REDUCE}, "--replication=all_reduce has no ps, but there are 2"),
+  ("slurm", {"num_ps": 0}, "a job without ps needs --replication=all_reduce after --"),
+  ("systemd", {"ps_hosts": ""}, "a job without ps needs --replication=all_reduce after --"),
   ("slurm", {"flags": ("--port=1",)}, "--port after --: the files have it already; leave it out"),
   ("slurm", {"flags": ("--num_ps=1",)}, "--num_ps after --: give it before --"),
   ("slurm", {"flags": ("--noevaluator",)}, "--evaluator after --: give it before --"),

@@ -137,3 +137,21 @@ def test_jobset(three, start, tmp_path, victim, sign):
   assert codes == expected
   assert victim == "ps-0" or re.search(r"^worker 1: [1-9]\d* steps", again.lines[-1]), again.output
   assert accuracy(pods["chief-0"].task.output) > 0.9
+
+
+def test_a_jobset_fails_with_its_chief(three, start, tmp_path):
+  yaml = pytest.importorskip("yaml", reason="PyYAML reads the manifests: pip install '.[test]'")
+  request = Request("jobset", PROGRAM, image="digits", num_ps=1, num_workers=1,
+                    checkpoint_dir="/proc/none", volume="none",
+                    flags=flags_of_program(tmp_path))
+  *_, document = yaml.safe_load_all(render(request)[0].text)
+  controller = cluster.JobSetController(document, three, start, tmp_path)
+  controller.start()
+  ps, chief = controller.pods
+  ps.task.wait_for("serving at", LIMIT)
+  harness.wait_until(controller.step, LIMIT, lambda: chief.task.output)
+  assert ps.task.wait() == 128 + signal.SIGTERM, ps.task.output
+  controller.step()
+  assert controller.result == "Failed"
+  assert controller.codes() == {"ps-0": [128 + signal.SIGTERM], "chief-0": [1]}
+  assert "/proc/none" in chief.task.output and chief.task.lines[-1].endswith(", exit code 1")

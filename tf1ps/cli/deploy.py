@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
       help="one of %s" % ", ".join(deploy.TARGETS))
   add("--program", required=True, help="a module's name or the path of a .py file")
   add("--name", default="", help="the name of the job (default: the program's)")
-  add("--num_ps", type=int, metavar="N", help="ps tasks (default: 1)")
+  add("--num_ps", type=int, metavar="N", help="ps tasks (default: 1, or 0 with all-reduce)")
   add("--num_workers", type=int, metavar="N", help="workers, the chief among them (default: 2)")
   add("--evaluator", action="store_true", help="add an evaluator")
   add("--ps_hosts", default="", metavar="HOST:PORT,...", help="systemd: the addresses of the ps")

@@ -47,7 +47,7 @@ class Request(NamedTuple):
   target: str  # one of TARGETS
   program: str  # a module, or the path of a .py file
   name: str = ""  # of the job; by default the program's
-  num_ps: Optional[int] = None  # 1, or for systemd the number of `ps_hosts`
+  num_ps: Optional[int] = None  # 1, or 0 with all-reduce; for systemd the number of `ps_hosts`
   num_workers: Optional[int] = None  # with the chief: 2, or the number of `worker_hosts`
   evaluator: bool = False
   checkpoint_dir: Optional[str] = None  # where the tasks see it
@@ -100,11 +100,20 @@ def checked(request: Request) -> Request:
                           "files" % (field, text))
   request = request._replace(name=request.name or _name_of(request.program))
   request = _with_hosts(request) if request.target == "systemd" else _with_counts(request)
+  if _has_all_reduce(request) and request.num_ps:
+    raise DeployError("--replication=all_reduce has no ps, but there are %d: leave out --num_ps "
+                      "and --ps_hosts" % request.num_ps)
+  if not request.num_ps and not _has_all_reduce(request):
+    raise DeployError("a job without ps needs --replication=all_reduce after --")
   _check_names(request)
   _check_resources(request)
   _check_checkpoints(request)
   _check_flags(request)
   return request
+
+
+def _has_all_reduce(request: Request) -> bool:
+  return request.flag("replication") == "all_reduce"
 
 
 def _with_hosts(request: Request) -> Request:
@@ -128,7 +137,7 @@ def _with_counts(request: Request) -> Request:
   for flag in ("ps_hosts", "worker_hosts"):
     if getattr(request, flag):
       raise DeployError("--%s is for --to=systemd: the other schedulers choose the hosts" % flag)
-  num_ps = 1 if request.num_ps is None else request.num_ps
+  num_ps = int(not _has_all_reduce(request)) if request.num_ps is None else request.num_ps
   num_workers = 2 if request.num_workers is None else request.num_workers
   if num_ps < 0:
     raise DeployError("--num_ps=%d must be at least 0" % num_ps)
