@@ -1,6 +1,7 @@
 """Jobs over a real sshd; without TensorFlow, but for the last one."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -93,6 +94,12 @@ def living(folder):
   return sorted(found)
 
 
+def kill(pids):
+  for pid in pids:
+    with contextlib.suppress(ProcessLookupError):  # one may end with another
+      os.kill(pid, signal.SIGKILL)
+
+
 def test_each_task_gets_its_environment_and_its_words(start, tmp_path):
   words = ["it's \"quoted\" $HOME `id` ; *", "{job}:{index}", "{ps_hosts} {worker_hosts} {other}"]
   script = 'import json, os, sys; print(json.dumps([os.environ["TF_CONFIG"], os.getcwd()] + ' \
@@ -172,11 +179,28 @@ def test_a_lost_connection_ends_the_job_and_its_task(start, server, tmp_path):
   launcher.wait_for("[ps 0] here", "[worker 0] here")
   connections = server.connections()
   assert len(connections) == 2
-  os.kill(connections[0], signal.SIGKILL)
+  kill(connections[0])
   code, lines = launcher.end()
   assert code == 1 and "could not be reached by ssh, or the connection was lost (try `ssh " in (
     lines[-1]), lines
   harness.wait_until(lambda: not living(tmp_path), what="the end of the tasks")
+
+
+@pytest.mark.slow
+def test_a_connection_that_is_cut_without_an_end(start, server, tmp_path):
+  """As by a cable: both sides notice only that nothing comes."""
+  launcher = start(["HOST ps worker"], "--grace=1", "--", "bash", "-c", _DEAF)
+  launcher.wait_for("[ps 0] here", "[worker 0] here")
+  stopped = server.connections()[0]
+  for pid in stopped:
+    harness.signal_process(pid, signal.SIGSTOP)
+  try:
+    code, lines = launcher.end()
+    assert code == 1 and "or the connection was lost" in lines[-1], lines
+    assert len(living(tmp_path)) == 1
+    harness.wait_until(lambda: not living(tmp_path), what="the end of the task")
+  finally:
+    kill(stopped)
 
 
 @pytest.mark.slow

@@ -45,12 +45,16 @@ class Sshd(object):
       "StrictHostKeyChecking=accept-new"])
 
   def connections(self):
-    """The processes of sshd that serve a connection."""
-    found = []
+    """The processes of sshd that serve each connection: lists of ids."""
+    parents = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
       with contextlib.suppress(OSError), open("/proc/%s/stat" % name) as file:
-        if int(file.read().rpartition(")")[2].split()[1]) == self.pid:
-          found.append(int(name))
+        head, _, tail = file.read().rpartition(")")
+        if head.partition("(")[2].startswith("sshd"):
+          parents[int(name)] = int(tail.split()[1])
+    found = [[pid] for pid, parent in parents.items() if parent == self.pid]
+    for one in found:
+      one += [pid for pid, parent in parents.items() if parent in one]
     return found
 
 

@@ -354,9 +354,9 @@ def test_the_chief_says_once_that_a_worker_is_lost_and_once_that_it_is_back(make
 
   wait_for(1)
   assert re.match(
-    r"/job:worker/task:1 is lost: its last heartbeat came \d s ago, at \d\d:\d\d:\d\d, from "
-    r"process %d on \S+ at global step 7\. The others go on as long as their updates do not need "
-    r"it; start it again, or the job fails at its end$" % os.getpid(), _warnings(caplog)[0])
+    r"/job:worker/task:1 is lost: silent for \d s, since \d\d:\d\d:\d\d; process %d on \S+ was at "
+    r"global step 7\. The others go on as long as their updates do not need it; start it again, or "
+    r"the job fails at its end$" % os.getpid(), _warnings(caplog)[0])
   worker.say(global_step=8)
   wait_for(2)
   assert re.match(r"/job:worker/task:1 is back after \d+ s: process %d on " % os.getpid(),

@@ -56,7 +56,8 @@ def read_hosts(path: str, port: int) -> List[HostTask]:
     with open(path, encoding="utf-8") as file:
       lines = file.read().splitlines()
   except (OSError, UnicodeDecodeError) as error:
-    raise HostsError("the file of hosts %s cannot be read: %s" % (path, error)) from error
+    raise HostsError("the file of hosts %s cannot be read: %s" % (
+      path, getattr(error, "strerror", None) or error)) from error
   found: Dict[str, List[HostTask]] = {"ps": [], "worker": [], _EVALUATOR: []}
   ports: Dict[str, int] = {}
   for number, line in enumerate(lines, 1):

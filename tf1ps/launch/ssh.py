@@ -26,7 +26,7 @@ import time
 from typing import List, Optional, Sequence
 
 from tf1ps.cluster import SignalQueue
-from tf1ps.compat import EXIT_FAILED, TIMING, signal_exit_code, signal_name
+from tf1ps.compat import EXIT_FAILED, SCREEN_VARIABLE, TIMING, signal_exit_code, signal_name
 from tf1ps.launch import hosts_file
 from tf1ps.launch.fork_server import TaskProcess
 from tf1ps.launch.output import Output, Screen, log_path
@@ -73,14 +73,14 @@ exit "$code"
 class _Remote(TaskProcess):
   """A task on another machine, as its ssh client shows it; `pid` is that of the client."""
 
-  def __init__(self, task: hosts_file.HostTask, argv: Sequence[str]):
+  def __init__(self, task: hosts_file.HostTask, argv: Sequence[str], ssh: Sequence[str]):
     self._client = subprocess.Popen(
       argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
       start_new_session=True)  # Ctrl-C is for the launcher alone
     super().__init__(task.name, self._client.pid, os.dup(self._client.stdout.fileno()))
     self._client.stdout.close()
     os.set_blocking(self._client.stdin.fileno(), False)
-    self.task = task
+    self.task, self._ssh = task, ssh
 
   def take_end(self) -> bool:
     """Notes the end; returns whether it has just come."""
@@ -114,8 +114,8 @@ class _Remote(TaskProcess):
     """How it ended: "on node3 ended with exit code 1"."""
     code = self.exit_code
     if code == _EXIT_OF_SSH:
-      how = "could not be reached by ssh, or the connection was lost (try `ssh %s true`)" % (
-        self.task.host)
+      how = "could not be reached by ssh, or the connection was lost (try `%s %s true`)" % (
+        " ".join(self._ssh), self.task.host)
     elif code < 0:
       how = "lost its ssh client by %s" % signal_name(-code)
     elif code > 128:
@@ -181,7 +181,7 @@ class _Job:
     """Runs the tasks; returns (the exit code, how the job ended)."""
     try:
       for task in self._tasks:
-        self._remotes.append(_Remote(task, self._argv(task)))
+        self._remotes.append(_Remote(task, self._argv(task), self._ssh))
       self._screen.line("%sstarted %s" % (_PREFIX, ", ".join(
         "%s on %s" % (task.name, task.host) for task in self._tasks)))
       self._output = Output(self._remotes, self._screen, self._log_dir, _PREFIX)
@@ -195,8 +195,9 @@ class _Job:
         self._output.close(TIMING.output_limit)
 
   def _argv(self, task) -> List[str]:
+    screen = [SCREEN_VARIABLE + "=1"] if self._screen.is_terminal else []
     words = ["bash", "-c", _REMOTE, "tf1ps-ssh", self._folder, "%d" % max(1, round(self._grace)),
-             str(_SILENCE), "env", "PYTHONUNBUFFERED=1",
+             str(_SILENCE), "env", "PYTHONUNBUFFERED=1", *screen,
              "TF_CONFIG=" + hosts_file.tf_config_of(self._tasks, task),
              *hosts_file.command_of(self._command, self._tasks, task)]
     # The login shell, whichever it is, sees quoted words alone.

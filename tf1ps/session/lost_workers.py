@@ -29,9 +29,9 @@ class LostWorkers:
         if self._is_lost(member):
           self._since[member.name] = time.monotonic() - member.age
           _log.warning(
-            "%s is lost: its last heartbeat came %.0f s ago, at %s, from process %d on %s at "
-            "global step %d. The others go on as long as their updates do not need it; start it "
-            "again, or the job fails at its end", member.name, member.age,
+            "%s is lost: silent for %.0f s, since %s; process %d on %s was at global step %d. The "
+            "others go on as long as their updates do not need it; start it again, or the job "
+            "fails at its end", member.name, member.age,
             time.strftime(LINE_TIME, time.localtime(time.time() - member.age)), member.pid,
             member.host, member.global_step)
       elif member.has_ended:
