@@ -20,12 +20,13 @@ from tests.survival import matrix_job
 from tf1ps.cli import certs
 from tf1ps.deploy import Request, render
 
-pytestmark = pytest.mark.slow
+# Several processes import TensorFlow one after the other, and names are looked up again late.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 PROGRAM = "tests.deploy.gated_digits"
 LIMIT = 150.0
 STEPS = 1500
-_JOB = "4711"
+_JOB = str(os.getpid())  # of Slurm: another process of tests has another one
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def processes(**env):
 
 
 @pytest.mark.parametrize("has_links", [
-  False, pytest.param(True, marks=pytest.mark.any_tensorflow)])
+  False, pytest.param(True, marks=pytest.mark.any_tensorflow)], ids=["plain", "tls"])
 def test_slurm(three, start, tmp_path, has_links):
   flags = flags_of_program(tmp_path)
   if has_links:
@@ -102,7 +103,8 @@ def test_slurm(three, start, tmp_path, has_links):
   assert accuracy(job.output) > 0.9
 
 
-@pytest.mark.parametrize("victim, sign", [("worker-0", "joined run "), ("ps-0", "serving at")])
+@pytest.mark.parametrize("victim, sign", [("worker-0", "joined run "), ("ps-0", "serving at")],
+                         ids=["worker", "ps"])
 def test_jobset(three, start, tmp_path, victim, sign):
   """The new pod has the old name and a new address, which the other tasks have to look up."""
   yaml = pytest.importorskip("yaml", reason="PyYAML reads the manifests: pip install '.[test]'")
