@@ -315,3 +315,13 @@ def test_the_default_name_is_the_programs():
   for given, name in (("a/My_Model.py", "my-model"), ("pkg.digits", "digits")):
     file, = render(Request("slurm", given))
     assert file.name == name + ".sbatch"
+
+
+@pytest.mark.parametrize("values, ranks", [
+  ({}, "0 to 1 are ps, 2 is the chief (worker 0), 3 to 4 are workers"),
+  ({"num_ps": 1, "num_workers": 2, "evaluator": True, "checkpoint_dir": "c"},
+   "0 is a ps, 1 is the chief (worker 0), 2 is a worker, 3 is the evaluator"),
+  ({"num_ps": 0, "num_workers": 1, "flags": ALL_REDUCE}, "0 is the chief (worker 0)"),
+])
+def test_a_script_says_which_rank_is_which_task(values, ranks):
+  assert "# %s.\n" % ranks in render(rendered.request("slurm", **values))[0].text

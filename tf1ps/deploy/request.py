@@ -261,20 +261,17 @@ def names_of(request: Request) -> List[str]:
 
 
 def ranks_of(request: Request) -> str:
-  """Returns the task of each rank, in words."""
-  first = request.num_ps
-  parts = ["%s are ps" % _range(0, first - 1)] if first else []
-  parts.append("%d is the chief (worker 0)" % first)
-  if request.num_workers > 1:
-    parts.append("%s are workers" % _range(first + 1, first + request.num_workers - 1))
-  if request.evaluator:
-    parts.append("%d is the evaluator" % (request.num_tasks - 1))
-  return ", ".join(parts).replace(" are ps", " is a ps" if first == 1 else " are ps").replace(
-    " are workers", " is a worker" if request.num_workers == 2 else " are workers")
-
-
-def _range(first: int, last: int) -> str:
-  return str(first) if first == last else "%d to %d" % (first, last)
+  """Returns the task of each rank, in words: "0 to 1 are ps, 2 is the chief (worker 0)"."""
+  parts, first = [], 0
+  for count, one, many in (
+      (request.num_ps, "a ps", "ps"), (1, "the chief (worker 0)", ""),
+      (request.num_workers - 1, "a worker", "workers"), (request.evaluator, "the evaluator", "")):
+    if count == 1:
+      parts.append("%d is %s" % (first, one))
+    elif count:
+      parts.append("%d to %d are %s" % (first, first + count - 1, many))
+    first += count
+  return ", ".join(parts)
 
 
 def flags_of_task(request: Request, program: Optional[str] = None,
