@@ -93,6 +93,18 @@ def test_the_last_bytes_of_a_task_arrive(start, folders):
   counts.wait_for("bytes 4000000")
 
 
+def test_the_last_bytes_of_the_first_process_of_a_container_arrive(start, folders):
+  address, = harness.addresses(1)
+  counts = start("count", links_tasks.count, folders[0], address)
+  counts.wait_for("up")
+  sends = start("sends", links_tasks.send_as_first_process, folders[0], address, 4000000)
+  assert sends.wait() == 0
+  if "no namespace" in sends.output:
+    pytest.skip("no process namespaces")
+  assert sends.lines == ["sent as process 1"]
+  counts.wait_for("bytes 4000000")
+
+
 def test_a_relayed_port_a_taken_port_and_the_end_of_a_sidecar(start, folders):
   address, relayed = harness.addresses(2)
   port = int(relayed.rsplit(":", 1)[1])

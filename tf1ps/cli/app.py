@@ -180,6 +180,7 @@ def open_devices(config=None) -> None:
 
 def leave(code: int) -> None:
   """Ends the process at once, without waiting for a server's threads or an open session."""
+  links_lib.deliver()
   sys.stdout.flush()
   sys.stderr.flush()
   logging.shutdown()

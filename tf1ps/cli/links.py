@@ -123,6 +123,11 @@ def open_port(cluster) -> None:
       cluster.task.name, cluster.task.address)) from error
 
 
+def deliver() -> None:
+  """Has the sidecar deliver what this process has sent, where its end would end the sidecar."""
+  links.deliver()
+
+
 def inner_metrics(address):
   """The address at which the metrics are served, given that of the flag."""
   return address._replace(host="127.0.0.1") if links.is_inside() else address

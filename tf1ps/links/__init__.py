@@ -26,7 +26,7 @@ from tf1ps import _lazy
 # The public names of this room by the module that defines them.
 __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "authority": ["AuthorityError", "make_certificates"],
-  "entrance": ["SidecarError", "enter", "is_inside", "listen", "on_lost", "relay"],
+  "entrance": ["SidecarError", "deliver", "enter", "is_inside", "listen", "on_lost", "relay"],
   "identity": ["Identity", "IdentityError"],
   "sidecar": ["LinkError"],
   "namespace": ["NamespaceError", "check_namespaces"],

@@ -121,6 +121,19 @@ def relay(host: str, port: int, inner: int) -> None:
   _ask({"relay": [host, port], "inner": inner}, "%s:%d" % (host, port))
 
 
+def deliver() -> None:
+  """Waits, within a limit, until the sidecar has delivered all that this process has sent.
+
+  For the first process of a container, with which the system kills the sidecar at once. Otherwise a
+  sidecar delivers after the end of its task.
+  """
+  if _links is not None and os.getpid() == 1:
+    try:
+      _ask({"deliver": True}, "")
+    except SidecarError:
+      pass
+
+
 def on_lost(leave: Callable[[str], None]) -> None:
   """Sets the function that ends this task when its sidecar has ended; it gets the reason."""
   global _leave

@@ -15,6 +15,8 @@ from typing import Optional
 from tf1ps.compat import TIMING
 
 _BLOCK = 1 << 18  # bytes that are read at once
+_IN = select.POLLIN
+_running = set()  # the pairs of this process
 _ROOM = _BLOCK + (1 << 15)  # for them, and for a record of which the beginning had come before
 
 
@@ -46,8 +48,12 @@ class Plain:
 
   def put(self, data: memoryview) -> None:
     """Writes bytes, or what can be written of them now; nothing may be pending."""
-    self.pending = data
-    self.flush()
+    try:
+      sent = self.socket.send(data)
+    except BlockingIOError:
+      sent = 0
+    if sent < len(data):
+      self.pending = memoryview(data)[sent:]
 
   def flush(self) -> None:
     """Writes more of what is pending."""
@@ -160,8 +166,7 @@ class Sealed(Plain):
   def put(self, data):
     """See `Plain`."""
     self._tls.write(data)
-    self._append(self._outgoing.read())
-    self.flush()
+    super().put(self._outgoing.read())
 
   def _append(self, data: bytes):
     before = b"" if self.pending is None else bytes(self.pending)
@@ -180,13 +185,21 @@ class Sealed(Plain):
 
 def pump(left: Plain, right: Plain) -> None:
   """Carries bytes both ways until one side ends; closes both."""
+  one = _Pump(left, right)
+  _running.add(one)
   try:
-    _Pump(left, right).run()
+    one.run()
   except OSError:  # an ssl.SSLError, too
     pass
   finally:
     left.close()
     right.close()
+    _running.discard(one)
+
+
+def is_at_rest() -> bool:
+  """Whether no pair of this process holds bytes that it has still to carry."""
+  return not any(one.has_bytes() for one in list(_running))
 
 
 class _Pump:
@@ -198,17 +211,27 @@ class _Pump:
     self._sides = {left.socket.fileno(): (left, right, memoryview(bytearray(_ROOM))),
                    right.socket.fileno(): (right, left, memoryview(bytearray(_ROOM)))}
 
+  def has_bytes(self) -> bool:
+    """Whether bytes wait in it, or at it; called by another thread."""
+    sides = [side for side, _, _ in self._sides.values()]
+    try:
+      return any(side.pending is not None for side in sides) or bool(
+        select.select([side.socket for side in sides], [], [], 0)[0])
+    except (OSError, ValueError):  # it has just ended
+      return False
+
   def run(self):
     for side, other, room in self._sides.values():
       count = side.take_rest(room)
       if count:
         other.put(room[:count])
+    poll, sides = self._poll.poll, self._sides
     while True:
-      for number, (side, other, _) in self._sides.items():
-        self._watch(number, (select.POLLIN if other.pending is None else 0)
+      for number, (side, other, _) in sides.items():
+        self._watch(number, (_IN if other.pending is None else 0)
                     | (0 if side.pending is None else select.POLLOUT))
-      for number, event in self._poll.poll():
-        side, other, room = self._sides[number]
+      for number, event in poll():
+        side, other, room = sides[number]
         if event & select.POLLOUT:
           side.flush()
         if event & ~select.POLLOUT and other.pending is None:

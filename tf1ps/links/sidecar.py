@@ -3,7 +3,8 @@
 The task starts it, and talks with it over two pairs of Unix sockets that nobody else can open:
 
     control: {"listen": [host, port]} or {"relay": [host, port], "inner": port}, and the answer
-             {"error": text}, "" where there is none
+             {"error": text}, "" where there is none; {"deliver": true}, which is answered when
+             nothing waits to be carried
     feed:    sockets of the task's namespace, as descriptors: first the one on which its proxy
              listens, then spare ones for calls to the task's own port. The sidecar asks for more
              by {"need": number}, and has the task log a line by {"say": text}.
@@ -19,6 +20,7 @@ and ignores signals: what ends a task's group must not cut the links on which th
 from __future__ import annotations
 
 import array
+import errno
 import ipaddress
 import json
 import os
@@ -42,7 +44,7 @@ from tf1ps.compat import (
   Error,
 )
 from tf1ps.links.identity import Identity, IdentityError, explain
-from tf1ps.links.pump import Plain, Sealed, pump
+from tf1ps.links.pump import Plain, Sealed, is_at_rest, pump
 
 SPARES = 48  # sockets at hand; a task may hold Python's lock for seconds
 _LOW = 24
@@ -113,6 +115,20 @@ def _is_loopback(host: str) -> bool:
     return False
 
 
+def _listen(family, address) -> socket.socket:
+  listener = socket.socket(family, socket.SOCK_STREAM)
+  try:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+      listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind(address)
+    listener.listen(_BACKLOG)
+    return listener
+  except BaseException:
+    listener.close()
+    raise
+
+
 class _Sidecar:
   """The sidecar's state and its loop."""
 
@@ -150,7 +166,9 @@ class _Sidecar:
     if message is None:
       return False
     try:
-      if "listen" in message:
+      if "deliver" in message:
+        self._deliver()
+      elif "listen" in message:
         self._own = tuple(message["listen"])
         self._open(*self._own, serve=self._serve_peer)
       else:
@@ -165,6 +183,12 @@ class _Sidecar:
     except OSError:
       return False
     return True
+
+  def _deliver(self):
+    until, quiet = time.monotonic() + TIMING.link_end_limit, 0
+    while quiet < 3 and time.monotonic() < until:  # a thread may hold bytes between two looks
+      quiet = quiet + 1 if is_at_rest() else 0
+      time.sleep(TIMING.queue_poll_interval)
 
   def _take_sockets(self):
     try:
@@ -186,32 +210,23 @@ class _Sidecar:
 
   def _open(self, host, port, serve, exactly=False):
     """Listens at a task's port; of every interface, if its address is not of this machine alone."""
-    place = host if exactly or _is_loopback(host) else None
-    family, kind, protocol, _, address = socket.getaddrinfo(
-      place, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    if place is None and socket.has_ipv6:
-      family, address = socket.AF_INET6, ("::", port)
+    if exactly or _is_loopback(host):
+      family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+      places = [(family, address)]
+    else:
+      places = [(socket.AF_INET6, ("::", port)), (socket.AF_INET, ("", port))]
     until = time.monotonic() + TIMING.port_free_limit
     while True:
-      listener = None
       try:
-        try:
-          listener = socket.socket(family, kind, protocol)
-        except OSError:  # no IPv6 here
-          family, address = socket.AF_INET, ("", port)
-          listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-          listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener = _listen(*places[0])
         break
-      except OSError:
-        if listener is not None:
-          listener.close()
-        if time.monotonic() > until:  # an earlier process of this task may just be ending
+      except OSError as error:
+        if error.errno != errno.EADDRINUSE and len(places) > 1:
+          places.pop(0)  # no IPv6 here
+        elif time.monotonic() > until:  # an earlier process of this task may just be ending
           raise
-        time.sleep(TIMING.local_poll_interval)
+        else:
+          time.sleep(TIMING.local_poll_interval)
     self._accept_from(listener, serve)
 
   def _accept_from(self, listener, serve):
