@@ -54,10 +54,11 @@ def test_two_tasks_and_strangers(start, folders):
   other = start("elsewhere", links_tasks.echo, elsewhere, wrong_host)
   other.wait_for("up")
   calls = start("calls", links_tasks.call, ours, server, absent, plain, wrong_host,
-                "no-such-host.invalid:1")
+                "no-such-host.invalid:1", "%s.invalid:1" % ("x" * 70), "127.0.0.1:65536", "nothing")
   calls.wait_for("done")
   said = [line.rpartition(":")[2].split() for line in calls.lines if not line.startswith("the ")]
-  assert [each[1] for each in said[:-1]] == ["echo", "502", "497", "495", "404"]
+  assert [each[1] for each in said[:-1]] == [
+    "echo", "502", "497", "495", "404", "404", "405", "405"]
   assert any("has no link to %s: it does not speak TLS" % plain in line for line in calls.lines)
   assert any("has no link to %s: its certificate does not name that host" % wrong_host in line
              for line in calls.lines)

@@ -329,7 +329,7 @@ class _Sidecar:
       head += more
     words = head.split(b"\r\n", 1)[0].decode("ascii", "replace").split()
     host, _, port = words[1].rpartition(":") if len(words) > 1 else ("", "", "")
-    if words[0] != "CONNECT" or not port.isdigit():
+    if words[:1] != ["CONNECT"] or not port.isdigit() or int(port) > 65535:
       caller.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
       return
     try:
@@ -350,7 +350,7 @@ class _Sidecar:
     context, at = self._contexts()[0], "%s:%d" % (host, port)
     try:
       far = socket.create_connection((host, port), TIMING.link_limit)
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
       raise LinkError(LINK_NO_HOST, str(error)) from error
     except ConnectionRefusedError as error:
       raise LinkError(LINK_REFUSED, str(error)) from error
