@@ -40,9 +40,9 @@ def test_each_task_of_a_job():
   assert (lost.last_seen, lost.steps_per_second, lost.global_step) == (47.25, None, 401)
   assert lost.reason == ("is lost: no heartbeat for 47 s. See whether process 4001 runs on node4, "
                          "and its log; start the task again if it has ended")
-  assert (other.recoveries, other.steps_per_second, other.reason) == (
-    1, None, "has made no step for 42 s, and none of its last ones took longer than 0.2 s. Look "
-    "for a lost task or an empty queue")
+  assert (other.recoveries, other.steps_per_second, other.stalled, other.reason) == (
+    1, None, 42.0, "has made no step for 42 s, and none of its last ones took longer than 0.2 s. "
+    "Look for a lost task or an empty queue")
   assert (absent.last_seen, absent.reason) == (None, "has sent no heartbeat from 10.0.0.6:2222")
 
 
@@ -237,6 +237,7 @@ def test_a_running_job_with_a_killed_worker(start, tmp_path):
   workers[1].kill()
   lost = ask(lambda job: job["tasks"][3]["state"] == "lost", "a lost worker")["tasks"][3]
   assert lost["last_seen"] > 2.0 and lost["steps_per_second"] is None
+  workers[0].wait_for("/job:worker/task:1 is lost: silent for ")
   code, lines = commands.run(start, "tf1ps-status", "--ps_hosts=" + address)
   assert code == 0 and [line for line in lines if re.match(r"worker 1 .* lost .* \d+\.\d s$", line)]
   top = start("top", terminal_tasks.run_on_terminal, "tf1ps-top", ["--ps_hosts=" + address])

@@ -72,6 +72,7 @@ class TaskStatus(NamedTuple):
   gradient_age_highest: Optional[int]
   recoveries: int  # sessions after the first one
   last_seen: Optional[float]  # seconds since its last heartbeat
+  stalled: Optional[float] = None  # seconds of the step that lasts much longer than those before
 
 
 class PsStatus(NamedTuple):
@@ -291,7 +292,8 @@ def _task(member: Member) -> TaskStatus:
     member.global_step if trains and member.global_step >= 0 else None,
     member.step if trains else None, member.examples if trains else None,
     member.steps_per_second if moves else None, member.examples_per_second if moves else None,
-    figures.get("loss"), age[0], age[1], figures.get("recoveries", 0), member.age)
+    figures.get("loss"), age[0], age[1], figures.get("recoveries", 0), member.age,
+    figures["stalled"][0] if state == STALLED and "stalled" in figures else None)
 
 
 def _reason(member: Member, state: str) -> str:
