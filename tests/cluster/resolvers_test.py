@@ -114,6 +114,19 @@ def test_a_cyclic_distribution():
     0: "node1:2222", 1: "node2:2222", 2: "node3:2222"}
 
 
+@pytest.mark.parametrize("distribution, places", [
+  (None, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0)]),
+  ("cyclic", [(0, 0), (1, 0), (2, 0), (0, 1), (0, 2), (0, 3)])])
+def test_the_places_that_slurm_gives(distribution, places):
+  """As Slurm 22.05 gave them: node and local id of each rank of srun -N3 -n6."""
+  more = {"SLURM_DISTRIBUTION": distribution} if distribution else {}
+  addresses = ["node%d:%d" % (node + 1, 2222 + local) for node, local in places]
+  for rank, place in enumerate(places):
+    cluster = cluster_of("slurm", slurm(rank, per_node="4,1(x2)", place=place, **more))
+    assert [task.address for task in cluster.ps + cluster.replicas] == addresses
+    assert cluster.task.address == addresses[rank]
+
+
 def test_no_ps():
   cluster = cluster_of("slurm", slurm(0), JobCounts(default_ps=0))
   assert list(cluster.jobs) == ["worker"] and len(cluster.replicas) == 6
