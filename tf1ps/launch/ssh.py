@@ -34,6 +34,7 @@ from tf1ps.launch.output import Output, Screen, log_path
 _PREFIX = "tf1ps-ssh: "
 _REPORT_LINES = 10
 _BEAT, _SILENCE = 5.0, 30  # seconds between two beats; without one
+_OUTPUT_LIMIT = 10 * TIMING.output_limit  # an ssh client that has ended leaves no pipe open
 _EXIT_OF_SSH = 255  # it could not connect, or lost the connection
 # No question can be answered here. A dead connection ends the client within 20 s.
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=5",
@@ -192,7 +193,7 @@ class _Job:
           remote.kill_client()
         remote.close()
       if self._output is not None:
-        self._output.close(TIMING.output_limit)
+        self._output.close(_OUTPUT_LIMIT)
 
   def _argv(self, task) -> List[str]:
     screen = [SCREEN_VARIABLE + "=1"] if self._screen.is_terminal else []
@@ -228,7 +229,7 @@ class _Job:
   def _fail(self, failed):
     text = "; ".join("%s %s" % (one.name, one.end) for one in failed)
     for one in failed:
-      self._output.wait_end(one, TIMING.output_limit / len(failed))
+      self._output.wait_end(one, _OUTPUT_LIMIT / len(failed))
     if self._running():
       self._screen.line(_PREFIX + text + ": ending the others")
     self._end(signal.SIGTERM)
