@@ -233,6 +233,8 @@ def test_a_unit_may_write_the_folder_of_the_checkpoints():
   ("systemd", {"num_workers": 2}, "with systemd leave them out"),
   ("slurm", {"ps_hosts": "a:2222"}, "--ps_hosts is for --to=systemd"),
   ("slurm", {"flags": ("digits.py",)}, "'digits.py' after -- is not a flag of the program"),
+  ("systemd", {"flags": ("--tls_dir=certs",), "ps_hosts": "a:1", "worker_hosts": "b:1"},
+   "--tls_dir=certs after -- must be an absolute path"),
   ("jobset", {"flags": ("--tls_dir=/tls",)}, "may not make the network namespace that it needs"),
   ("slurm", {"flags": ALL_REDUCE}, "--replication=all_reduce has no ps, but there are 2"),
   ("slurm", {"num_ps": 0}, "a job without ps needs --replication=all_reduce after --"),

@@ -25,6 +25,17 @@ def test_a_certificate_for_each_host_or_one_for_all(tmp_path):
     Identity(first).check("10.0.0.2")
 
 
+def test_a_new_certificate_names_all_hosts_of_the_old_one(tmp_path):
+  folder = str(tmp_path)
+  made, = make_certificates(folder, [["a", "10.0.0.2"]], 1)
+  old = (tmp_path / "a" / "cert.pem").read_bytes()
+  with pytest.raises(AuthorityError, match=r"/a names also 10\.0\.0\.2: give all its hosts"):
+    make_certificates(folder, [["b"], ["a"]], 1)
+  assert (tmp_path / "a" / "cert.pem").read_bytes() == old and not (tmp_path / "b").exists()
+  make_certificates(folder, [["a", "b", "10.0.0.2"]], 1)
+  Identity(made).check("b")
+
+
 def test_all_are_of_one_authority(tmp_path):
   made = make_certificates(str(tmp_path), [["a"]], 1) + make_certificates(str(tmp_path), [["b"]], 1)
   texts = {(tmp_path / name / "ca.pem").read_text() for name in ("a", "b", "authority")}
@@ -46,7 +57,7 @@ def test_what_is_no_host(tmp_path, host):
 
 
 def test_days_and_files_that_cannot_be(tmp_path):
-  with pytest.raises(AuthorityError, match="days must be above 0, got 0"):
+  with pytest.raises(AuthorityError, match="days must be above 0 and at most 36500, got 0"):
     make_certificates(str(tmp_path), [["a"]], 0)
   (tmp_path / "file").write_text("")
   with pytest.raises(AuthorityError, match="file/authority: Not a directory"):

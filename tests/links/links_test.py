@@ -43,6 +43,29 @@ def shake(address, context):
       return "reset"
 
 
+# An editable installation is found by a hook of the import, and is in no folder of sys.path.
+INSTALLED_ELSEWHERE = """
+import sys
+sys.path.insert(0, %r)
+import tf1ps
+sys.path.pop(0)
+from tf1ps import links
+links.enter(%r)
+links.listen("127.0.0.1", %d)
+print("up")
+"""
+
+
+def test_a_package_that_is_not_in_a_folder_of_the_path(folders, tmp_path):
+  root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+  port = int(harness.addresses(1)[0].rsplit(":", 1)[1])
+  env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+  done = subprocess.run(
+    [sys.executable, "-S", "-c", INSTALLED_ELSEWHERE % (root, folders[0], port)], env=env,
+    cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+  assert done.stdout == "up\n"
+
+
 def test_two_tasks_and_strangers(start, folders):
   ours, elsewhere, stranger = folders
   server, absent, plain, wrong_host = harness.addresses(4)
@@ -59,9 +82,9 @@ def test_two_tasks_and_strangers(start, folders):
   said = [line.rpartition(":")[2].split() for line in calls.lines if not line.startswith("the ")]
   assert [each[1] for each in said[:-1]] == [
     "echo", "502", "497", "495", "404", "404", "405", "405"]
-  assert any("has no link to %s: it does not speak TLS" % plain in line for line in calls.lines)
-  assert any("has no link to %s: its certificate does not name that host" % wrong_host in line
-             for line in calls.lines)
+  for text in ("has no link to %s: it does not speak TLS" % plain,
+               "has no link to %s: its certificate does not name that host" % wrong_host):
+    calls.wait_for(text)
   # A stranger gets nothing, and the task says so.
   assert isinstance(shake(server, links_tasks.context_of()), str)
   assert isinstance(shake(server, links_tasks.context_of(stranger)), str)

@@ -40,7 +40,7 @@ def begin(program: str, folder: str) -> None:
     return
   try:
     links.enter(folder)
-  except links.IdentityError as error:
+  except (links.IdentityError, links.SidecarError) as error:
     raise errors.UsageError(str(error)) from error
   except links.NamespaceError as error:
     if program not in _TASKS:
@@ -72,7 +72,7 @@ def check(cluster) -> Optional[str]:
     raise errors.UsageError("%s Or leave --tls_dir out, and close the port by a firewall:\n%s" % (
       _refusal, "\n".join(firewall_rules(cluster))))
   if not links.is_inside():
-    raise errors.UsageError("--tls_dir must stand on the command line or in a --flagfile")
+    raise errors.UsageError("--tls_dir must name a folder, on the command line or in a --flagfile")
   try:
     end = links.Identity(FLAGS.tls_dir).check(_place(cluster)[0])
   except links.IdentityError as error:

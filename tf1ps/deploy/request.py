@@ -211,7 +211,8 @@ def _check_checkpoints(request: Request) -> None:
                       "all hosts share" % request.target)
   is_url = bool(folder) and re.match(r"[a-z][a-z0-9+.-]*://", folder)
   if volume is not None and (not folder or is_url):
-    raise DeployError("--volume needs --checkpoint_dir, the folder where the tasks see it")
+    raise DeployError("--volume needs --checkpoint_dir, the folder where the tasks see it%s" % (
+      ": %s is a URL, which needs no volume" % folder if is_url else ""))
   if not folder or is_url:
     return
   if request.target in IN_IMAGES + ("systemd",) and (
@@ -242,6 +243,10 @@ def _check_flags(request: Request) -> None:
   if request.flag("tls_dir") is not None and request.target in IN_IMAGES:
     raise DeployError("--tls_dir after --: these containers may not make the network namespace "
                       "that it needs. Leave it out: only the job's containers reach its ports")
+  tls_dir = request.flag("tls_dir")
+  if tls_dir is not None and request.target == "systemd" and not os.path.isabs(tls_dir):
+    raise DeployError("--tls_dir=%s after -- must be an absolute path: systemd starts the tasks in "
+                      "no folder of yours" % tls_dir)
   for text in request.flags:
     name = text.partition("=")[0].lstrip("-")
     if not re.fullmatch(r"--?[A-Za-z]\w*(=.*)?", text):

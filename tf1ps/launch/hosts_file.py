@@ -18,8 +18,8 @@ from typing import Dict, List, NamedTuple
 
 from tf1ps.compat import Error
 
-_TASK = re.compile(r"(ps|worker|evaluator)(?:\*(\d+))?$")
-_SLOTS = re.compile(r"slots=(\d+)$")
+_TASK = re.compile(r"(ps|worker|evaluator)(?:\*0*([1-9]\d*))?$")
+_SLOTS = re.compile(r"slots=0*([1-9]\d*)$")
 _ADDRESS = re.compile(r"address=([\w.-]+)$")
 _EVALUATOR = "evaluator"
 

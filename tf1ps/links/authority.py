@@ -18,6 +18,7 @@ from tf1ps.links.identity import AUTHORITY, CERTIFICATE, KEY
 
 _AUTHORITY_FOLDER = "authority"
 _AUTHORITY_DAYS = 3650
+_MOST_DAYS = 36500
 _BACKDATED = datetime.timedelta(minutes=5)  # clocks of machines differ
 
 
@@ -31,27 +32,30 @@ def make_certificates(folder: str, groups: Sequence[Sequence[str]], days: float)
   Args:
     folder: of the authority, and of the folders that are made.
     groups: the hosts that each certificate names: names or IP addresses. The first one names its
-      folder. A certificate that is there is replaced: a running task takes the new one.
+      folder. A certificate that is there is replaced: a running task takes the new one. The new one
+      must name all hosts of the old one.
     days: how long the certificates are valid.
 
   Returns:
     The folders of the certificates.
 
   Raises:
-    AuthorityError: cryptography is missing, a host is no host, or a file cannot be used.
+    AuthorityError: cryptography is missing, a host is no host, a file cannot be used, or a
+      certificate would lose a host.
   """
-  if not days > 0:
-    raise AuthorityError("days must be above 0, got %r" % (days,))
+  if not 0 < days <= _MOST_DAYS:
+    raise AuthorityError("days must be above 0 and at most %d, got %r" % (_MOST_DAYS, days))
   for group in groups:
     for host in group:
       _check_host(host)
   library = _Library()
   try:
     signer = library.authority(os.path.join(folder, _AUTHORITY_FOLDER))
-    made = []
-    for group in groups:
-      made.append(os.path.join(folder, group[0].replace(":", "_")))
-      library.issue(made[-1], group, days, signer)
+    made = [os.path.join(folder, group[0].replace(":", "_")) for group in groups]
+    for each, group in zip(made, groups):
+      library.check_names(each, group)
+    for each, group in zip(made, groups):
+      library.issue(each, group, days, signer)
     return made
   except OSError as error:
     raise AuthorityError("%s: %s" % (error.filename, error.strerror)) from error
@@ -101,6 +105,19 @@ class _Library:
     certificate = builder.sign(key, self._hashes.SHA256())
     self._write(folder, {AUTHORITY: self._pem(certificate), KEY: self._pem_of_key(key)})
     return certificate, key
+
+  def check_names(self, folder, hosts):
+    """Raises AuthorityError if the certificate in a folder names a host that is not in `hosts`."""
+    try:
+      with open(os.path.join(folder, CERTIFICATE), "rb") as file:
+        there = self._x509.load_pem_x509_certificate(file.read())
+      names = there.extensions.get_extension_for_class(self._x509.SubjectAlternativeName).value
+    except (FileNotFoundError, ValueError, self._x509.ExtensionNotFound):
+      return  # it is replaced
+    lost = [str(name.value) for name in names if name not in map(self._alternative, hosts)]
+    if lost:
+      raise AuthorityError("the certificate in %s names also %s: give all its hosts, with --one, "
+                           "or remove the folder" % (folder, ", ".join(lost)))
 
   def issue(self, folder, hosts, days, signer):
     """Makes a certificate that names hosts, its key, and a copy of the authority's certificate."""

@@ -19,6 +19,7 @@ from tf1ps.links import sidecar
 from tf1ps.links.identity import Identity
 from tf1ps.links.namespace import enter_namespace
 
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _START = ("import sys; sys.path[:] = %r; from tf1ps.links import sidecar; "
           "sidecar.main(%d, %d, %r, %d)")
 # gRPC of TensorFlow 2 and of grpcio reads the first one, that of TensorFlow 1.15 only the second.
@@ -66,7 +67,8 @@ def enter(folder: str) -> None:
   identity.check()
   control, far_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   feed, far_feed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-  path = [entry for entry in sys.path if isinstance(entry, str)]
+  # An editable installation is found without its folder in sys.path, which -S would not know.
+  path = [_ROOT] + [entry for entry in sys.path if isinstance(entry, str)]
   code = _START % (path, far_control.fileno(), far_feed.fileno(), identity.folder, os.getpid())
   try:
     # -S: the path is there already, and looking for packages takes as long as all the rest.
@@ -88,7 +90,10 @@ def enter(folder: str) -> None:
   proxy.bind(("127.0.0.1", 0))
   proxy.listen(128)
   spares = [socket.socket() for _ in range(sidecar.SPARES - 1)]
-  sidecar.send(feed, {"proxy": True}, [proxy, *spares])
+  try:
+    sidecar.send(feed, {"proxy": True}, [proxy, *spares])
+  except OSError as error:
+    raise SidecarError("the sidecar (process %d) has ended" % process.pid) from error
   address = "http://127.0.0.1:%d" % proxy.getsockname()[1]
   for each in [proxy, *spares]:
     each.close()

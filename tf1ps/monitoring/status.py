@@ -161,7 +161,8 @@ def ask_status(addresses: Sequence[str], limit: float) -> Status:
     if seen is not None:
       return make_status(seen)
     if time.monotonic() >= until:
-      raise StatusError("%s. Give the address of a ps of a running job." % "; ".join(problems))
+      raise StatusError("%s. Give the address of a ps of a running job, and --tls_dir if "
+                        "the job has encrypted links." % "; ".join(problems))
     time.sleep(min(TIMING.poll_interval, max(0.0, until - time.monotonic())))
 
 
