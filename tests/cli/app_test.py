@@ -258,6 +258,7 @@ def test_help_and_version_need_no_tensorflow_and_no_second(files, tmp_path):
   assert used / len(calls) < 1.0  # seconds of a processor, which others do not slow down
 
 
+@pytest.mark.any_tensorflow  # it needs matplotlib, which the other environment lacks
 @pytest.mark.parametrize("flags, error", [
   (["--metrics_port=9100", "--container=a b", "--summary_image=a.png"], "container"),
   (["--summary_image=/not/there/a.png"], "the directory /not/there is not there"),
