@@ -5,6 +5,7 @@ import ctypes
 import http.client
 import logging
 import os
+import signal
 import socket
 import ssl
 import sys
@@ -95,6 +96,21 @@ def call(folder, *addresses, size=3000000):
     connection.close()
   say("done")
   stay()
+
+
+def ask_a_stopped_sidecar(folder):
+  """A task whose sidecar stands still."""
+  from tf1ps.links import entrance
+
+  entrance.TIMING = entrance.TIMING._replace(sidecar_limit=0.5)
+  _enter(folder)
+  os.kill(sidecar(), signal.SIGSTOP)
+  try:
+    links.listen("127.0.0.1", 1)
+  except links.SidecarError as error:
+    say("no:", error)
+  finally:
+    os.kill(sidecar(), signal.SIGKILL)
 
 
 def send_and_end(folder, address, size):

@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from tests import harness, links_tasks
-from tf1ps.links import NamespaceError, check_namespaces, make_certificates
+from tf1ps.links import Identity, NamespaceError, check_namespaces, make_certificates, pump
 
 pytestmark = pytest.mark.any_tensorflow
 
@@ -64,6 +67,39 @@ def test_a_package_that_is_not_in_a_folder_of_the_path(folders, tmp_path):
     [sys.executable, "-S", "-c", INSTALLED_ELSEWHERE % (root, folders[0], port)], env=env,
     cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
   assert done.stdout == "up\n"
+
+
+def test_a_stranger_that_sends_a_byte_now_and_then_is_left_in_time(folders, set_timing):
+  set_timing(pump, link_limit=0.5)
+  ours, far = socket.socketpair()
+  ended = threading.Event()
+
+  def drip():
+    try:
+      for byte in b"\x16\x03\x01\x02\x00" + b"\x01" * 500:  # the head of a long TLS record
+        far.sendall(bytes([byte]))
+        if ended.wait(0.1):
+          return
+    except OSError:
+      pass
+
+  thread = threading.Thread(target=drip)
+  thread.start()
+  began = time.monotonic()
+  try:
+    with ours, pytest.raises(socket.timeout):
+      pump.Sealed(ours, Identity(folders[0]).contexts()[1])
+  finally:
+    ended.set()
+    thread.join(10)
+    far.close()
+  assert time.monotonic() - began < 10  # it would send for 50 s
+
+
+def test_a_sidecar_that_does_not_answer(start, folders):
+  task = start("stopped", links_tasks.ask_a_stopped_sidecar, folders[0])
+  assert re.search(r"no: the sidecar \(process \d+\) gave no answer within 0.5 s",
+                   task.wait_for("no: "))
 
 
 def test_two_tasks_and_strangers(start, folders):

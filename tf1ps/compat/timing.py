@@ -105,6 +105,7 @@ class Timing(NamedTuple):
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
   link_limit: float = 5.0  # for a link to another task: the dial, the handshake, the first answer
   link_end_limit: float = 3.0  # for a sidecar to deliver the last bytes of a task that has ended
+  sidecar_limit: float = 30.0  # for a sidecar to answer its task
   port_free_limit: float = 1.0  # for an earlier process of a task to leave its port
   file_check_limit: float = 20.0  # to find the damaged file after an error
 
@@ -126,6 +127,8 @@ class Timing(NamedTuple):
   restart_reset: float = 300.0  # a task that lived so long begins with the first pause again
   stalled_least: float = 10.0  # of a run that lasts much longer than those before, until it counts
   stalls_pause: float = 3.0  # for the other tasks that stand still to say what they wait for
+  ssh_beat_interval: float = 5.0  # of tf1ps-ssh to the script on a task's host
+  ssh_silence: float = 30.0  # of tf1ps-ssh, until the script ends its task
   fork_limit: float = 30.0  # for a process to be forked
   fork_server_end_limit: float = 8.0  # for the fork server to end its tasks and itself
   fork_server_kill_limit: float = 5.0  # of that, for the tasks that it kills

@@ -3,9 +3,9 @@
 1. One ssh client per task runs the script `_REMOTE` on the task's host. The script starts the
    command in a session of its own, waits for it, and exits with its code.
 2. The script's input is its lifeline. A line is the name of a signal for the command, or a beat.
-   When the input ends, or no beat comes for `_SILENCE` seconds, the launcher or the connection is
-   gone: the script ends the command by SIGTERM, and after --grace by SIGKILL. So no task outlives
-   the launcher, however it ends.
+   When the input ends, or no beat comes for `ssh_silence` seconds, the launcher or the connection
+   is gone: the script ends the command by SIGTERM, and after --grace by SIGKILL. So no task
+   outlives the launcher, however it ends.
 3. After the command has ended, the script kills what is left of its session.
 4. The launcher waits for the workers. When all have ended with 0, it waits a while for the ps and
    the evaluator, and ends those that go on, as a ps of plain TensorFlow does.
@@ -33,7 +33,6 @@ from tf1ps.launch.output import Output, Screen, log_path
 
 _PREFIX = "tf1ps-ssh: "
 _REPORT_LINES = 10
-_BEAT, _SILENCE = 5.0, 30  # seconds between two beats; without one
 _OUTPUT_LIMIT = 10 * TIMING.output_limit  # an ssh client that has ended leaves no pipe open
 _EXIT_OF_SSH = 255  # it could not connect, or lost the connection
 # No question can be answered here. A dead connection ends the client within 20 s.
@@ -198,7 +197,7 @@ class _Job:
   def _argv(self, task) -> List[str]:
     screen = [SCREEN_VARIABLE + "=1"] if self._screen.is_terminal else []
     words = ["bash", "-c", _REMOTE, "tf1ps-ssh", self._folder, "%d" % max(1, round(self._grace)),
-             str(_SILENCE), "env", "PYTHONUNBUFFERED=1", *screen,
+             "%g" % TIMING.ssh_silence, "env", "PYTHONUNBUFFERED=1", *screen,
              "TF_CONFIG=" + hosts_file.tf_config_of(self._tasks, task),
              *hosts_file.command_of(self._command, self._tasks, task)]
     # The login shell, whichever it is, sees quoted words alone.
@@ -266,7 +265,7 @@ class _Job:
 
   def _beat(self):
     if time.monotonic() >= self._next_beat:
-      self._next_beat = time.monotonic() + _BEAT
+      self._next_beat = time.monotonic() + TIMING.ssh_beat_interval
       for one in self._running():
         one.write(".")
 
@@ -284,7 +283,8 @@ class _Job:
         self._screen.line(_PREFIX + "%s did not end within %g s of %s: killed" % (
           ", ".join(one.name for one in self._running(jobs)), self._grace, signal_name(number)))
       self._signal(jobs, signal.SIGKILL)
-      self._wait(lambda jobs=jobs: not self._running(jobs), _BEAT + TIMING.killed_limit)
+      self._wait(lambda jobs=jobs: not self._running(jobs),
+                 TIMING.ssh_beat_interval + TIMING.killed_limit)
 
   def _signal(self, jobs, number: int) -> None:
     for one in self._running(jobs):

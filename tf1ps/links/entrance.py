@@ -68,7 +68,7 @@ def enter(folder: str) -> None:
   control, far_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   feed, far_feed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   # An editable installation is found without its folder in sys.path, which -S would not know.
-  path = [_ROOT] + [entry for entry in sys.path if isinstance(entry, str)]
+  path = [entry for entry in sys.path if isinstance(entry, str)] + [_ROOT]
   code = _START % (path, far_control.fileno(), far_feed.fileno(), identity.folder, os.getpid())
   try:
     # -S: the path is there already, and looking for packages takes as long as all the rest.
@@ -104,6 +104,7 @@ def enter(folder: str) -> None:
   os.environ[LINK_PROXY] = address
   # It prints a line for each call that the proxy refuses, such as one to a task that starts later.
   os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+  control.settimeout(TIMING.sidecar_limit)
   _links = _Links(process, control)
   threading.Thread(target=_serve, args=(process, feed), daemon=True, name="tf1ps: links").start()
 
@@ -149,6 +150,9 @@ def _ask(request, what):
   try:
     sidecar.send(_links.control, request)
     answer, _ = sidecar.receive(_links.control)
+  except socket.timeout as error:
+    raise SidecarError("the sidecar (process %d) gave no answer within %g s" % (
+      _links.process.pid, TIMING.sidecar_limit)) from error
   except OSError:
     answer = None
   if answer is None:

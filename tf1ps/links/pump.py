@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import time
 from typing import Optional
 
 from tf1ps.compat import TIMING
@@ -104,15 +105,19 @@ class Sealed(Plain):
   def wait_for(self, call):
     """Calls a function of the TLS object until it has received what it needs; returns its result.
 
-    Only before the connection is pumped.
+    Only before the connection is pumped. The limit is for all of it, however slowly bytes come.
     """
-    self.socket.settimeout(TIMING.link_limit)
+    until = time.monotonic() + TIMING.link_limit
     try:
       while True:
         try:
           return call()
         except ssl.SSLWantReadError:
           self.send_now()
+          left = until - time.monotonic()
+          if left <= 0:
+            raise socket.timeout("timed out") from None
+          self.socket.settimeout(left)
           data = self.socket.recv(1 << 14)
           if not data:
             raise ConnectionResetError("the other side has closed the connection") from None
