@@ -18,7 +18,7 @@ import tf1ps
 from tests import harness
 from tests.cli import commands
 from tests.launch import sample_tasks
-from tf1ps.cli import LocalJobError, calls, results
+from tf1ps.cli import LocalJobError, calls, command_line, results
 
 LINE = str(commands.ROOT / "tests" / "programs" / "line.py")
 # A program that needs no TensorFlow until its functions are called, and starts itself.
@@ -248,15 +248,15 @@ def test_a_task_ignores_the_flags_of_other_tasks():
   given = ["--steps", "5", "--sync_replicas", "--noprefetch", "--batch_size=8", "--mine",
            "--epochs", "3", "-learning_rate", "-1", "--container=c", "--num_ps=2", "--nothing",
            "word"]
-  assert calls.without_others(given, "ps") == [
+  assert command_line.without_others(given, "ps") == [
     "--mine", "--container=c", "--num_ps=2", "--nothing", "word"]
-  assert calls.without_others(given, "evaluator") == [
+  assert command_line.without_others(given, "evaluator") == [
     "--batch_size=8", "--mine", "--container=c", "--num_ps=2", "--nothing", "word"]
   for program in "worker", "local":
-    assert calls.without_others(given, program) == given
+    assert command_line.without_others(given, program) == given
   given = ["--keep_best=loss", "--early_stopping", "loss:3", "--steps=5"]
-  assert calls.without_others(given, "worker") == ["--steps=5"]
-  assert calls.without_others(given, "evaluator") == given[:3]
+  assert command_line.without_others(given, "worker") == ["--steps=5"]
+  assert command_line.without_others(given, "evaluator") == given[:3]
 
 
 def test_main_is_for_the_file_that_python_runs(tmp_path, monkeypatch):

@@ -47,6 +47,8 @@ def test_a_job_without_ps(tmp_path):
 @pytest.mark.parametrize("text, said", [
   ("", "has no worker: add a line such as `node2 worker`"), ("a ps", "has no worker"),
   ("a worker\nb chef", "hosts.txt:2: 'chef' is not known: give ps, worker, evaluator, "),
+  ("a worker\nb slots=0", "hosts.txt:2: 'slots=0' is not known: give ps, worker, evaluator, "),
+  ("a ps*0 worker", "hosts.txt:1: 'ps.0' is not known: give ps, worker, evaluator, "),
   ("a worker evaluator\nb evaluator", "has 2 evaluators: a job has one"),
   ("-oProxyCommand=x worker", "hosts.txt:1: '-oProxyCommand=x' is no host"),
   ("a worker*70000", "--port=2222 leaves too few ports for a")])

@@ -122,6 +122,17 @@ import signal
   assert "saved 0" in done.stdout.splitlines()
 
 
+def test_signals_come_again_after_a_task_that_could_not_be_started(monkeypatch):
+  def fail():
+    raise OSError("no room for another process")
+
+  monkeypatch.setattr(os, "fork", fail)
+  before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+  with pytest.raises(OSError, match="no room"):
+    run_together(lambda: None, ["a"])
+  assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before
+
+
 @pytest.mark.parametrize("limit, signals", [(1.0, 1), (100.0, 2)])
 def test_a_task_that_does_not_end_after_a_signal_is_killed(tmp_path, limit, signals):
   body = ("import signal; signal.signal(signal.SIGTERM, lambda *got: print('no', flush=True))\n"

@@ -24,7 +24,7 @@ from typing import Callable, List
 from absl import flags
 
 from tf1ps import version
-from tf1ps.cli import errors, program_flags
+from tf1ps.cli import command_line, errors, program_flags
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cli import help as help_lib
 from tf1ps.cli import links as links_lib
@@ -280,15 +280,11 @@ class _TaskFormatter(logging.Formatter):
 
 def _use_log_format(program_name: str, argv: List[str]) -> None:
   """Has the output be JSON if the flags ask for it: before they are parsed, which may fail."""
-  def find(name, default=""):
-    value = default
-    for position, text in enumerate(argv):
-      given, has_value, there = text.lstrip("-").partition("=")
-      if text.startswith("-") and given == name:
-        value = there if has_value else "".join(argv[position + 1:position + 2])
-    return value
+  def find(name, default):
+    value = command_line.find_value(argv, name)
+    return default if value is None else value
 
-  if find("log_format") == LOG_JSON:
+  if command_line.find_value(argv, "log_format") == LOG_JSON:
     task = "tf1ps-" + program_name
     if program_name in _TASKS and program_name != "task":
       task = "%s %s" % (find("job_name", program_name), find("task_index", "0"))

@@ -23,7 +23,7 @@ import sys
 import types
 from typing import Any, Dict, List, Optional, TextIO, Union
 
-from tf1ps.cli import errors, results
+from tf1ps.cli import command_line, errors, results
 from tf1ps.compat import temporary_directory
 from tf1ps.training import of_program
 
@@ -94,7 +94,7 @@ def main(argv: Optional[List[str]] = None) -> None:
   argv = sys.argv[1:] if argv is None else list(argv)
   name = "--program=" + (os.path.abspath(path) if spec is None else spec.name)
   started = _program_of(argv)
-  command = _command(started, "main()", [name, *without_others(argv, started)])
+  command = _command(started, "main()", [name, *command_line.without_others(argv, started)])
   sys.stdout.flush()
   sys.stderr.flush()
   # The file is imported again, under its own name, with its flags, and TensorFlow as it is set up
@@ -128,39 +128,16 @@ def _as_text(value) -> str:
 
 def _program_of(argv) -> str:
   """The program that a command line asks for: "local", or that of a task."""
-  for position, text in enumerate(argv):
-    name, has_value, value = text.lstrip("-").partition("=")
-    if text.startswith("-") and name == "cluster_resolver":
-      return "task"
-    if text.startswith("-") and name == "job_name":
-      job = value if has_value else "".join(argv[position + 1:position + 2])
-      return _PROGRAMS_OF_JOBS.get(job, "worker")
+  if command_line.find_value(argv, "cluster_resolver") is not None:
+    return "task"
+  job = command_line.find_value(argv, "job_name")
+  if job is not None:
+    return _PROGRAMS_OF_JOBS.get(job, "worker")
   try:
     job = json.loads(os.environ.get("TF_CONFIG", ""))["task"]["type"]
   except (ValueError, LookupError, TypeError):
     return "local"
   return _PROGRAMS_OF_JOBS.get(job, "worker")
-
-
-def without_others(argv, program) -> List[str]:
-  """Returns the arguments without the flags that only the programs of other tasks have."""
-  own = [option.name for option in of_program(program)]
-  others = {option.name: option.parse is bool
-            for option in of_program("task")
-            if program != "local" and option.name not in own}
-  kept, is_value = [], False
-  for text in argv:
-    if is_value:  # of a flag that was left out
-      is_value = False
-      continue
-    name, has_value, _ = text.lstrip("-").partition("=")
-    if name.startswith("no") and others.get(name[len("no"):]):
-      name = name[len("no"):]
-    if text.startswith("-") and name in others:
-      is_value = not has_value and not others[name]
-    else:
-      kept.append(text)
-  return kept
 
 
 def _command(module: str, call: str, argv: List[str]) -> List[str]:

@@ -15,10 +15,9 @@ from typing import List
 
 from tf1ps import deploy, version
 from tf1ps.compat import EXIT_FAILED
-from tf1ps.training import TABLE
+from tf1ps.training import of_program
 
 _NAME = "tf1ps-deploy"
-_ROLES = ("worker", "ps", "evaluator")  # the flags of tf1ps-task are those of these programs
 _BUILD = ["put the wheel of tf1ps{program} into {folder}, and then:",
           "  docker build --tag {image} {folder} && docker push {image}"]
 _NEXT = {  # after the files are written
@@ -100,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check_values(flags: List[str]) -> None:
   """Refuses a bad value of a flag that tf1ps knows; those of the program are its own matter."""
-  options = {option.name: option for option in TABLE if set(_ROLES) & set(option.programs)}
+  options = {option.name: option for option in of_program("task")}
   for text in flags:
     name, has_value, value = text.partition("=")
     option = options.get(name.lstrip("-"))

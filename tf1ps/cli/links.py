@@ -12,7 +12,7 @@ from typing import List, Optional
 from absl import flags
 
 from tf1ps import links
-from tf1ps.cli import errors
+from tf1ps.cli import command_line, errors
 from tf1ps.cluster import parse_address
 from tf1ps.compat import EXIT_FAILED
 
@@ -157,9 +157,4 @@ def find_folder(argv: List[str]) -> str:
     argv = FLAGS.read_flags_from_files(list(argv))
   except (flags.Error, OSError):
     return ""  # the error comes again when the flags are parsed
-  value = ""
-  for position, text in enumerate(argv):
-    name, has_value, there = text.lstrip("-").partition("=")
-    if text.startswith("-") and name == "tls_dir":
-      value = there if has_value else "".join(argv[position + 1:position + 2])
-  return os.path.expanduser(value)
+  return os.path.expanduser(command_line.find_value(argv, "tls_dir") or "")

@@ -12,7 +12,7 @@ import sys
 
 from absl import flags
 
-from tf1ps.cli import app, calls, errors, evaluator, program_flags, ps, tasks, worker
+from tf1ps.cli import app, command_line, errors, evaluator, program_flags, ps, tasks, worker
 from tf1ps.cli import flags as flags_lib
 from tf1ps.cluster import AUTO_RESOLVER, EVALUATOR, resolve_cluster
 from tf1ps.compat import Error
@@ -35,7 +35,7 @@ def run(argv) -> int:
   except Error as error:
     return app.refuse("task", error)
   program = _PROGRAMS.get(job, worker)
-  return program.run(calls.without_others(argv, program.__name__.rsplit(".", 1)[-1]) + more)
+  return program.run(command_line.without_others(argv, program.__name__.rsplit(".", 1)[-1]) + more)
 
 
 def _find_task(argv):

@@ -26,7 +26,7 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
     "ANOTHER_TASK", "ProbeResult", "TaskUnavailableError", "TaskWatch", "probe_task", "probe_tasks",
     "task_name_of_device", "wait_for_tasks"],
   "resolvers": [
-    "AUTO_RESOLVER", "DEFAULT_PORT", "FoundCluster", "JobCounts", "RESOLVERS",
+    "AUTO_RESOLVER", "DEFAULT_PORT", "FoundCluster", "JobCounts", "RESOLVERS", "make_tf_config",
     "resolve_environment", "with_chief"],
   "server": [
     "JobLostError", "PortTakenError", "ReleasedError", "Server", "ServerRecord", "as_task",
@@ -36,6 +36,6 @@ __all__, __getattr__, __dir__ = _lazy.exports(__name__, {
   "session_config": [
     "filters_show_task", "keepalive_environment", "make_device_filters", "make_session_config",
     "make_small_config"],
-  "signals": ["SignalQueue", "SignalWatch", "leave_now", "raise_exit"],
+  "signals": ["ENDING_SIGNALS", "SignalQueue", "SignalWatch", "leave_now", "raise_exit"],
   "versions": ["VersionError", "check_versions"],
 })

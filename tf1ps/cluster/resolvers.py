@@ -125,11 +125,10 @@ def with_chief(tf_config: str) -> str:
     return tf_config
   workers = cluster["worker"]
   jobs = {"chief": workers[:1], "worker": workers[1:]}
-  cluster = {job: hosts for job, hosts in dict(cluster, **jobs).items() if hosts}
-  if task["type"] == "worker":
-    index = task["index"]
-    task = {"type": "worker", "index": index - 1} if index else {"type": "chief", "index": 0}
-  return json.dumps({"cluster": cluster, "task": task})
+  job, index = task["type"], task["index"]
+  if job == "worker":
+    job, index = ("worker", index - 1) if index else ("chief", 0)
+  return make_tf_config(dict(cluster, **jobs), job, index)
 
 
 def _there(environ, has_hosts) -> List[str]:
@@ -231,7 +230,7 @@ def _from_jobset(env: _Environment, counts: JobCounts) -> FoundCluster:
                     "job %s has completions: %d" % (index, num_ps, num_workers, role, sizes[role]))
   job, index = ("worker", index + (role == "worker")) if role in ("chief", "worker") else (
     role, index)
-  return FoundCluster(JOBSET, "JobSet", env.read, _tf_config(pods, job, index))
+  return FoundCluster(JOBSET, "JobSet", env.read, make_tf_config(pods, job, index))
 
 
 def _from_indexed_job(env: _Environment, counts: JobCounts) -> FoundCluster:
@@ -292,13 +291,14 @@ def _of_ranks(env, addresses, rank, num_ps, evaluator, more) -> str:
       num_ps + 1 + evaluator, more))
   jobs = {"ps": addresses[:num_ps], "worker": addresses[num_ps:num_ps + num_workers]}
   if rank < num_ps:
-    return _tf_config(jobs, "ps", rank)
+    return make_tf_config(jobs, "ps", rank)
   if rank < num_ps + num_workers:
-    return _tf_config(jobs, "worker", rank - num_ps)
-  return _tf_config(jobs, EVALUATOR, 0)
+    return make_tf_config(jobs, "worker", rank - num_ps)
+  return make_tf_config(jobs, EVALUATOR, 0)
 
 
-def _tf_config(jobs: Dict[str, List[str]], job: str, index: int) -> str:
+def make_tf_config(jobs: Dict[str, List[str]], job: str, index: int) -> str:
+  """Returns the TF_CONFIG of a task; `jobs` has the addresses of each job, and may have none."""
   return json.dumps({"cluster": {name: hosts for name, hosts in jobs.items() if hosts},
                      "task": {"type": job, "index": index}})
 

@@ -29,7 +29,7 @@ from typing import Callable, List, Optional
 
 from tf1ps.compat import TIMING, signal_exit_code
 
-_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _handlers: List[Callable] = []  # of the active queues: an inner queue takes the signals over
 
 
@@ -105,7 +105,7 @@ class SignalQueue:
 
   def _open(self):
     """Replaces the handlers; returns whether there was one to replace."""
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     free = (signal.SIG_DFL, signal.default_int_handler, *_handlers)
     mine = [number for number, present in handlers.items()
             if (present in free or self._replaces)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from typing import List
 
@@ -45,9 +44,8 @@ def render_systemd(request: Request) -> List[File]:
     limits.append("CPUQuota=%d%%" % round(float(request.cpus) * 100))
   if request.memory:
     limits.append("MemoryMax=%dM" % request.memory_mib)
-  folder = request.checkpoint_dir
-  if folder and not re.match(r"[a-z][a-z0-9+.-]*://", folder):
-    writable = "ReadWritePaths=" + systemd_word(folder)
+  if request.checkpoint_folder is not None:
+    writable = "ReadWritePaths=" + systemd_word(request.checkpoint_folder)
 
   def unit(file, host, start, description, policy, restart, own_flags):
     words = [systemd_word(undollar(word)) for word in command] + own_flags

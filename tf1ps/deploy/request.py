@@ -76,6 +76,12 @@ class Request(NamedTuple):
     return self.memory and int(self.memory[:-2]) * _MEMORY_UNITS[self.memory[-2:]]
 
   @property
+  def checkpoint_folder(self) -> Optional[str]:
+    """The folder of the checkpoints; None if there is none, or a URL names their place."""
+    folder = self.checkpoint_dir
+    return None if not folder or re.match(r"[a-z][a-z0-9+.-]*://", folder) else folder
+
+  @property
   def is_file(self) -> bool:
     """Whether the program is a file; else it is a module."""
     return self.program.endswith(".py")
@@ -209,11 +215,10 @@ def _check_checkpoints(request: Request) -> None:
   if volume is not None and request.target in ON_HOSTS:
     raise DeployError("--volume is for containers: with --to=%s, --checkpoint_dir is a folder that "
                       "all hosts share" % request.target)
-  is_url = bool(folder) and re.match(r"[a-z][a-z0-9+.-]*://", folder)
-  if volume is not None and (not folder or is_url):
-    raise DeployError("--volume needs --checkpoint_dir, the folder where the tasks see it%s" % (
-      ": %s is a URL, which needs no volume" % folder if is_url else ""))
-  if not folder or is_url:
+  if request.checkpoint_folder is None:
+    if volume is not None:
+      raise DeployError("--volume needs --checkpoint_dir, the folder where the tasks see it%s" % (
+        ": %s is a URL, which needs no volume" % folder if folder else ""))
     return
   if request.target in IN_IMAGES + ("systemd",) and (
       not os.path.isabs(folder) or os.path.normpath(folder) == "/"):

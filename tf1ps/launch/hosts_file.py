@@ -12,16 +12,15 @@ file. `#` begins a comment.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Dict, List, NamedTuple
 
+from tf1ps.cluster import EVALUATOR, make_tf_config
 from tf1ps.compat import Error
 
 _TASK = re.compile(r"(ps|worker|evaluator)(?:\*0*([1-9]\d*))?$")
 _SLOTS = re.compile(r"slots=0*([1-9]\d*)$")
 _ADDRESS = re.compile(r"address=([\w.-]+)$")
-_EVALUATOR = "evaluator"
 
 
 class HostsError(Error, ValueError):
@@ -58,7 +57,7 @@ def read_hosts(path: str, port: int) -> List[HostTask]:
   except (OSError, UnicodeDecodeError) as error:
     raise HostsError("the file of hosts %s cannot be read: %s" % (
       path, getattr(error, "strerror", None) or error)) from error
-  found: Dict[str, List[HostTask]] = {"ps": [], "worker": [], _EVALUATOR: []}
+  found: Dict[str, List[HostTask]] = {"ps": [], "worker": [], EVALUATOR: []}
   ports: Dict[str, int] = {}
   for number, line in enumerate(lines, 1):
     host, *words = line.partition("#")[0].split() or [""]
@@ -71,12 +70,12 @@ def read_hosts(path: str, port: int) -> List[HostTask]:
     for job in jobs:
       used = ports.get(address, port)
       found[job].append(HostTask(job, len(found[job]), host, "%s:%d" % (address, used)))
-      if job != _EVALUATOR:
+      if job != EVALUATOR:
         ports[address] = used + 1
   if not found["worker"]:
     raise HostsError("%s has no worker: add a line such as `node2 worker`" % path)
-  if len(found[_EVALUATOR]) > 1:
-    raise HostsError("%s has %d evaluators: a job has one" % (path, len(found[_EVALUATOR])))
+  if len(found[EVALUATOR]) > 1:
+    raise HostsError("%s has %d evaluators: a job has one" % (path, len(found[EVALUATOR])))
   if max(ports.values()) > 65536:
     raise HostsError("--port=%d leaves too few ports for %s" % (port, max(ports, key=ports.get)))
   return [task for tasks in found.values() for task in tasks]
@@ -107,9 +106,8 @@ def addresses_of(tasks: List[HostTask], job: str) -> List[str]:
 
 def tf_config_of(tasks: List[HostTask], task: HostTask) -> str:
   """Returns the TF_CONFIG of a task, as Kubeflow writes it: an evaluator is not in the cluster."""
-  cluster = {job: addresses_of(tasks, job) for job in ("ps", "worker")}
-  return json.dumps({"cluster": {job: there for job, there in cluster.items() if there},
-                     "task": {"type": task.job, "index": task.index}})
+  return make_tf_config(
+    {job: addresses_of(tasks, job) for job in ("ps", "worker")}, task.job, task.index)
 
 
 def command_of(command: List[str], tasks: List[HostTask], task: HostTask) -> List[str]:

@@ -24,7 +24,7 @@ import tempfile
 import time
 from typing import Callable, List, Optional
 
-from tf1ps.cluster import SignalQueue
+from tf1ps.cluster import ENDING_SIGNALS, SignalQueue
 from tf1ps.compat import EXIT_FAILED, TIMING, signal_exit_code
 from tf1ps.launch import task_main
 
@@ -99,11 +99,13 @@ class _Task:
     task_main.flush()
     parent = os.getpid()
     # A task is born with this process's handlers: its signals wait until it has its own.
-    signal.pthread_sigmask(signal.SIG_BLOCK, task_main.SIGNALS)
-    self._pid = os.fork()
-    if not self._pid:
-      _become(main, arguments, output, parent)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, task_main.SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+    try:
+      self._pid = os.fork()
+      if not self._pid:
+        _become(main, arguments, output, parent)
+    finally:
+      signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
   def is_running(self):
     if self._exit_code is None:

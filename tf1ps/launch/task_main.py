@@ -37,7 +37,6 @@ import traceback
 from tf1ps import links
 from tf1ps.compat import EXIT_FAILED
 
-SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)  # those that end a job
 # In the environment of a task: the directory with which it gets encrypted links.
 TLS_VARIABLE = "TF1PS_TLS_DIR"
 _PR_SET_PDEATHSIG = 1

@@ -67,7 +67,7 @@ class Identity:
     try:
       found = _handshake(client, server, None)
     except ssl.SSLError as error:
-      raise IdentityError("%s %s" % (self.path(CERTIFICATE), _say_problem(error))) from error
+      raise IdentityError("%s %s" % (self.path(CERTIFICATE), explain(error))) from error
     if host is not None:
       client.check_hostname = True
       try:
@@ -123,8 +123,8 @@ class Identity:
     return context
 
 
-def _say_problem(error: ssl.SSLError) -> str:
-  """What is wrong with a certificate, as the rest of a sentence."""
+def explain(error: ssl.SSLError) -> str:
+  """Says what is wrong with a certificate, as the rest of a sentence."""
   code = getattr(error, "verify_code", None)
   if code == _EXPIRED:
     return "has expired: make another one with tf1ps-certs"
@@ -135,11 +135,6 @@ def _say_problem(error: ssl.SSLError) -> str:
   if code is not None:
     return "is not signed by the authority in ca.pem (%s)" % error.verify_message
   return "cannot be used: %s" % error
-
-
-def explain(error: ssl.SSLError) -> str:
-  """Says why a peer's certificate is refused."""
-  return _say_problem(error)
 
 
 def _handshake(client, server, host):

@@ -287,9 +287,9 @@ TABLE: Tuple[Option, ...] = (
          "The local cluster", ("local",), default=RESTART_NEVER, values=RESTARTS),
   Option("max_restarts", "How often each task is started again, with --restart=on_failure; %d by "
          "default." % DEFAULT_MAX_RESTARTS, "The local cluster", ("local",), int, above=0),
-  Option("log_dir", "The directory for the output of the tasks, one file each; by default a new "
-         "directory under the system's temporary directory, which is removed after a job that ends "
-         "with 0. tf1ps-ssh makes no files without it.", "The local cluster", ("local", "ssh")),
+  Option("log_dir", "The directory for the output of the tasks, one file each. Without it "
+         "tf1ps-local makes one under the system's temporary directory, and removes it after a job "
+         "that ends with 0; tf1ps-ssh writes no files.", "The local cluster", ("local", "ssh")),
 
   Option("ssh", "The ssh client with its options, such as 'ssh -p 2200 -i key'.", "The hosts",
          ("ssh",), default="ssh"),
