@@ -34,7 +34,8 @@ def test_a_worker_trains_as_soon_as_its_late_chief_does(start):
   assert -5.0 < session_time(worker) - session_time(chief) < 10.0
   assert codes(chief, worker, ps) == [0, 0, 0]
   numbers = sorted(step.number for task in (chief, worker) for step in steps(task))
-  assert numbers[0] == 1 and 100 <= numbers[-1] < 103 and steps(worker)
+  # The first step of each may be applied before the other one reads the global step.
+  assert numbers[0] <= 2 and 100 <= numbers[-1] < 103 and steps(worker)
 
 
 @pytest.mark.slow
@@ -91,7 +92,7 @@ def test_a_chief_that_was_killed_while_it_initialised(start, tmp_path, with_dire
   # All variables had values, and none of them is used. Between two reads of a step of one worker
   # there may be a step of the other.
   seen = sorted(steps(second) + steps(worker))
-  assert seen[0].number == 1 and all(abs(step.even - step.number - 5) <= 3 and step.even > 5
+  assert seen[0].number <= 2 and all(abs(step.even - step.number - 5) <= 3 and step.even > 5
                                      for step in seen)
 
 
