@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import shutil
 
 import pytest
@@ -78,6 +79,19 @@ def test_the_wrong_time(tmp_path, monkeypatch, days, problem):
     library.issue(str(tmp_path / "a"), ["a"], -1, library.authority(str(tmp_path / "authority")))
   with pytest.raises(IdentityError, match=problem if days < 0 else "is not valid yet"):
     Identity(str(tmp_path / "a")).check()
+
+
+def test_a_certificate_that_ends_soon(tmp_path, monkeypatch, mine):
+  folders = make_certificates(str(tmp_path), [["a"], ["b"]], 8)
+  assert Identity(folders[0]).warning() is None and Identity(str(mine)).warning() is None
+  library = authority._Library()
+  issuer = library.authority(str(tmp_path / "authority"))
+  library.issue(folders[1], ["b"], 0.05, issuer)
+  assert Identity(folders[1]).warning() is None  # it lives for so short a time
+  monkeypatch.setattr(authority, "_BACKDATED", datetime.timedelta(days=1))
+  library.issue(folders[1], ["b"], 0.05, issuer)
+  assert re.match(r".*/b/cert.pem ends on .* GMT, in 1.2 hours: replace it",
+                  Identity(folders[1]).warning())
 
 
 def test_a_key_with_a_passphrase(mine):

@@ -1,6 +1,7 @@
 """Tasks with links, as real processes in real namespaces; none of them needs TensorFlow."""
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import signal
@@ -14,7 +15,14 @@ import time
 import pytest
 
 from tests import harness, links_tasks
-from tf1ps.links import Identity, NamespaceError, check_namespaces, make_certificates, pump
+from tf1ps.links import (
+  Identity,
+  NamespaceError,
+  authority,
+  check_namespaces,
+  make_certificates,
+  pump,
+)
 
 pytestmark = pytest.mark.any_tensorflow
 
@@ -94,6 +102,22 @@ def test_a_stranger_that_sends_a_byte_now_and_then_is_left_in_time(folders, set_
     thread.join(10)
     far.close()
   assert time.monotonic() - began < 10  # it would send for 50 s
+
+
+def test_the_kernel_notices_that_the_machine_of_an_idle_link_has_vanished(folders):
+  client, server = Identity(folders[0]).contexts()
+  with socket.socket() as listener:
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    ours = socket.create_connection(listener.getsockname())
+    far, _ = listener.accept()
+  thread = threading.Thread(target=pump.Sealed, args=(far, server))
+  thread.start()
+  with ours:
+    pump.Sealed(ours, client, "127.0.0.1")
+    assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+  thread.join(10)
 
 
 def test_a_sidecar_that_does_not_answer(start, folders):
@@ -222,6 +246,15 @@ def test_certificates_are_renewed_while_a_task_runs(start, tmp_path, folders):
     with links_tasks.context_of().wrap_socket(connection) as link:
       assert link.getpeercert(binary_form=True) == good
   task.wait_for("goes on with the certificate that it had")
+
+
+def test_a_task_says_that_its_certificate_ends_soon(start, tmp_path, folders, monkeypatch):
+  folder, = make_certificates(str(tmp_path), [["127.0.0.1"]], 1)
+  monkeypatch.setattr(authority, "_BACKDATED", datetime.timedelta(days=1))
+  library = authority._Library()
+  library.issue(folder, ["127.0.0.1"], 0.1, library.authority(str(tmp_path / "authority")))
+  start("task", links_tasks.echo, folder, harness.addresses(1)[0]).wait_for(
+    " GMT, in 2.4 hours: replace it by tf1ps-certs before")
 
 
 @pytest.mark.slow

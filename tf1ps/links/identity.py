@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import ssl
+import time
 from typing import Optional
 
 from tf1ps.compat import Error
 
 CERTIFICATE, KEY, AUTHORITY = FILES = ("cert.pem", "key.pem", "ca.pem")
 _EXPIRED, _NOT_YET, _HOST, _ADDRESS = 10, 9, 62, 64  # of X509_V_ERR in OpenSSL's x509_vfy.h
+_WEEK = 7 * 86400.0  # seconds
 
 
 class IdentityError(Error, RuntimeError):
@@ -67,7 +69,7 @@ class Identity:
     try:
       found = _handshake(client, server, None)
     except ssl.SSLError as error:
-      raise IdentityError("%s %s" % (self.path(CERTIFICATE), explain(error))) from error
+      raise self._unfit(error) from error
     if host is not None:
       client.check_hostname = True
       try:
@@ -79,12 +81,36 @@ class Identity:
           "tf1ps-certs that does." % (self.path(CERTIFICATE), host, names)) from error
     return found["notAfter"]
 
+  def warning(self) -> Optional[str]:
+    """Says that the certificate on the disk ends soon; None if it does not.
+
+    Soon is within a week, or within the last tenth of its whole time.
+
+    Raises:
+      IdentityError: as `check`.
+    """
+    client, server = self._load(ssl.PROTOCOL_TLS_CLIENT), self._load(ssl.PROTOCOL_TLS_SERVER)
+    client.check_hostname = False
+    try:
+      found = _handshake(client, server, None)
+    except ssl.SSLError as error:
+      raise self._unfit(error) from error
+    begin, end = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
+    left = end - time.time()
+    if left > min(_WEEK, (end - begin) / 10):
+      return None
+    return "%s ends on %s, in %.1f hours: replace it by tf1ps-certs before" % (
+      self.path(CERTIFICATE), found["notAfter"], left / 3600)
+
   def _read_stamp(self):
     try:
       found = [os.stat(self.path(name)) for name in FILES]
     except OSError as error:
       raise self._missing(error) from error
     return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+
+  def _unfit(self, error: ssl.SSLError):
+    return IdentityError("%s %s" % (self.path(CERTIFICATE), explain(error)))
 
   def _missing(self, error: OSError):
     name = os.path.basename(error.filename or "")

@@ -78,6 +78,16 @@ class Plain:
       self.socket.close()
 
 
+def _keep_alive(connection: socket.socket) -> None:
+  """Lets the kernel end an idle connection to a machine that has vanished."""
+  connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+  if connection.family == socket.AF_UNIX:
+    return
+  for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15),
+                        (socket.TCP_KEEPCNT, 4)):  # two minutes in all
+    connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 class Sealed(Plain):
   """A connection over TLS."""
 
@@ -99,6 +109,7 @@ class Sealed(Plain):
     connection.settimeout(TIMING.link_limit)
     self.socket = connection
     self.wait_for(self._tls.do_handshake)
+    _keep_alive(connection)
     super().__init__(connection)
     self._raw = memoryview(bytearray(_BLOCK))
 

@@ -51,6 +51,7 @@ _LOW = 24
 _MOST_SHAKING = 200  # handshakes at a time; a further caller is closed
 _LONGEST_HEAD = 8192  # bytes of a request to the proxy
 _BACKLOG = 512
+_WARN_EVERY = 3600.0  # seconds, of a certificate that ends soon
 _PLUS, _MINUS = b"+", b"-"
 
 
@@ -148,13 +149,25 @@ class _Sidecar:
     """Serves until the task has ended and its last bytes are delivered."""
     self._selector.register(self._control, selectors.EVENT_READ, self._obey)
     self._selector.register(self._feed, selectors.EVENT_READ, self._take_sockets)
+    warn_at = 0.0
     while os.getppid() == self._parent:
+      if time.monotonic() >= warn_at:
+        warn_at = time.monotonic() + _WARN_EVERY
+        self._warn()
       if not all(key.data() for key, _ in self._selector.select(TIMING.heartbeat_interval)):
         break
     for key in list(self._selector.get_map().values()):
       key.fileobj.close()
     with self._lock:
       self._lock.wait_for(lambda: not self._threads, TIMING.link_end_limit)
+
+  def _warn(self):
+    try:
+      warning = self._identity.warning()
+    except IdentityError:  # connections say so
+      return
+    if warning is not None:
+      self._say(warning)
 
   # Messages of the task. Each returns whether the task is still there.
 
