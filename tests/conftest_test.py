@@ -65,6 +65,7 @@ def test_the_environment_is_set_for_this_process_and_those_that_it_starts(name):
   assert output.decode().strip() == os.environ[name] != ""
 
 
+@pytest.mark.slow
 def test_each_test_is_in_one_part_or_in_every_one(tmp_path):
   (tmp_path / "conftest.py").write_text(pathlib.Path(tests.conftest.__file__).read_text())
   (tmp_path / "parts_test.py").write_text("""

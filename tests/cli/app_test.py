@@ -240,6 +240,7 @@ def files(tmp_path):
   made.close()
 
 
+@pytest.mark.slow
 def test_help_and_version_need_no_tensorflow_and_no_second(files, tmp_path):
   (tmp_path / "tensorflow").mkdir()
   (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")

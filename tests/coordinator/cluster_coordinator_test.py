@@ -97,6 +97,7 @@ def test_a_ps_that_is_killed_and_restarted_comes_back_from_the_checkpoint(start,
   assert [task.wait() for task in tasks] == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_a_ps_that_is_killed_and_stays_away_ends_the_job(start):
   job = Job(start)
   tasks = [job.serve("ps", 0), job.serve("worker", 0), job.serve("worker", 1)]

@@ -107,6 +107,7 @@ def fails_if_negative(x):
     return tf.identity(x)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_step_is_raised_by_join_and_the_rest_is_cancelled(coordinator):
   coordinator.schedule(fails_if_negative, (1.0,)).fetch(20)
   bad = coordinator.schedule(fails_if_negative, (-1.0,))
@@ -200,6 +201,7 @@ def test_a_result_stays_on_the_worker_until_it_is_fetched(coordinator):
   assert result.fetch(20).sum() == 1500.0 and result.fetch().shape == (1000,)
 
 
+@pytest.mark.slow
 def test_a_late_variable_is_refused_and_disturbs_nothing(coordinator):
   def late():
     return tf.get_variable("late", [], initializer=tf.zeros_initializer()) + 1.0
@@ -273,6 +275,7 @@ def count_up(step):
   return tf.assign_add(total, 1, use_locking=True) + 0 * step
 
 
+@pytest.mark.slow
 def test_a_worker_may_come_while_the_job_runs():
   jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
           "worker": harness.addresses(2)}
@@ -294,6 +297,7 @@ def test_a_worker_may_come_while_the_job_runs():
     assert coordinator.schedule(count_up, (np.int64(1),)).fetch(60) == made + 1
 
 
+@pytest.mark.slow
 def test_a_job_without_a_worker_names_each_address():
   jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
           "worker": harness.addresses(2)}
@@ -307,6 +311,7 @@ def test_a_job_without_a_worker_names_each_address():
     assert "/job:worker/task:%d at %s: refused" % (index, address) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_job_without_a_ps_names_it():
   jobs = {"chief": harness.addresses(1), "ps": harness.addresses(1),
           "worker": harness.addresses(1)}
@@ -319,6 +324,7 @@ def waits_forever():
   return tf.FIFOQueue(1, [tf.float32], shared_name="empty").dequeue()
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_end_has_a_limit():
   with ClusterCoordinator(one_worker(), step_timeout=0.5) as coordinator:
     coordinator.schedule(waits_forever)
@@ -344,6 +350,7 @@ def train_on(rows):
     tf.reduce_sum(looked_up), tf.train.get_or_create_global_step())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_two_shards_is_restored_into_three_and_into_one(tmp_path):
   expected = [np.zeros([9, 20]), np.zeros([9, 20]), 0]
   for shards in (2, 3, 1):

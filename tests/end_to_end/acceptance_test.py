@@ -214,6 +214,7 @@ def test_a_lost_worker_is_named_and_the_job_fails(start, tmp_path):
   assert state.RunFile(directory).read().state == state.RUN_FAILED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number, code", [
   (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_signal_ends_a_blocked_chief_and_its_state_is_saved(start, tmp_path, number, code):

@@ -97,6 +97,7 @@ def test_the_quick_start_trains_and_ends(tmp_path):
   assert logs == ["evaluator-0.log", "ps-0.log", "ps-1.log", "worker-0.log", "worker-1.log"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [
   "ps 1", "worker 0", pytest.param("worker 1", marks=pytest.mark.slow)])
 def test_a_killed_task_ends_the_job_and_is_named(launch, victim):

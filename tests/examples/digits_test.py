@@ -188,6 +188,7 @@ def test_accuracy_counts_the_right_digits(graph):
     assert session.run(value) == pytest.approx(np.mean(guess == right))
 
 
+@pytest.mark.slow
 def test_the_classifier_of_a_coordinator_reads_them(mnist, monkeypatch, capsys):
   monkeypatch.setattr(sys, "argv", ["", "--data_dir=%s" % mnist, "--target=0"])
   fashion_images.main()

@@ -36,6 +36,7 @@ def free_ports(count):
   return [int(address.rpartition(":")[2]) for address in harness.addresses(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", [
   pytest.param(example, id=label(example), marks=marks(example)) for example in docstrings.find()])
 def test_prints_what_it_says(example, forks, tmp_path):

@@ -11,7 +11,7 @@ from tests import file_tasks, harness
 FILE = str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "fill_queue.py")
 
 
-@pytest.mark.parametrize("filler_is_first", [True, False])
+@pytest.mark.parametrize("filler_is_first", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_each_example_is_trained_on_once_and_all_end(start, filler_is_first):
   ps, *trainers = harness.addresses(3)
 

@@ -150,6 +150,7 @@ def test_a_slow_screen_gets_all_lines():
   assert len(pipes.lines) == 100
 
 
+@pytest.mark.slow
 def test_a_task_that_never_stops_writing_is_left_behind():
   pipes = Pipes(None)
   with subprocess.Popen(["yes"], stdout=pipes.ends[0]) as process:

@@ -100,6 +100,7 @@ def kill(pids):
       os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_each_task_gets_its_environment_and_its_words(start, tmp_path):
   words = ["it's \"quoted\" $HOME `id` ; *", "{job}:{index}", "{ps_hosts} {worker_hosts} {other}"]
   script = 'import json, os, sys; print(json.dumps([os.environ["TF_CONFIG"], os.getcwd()] + ' \
@@ -120,6 +121,7 @@ def test_each_task_gets_its_environment_and_its_words(start, tmp_path):
     assert line.partition("] ")[2] in (tmp_path / "logs" / ("%s-%d.log" % (job, index))).read_text()
 
 
+@pytest.mark.slow
 def test_the_first_failure_ends_all_and_comes_last(start, tmp_path):
   fails = "echo $$ > {job}-{index}; sleep 300 & " \
           "until [ -e go ]; do sleep 0.05; done; echo no more disk >&2; exit 3"
@@ -143,6 +145,7 @@ def test_the_first_failure_ends_all_and_comes_last(start, tmp_path):
   assert living(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_workers_first(start, tmp_path):
   launcher = start(["HOST ps worker"], "--", "bash", "-c", _STAY)
   launcher.wait_for("[ps 0] here", "[worker 0] here")
@@ -176,6 +179,7 @@ def test_no_task_outlives_a_launcher_that_is_killed(start, tmp_path, script):
   harness.wait_until(lambda: not living(tmp_path), what="the end of the tasks")
 
 
+@pytest.mark.slow
 def test_a_lost_connection_ends_the_job_and_its_task(start, server, tmp_path):
   launcher = start(["HOST ps worker"], "--grace=1", "--", "bash", "-c", _DEAF)
   launcher.wait_for("[ps 0] here", "[worker 0] here")

@@ -247,6 +247,7 @@ def consecutive(count):
       return found[0]
 
 
+@pytest.mark.slow
 def test_a_job_and_a_restart(start, tmp_path):
   first = consecutive(4)
   launcher = start("tf1ps-local", program_tasks.run_program, "tf1ps-local", [

@@ -215,6 +215,7 @@ def begin(start, folder, *argv):
                     [*hosts, "--task_index=%d" % index, *argv], folder) for index in range(2)]
 
 
+@pytest.mark.slow
 def test_a_running_job_with_a_killed_worker(start, tmp_path):
   (_, address), workers = begin(start, tmp_path, *ENDLESS, "--checkpoint_dir=c")
   workers[0].wait_for("progress: step")

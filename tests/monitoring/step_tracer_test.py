@@ -18,6 +18,7 @@ def traces(directory):
           for path in directory.glob("trace_*.json")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options, labels", [
   ({}, ["step 20", "step 21", "step 22"]),
   (dict(sync_replicas=True), ["step 20", "step 21", "step 22"]),
@@ -37,6 +38,7 @@ def test_each_traced_step_has_the_operations_of_all_tasks(tmp_path, options, lab
   assert re.search(r"longest transfers:\n +[\d.]+  .*, (ps|worker) 0 to (ps|worker) 0\n", text)
 
 
+@pytest.mark.slow
 def test_a_run_of_several_steps_and_the_steps_of_threads(tmp_path):
   """Whole runs are traced, and the threads' as long as the loop's are."""
   local_job.train(steps=400, batch_size=4, epochs=100, trace_steps="100:101",
@@ -46,12 +48,14 @@ def test_a_run_of_several_steps_and_the_steps_of_threads(tmp_path):
   assert "ps 0, CPU:0" in rows
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_in_the_middle(tmp_path):
   local_job.train(steps=22, batch_size=4, trace_steps="20:30", checkpoint_dir=str(tmp_path))
   (_, rows), = traces(tmp_path).items()
   assert [event["name"] for event in rows["worker 0, runs"]] == ["step 20", "step 21"]
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_before(tmp_path, caplog):
   with caplog.at_level(logging.WARNING, logger="tf1ps"):
     local_job.train(steps=10, batch_size=4, trace_steps="20:30", checkpoint_dir=str(tmp_path))
@@ -59,6 +63,7 @@ def test_a_job_that_ends_before(tmp_path, caplog):
   assert traces(tmp_path) == {}
 
 
+@pytest.mark.slow
 def test_a_trace_that_cannot_be_written_ends_nothing(tmp_path, caplog):
   (tmp_path / "trace_worker_0_steps_5_6.json").mkdir()
   with caplog.at_level(logging.WARNING, logger="tf1ps"):

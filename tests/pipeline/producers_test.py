@@ -162,7 +162,8 @@ def test_bad_input_is_refused_when_the_graph_is_built(make, error, message):
     make()
 
 
-@pytest.mark.parametrize("module, counts", [("stock", 10), ("ours", 20)])
+@pytest.mark.parametrize("module, counts", [
+  pytest.param("stock", 10, marks=pytest.mark.slow), ("ours", 20)])
 def test_two_workers_under_tensorflow_s_setter_read_all_data(
     start, tmp_path, module, counts):
   (tmp_path / "lines").write_text("".join("%d\n" % i for i in range(5)))

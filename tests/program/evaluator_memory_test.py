@@ -31,6 +31,7 @@ def loss_of(directory, step, error, keep=None):
   return line_program.save(directory, step, w=2.0, b=1.0 + error, keep=keep)
 
 
+@pytest.mark.slow
 def test_a_restarted_evaluator_evaluates_what_it_has_missed_and_nothing_twice(tmp_path, status):
   first = Following(tmp_path)
   for step in (1, 3):
@@ -80,6 +81,7 @@ def kept(directory):
   return checkpoints.global_step_of_checkpoint(path)
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_kept_also_over_a_restart(tmp_path, status):
   goal = metric_goals.parse_metric_goal("loss")
   first = Following(tmp_path, keep_best=goal)
@@ -132,6 +134,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_evaluated(
   assert kept(tmp_path) == (1 if has_links else 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_improve_is_asked_to_end(tmp_path, status):
   stopping = metric_goals.parse_early_stopping("loss:2")
   following = Following(tmp_path, early_stopping=stopping)

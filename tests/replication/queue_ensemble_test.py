@@ -93,6 +93,7 @@ def test_a_request_is_answered_by_all(three):
   assert answer.timed_out == answer.back == three.aggregator.left_out == []
 
 
+@pytest.mark.slow
 def test_one_that_is_dead_delays_one_answer_and_is_left_out_until_it_is_back(three, caplog):
   timeout = 0.5
   three.aggregate(timeout)

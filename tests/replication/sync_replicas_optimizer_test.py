@@ -49,12 +49,13 @@ def reference(name):
 
 
 @pytest.mark.parametrize("replicas, cases, control_flow_v2", [
-  (2, [(2, True, NAMES[3:]), (2, False, NAMES[1:2])], False),
+  (2, [(2, True, NAMES[3:4]), (2, False, NAMES[1:2])], False),
+  pytest.param(2, [(2, True, NAMES[4:])], False, marks=pytest.mark.slow),
   pytest.param(3, [(1, True, NAMES[:3]), (2, True, NAMES[2:3]),
                    (3, True, NAMES[:3] + ("rmsprop",))], False,
                marks=pytest.mark.slow),
-  pytest.param(2, [(2, True, NAMES[1:2])], True, marks=pytest.mark.skipif(
-    not MODERN, reason="TensorFlow 1 has one control flow unless told")),
+  pytest.param(2, [(2, True, NAMES[1:2])], True, marks=[pytest.mark.slow, pytest.mark.skipif(
+    not MODERN, reason="TensorFlow 1 has one control flow unless told")]),
 ])
 def test_replicas_equal_one_process_on_their_batches_together(
     start, replicas, cases, control_flow_v2):

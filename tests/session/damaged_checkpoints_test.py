@@ -113,6 +113,7 @@ def test_training_goes_on_from_the_good_one_and_drops_the_damaged_one(tmp_path):
           for path in checkpoints.listed_checkpoints(str(tmp_path))] == [1, 2, 7]
 
 
+@pytest.mark.slow
 def test_a_job_of_several_epochs_counts_those_of_the_good_one(tmp_path):
   def train(epochs):
     return local_job.train(checkpoint_dir=str(tmp_path), epochs=epochs, batch_size=40,

@@ -15,6 +15,7 @@ def make_job(start, tmp_path, **options):
   return Job(start, step_seconds=0.01, checkpoint_dir=str(tmp_path), **options)
 
 
+@pytest.mark.slow
 def test_before_a_ps_ends_the_chief_saves(start, tmp_path):
   job = make_job(start, tmp_path, num_ps=2)
   ps, workers = [job.trainer_ps(0), job.trainer_ps(1)], [job.trainer(0), job.trainer(1)]
@@ -43,6 +44,7 @@ def find_step(task):
   return steps(task)[-1].number if steps(task) else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_ps_without_a_chief_ends_at_once(start, tmp_path, number):
   job = make_job(start, tmp_path)
@@ -57,6 +59,7 @@ def test_a_ps_without_a_chief_ends_at_once(start, tmp_path, number):
   assert time.monotonic() - began < 20.0 and "ends, and the chief" not in ps.output
 
 
+@pytest.mark.slow
 def test_when_a_worker_is_ended_the_chief_saves_and_the_others_go_on(start, tmp_path):
   job = make_job(start, tmp_path, num_workers=3)
   job.trainer_ps()
@@ -79,6 +82,7 @@ def test_when_a_worker_is_ended_the_chief_saves_and_the_others_go_on(start, tmp_
     assert max(later - time for time, later in zip(times, times[1:])) < 5.0
 
 
+@pytest.mark.slow
 def test_a_save_after_a_signal_ends_with_the_grace(start, tmp_path):
   job = make_job(start, tmp_path, num_workers=1, hangs_in_save=True, grace=6.0)
   ps, chief = job.trainer_ps(), job.trainer(0)

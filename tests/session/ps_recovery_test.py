@@ -20,6 +20,7 @@ def lose(job, ps, index, workers, steps_more=30):
   return before, since
 
 
+@pytest.mark.slow
 def test_nobody_sees_a_half_restored_state(start, tmp_path):
   go_on = str(tmp_path / "go on")
   job = Job(start, num_ps=2, num_workers=3, step_seconds=0.01, save_steps=20,
@@ -45,6 +46,7 @@ def test_nobody_sees_a_half_restored_state(start, tmp_path):
                for step in steps(task)), task.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [1, 0])
 def test_the_other_ps_may_keep_their_newer_values(start, tmp_path, index):
   # The global step and `odd` lie on ps 0, `even` on ps 1.
@@ -97,6 +99,7 @@ def test_a_ps_that_stays_away_is_named_everywhere(start, tmp_path):
   assert checkpoints.latest_checkpoint(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_last_line_has_the_steps_that_were_lost(start, tmp_path):
   job = Job(start, flags=["--steps=200", "--batch_size=4", "--step_seconds=0.02",
                           "--checkpoint_dir=%s" % tmp_path, "--ps_recovery=lost_only",

@@ -16,6 +16,7 @@ from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile
 from tf1ps.training import Options, worker
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_done_its_part_keeps_its_examples(start, tmp_path):
   gate = tmp_path / "gate"
   job = Job(start, flags=["--examples=800", "--checkpoint_dir=%s" % tmp_path])
@@ -33,6 +34,7 @@ def test_a_worker_that_has_done_its_part_keeps_its_examples(start, tmp_path):
   assert RunFile(str(tmp_path)).read().goal == "--examples=800"
 
 
+@pytest.mark.slow
 def test_a_worker_whose_job_ends_while_it_waits_for_the_ps_leaves(start, tmp_path):
   RunFile(str(tmp_path)).write("r", RUN_RUNNING, 5)
   task = Job(start, flags=["--steps=5", "--checkpoint_dir=%s" % tmp_path]).worker(1)
@@ -42,6 +44,7 @@ def test_a_worker_whose_job_ends_while_it_waits_for_the_ps_leaves(start, tmp_pat
   assert "the run has ended with --steps=5, exit code 0" in task.lines[-1]
 
 
+@pytest.mark.slow
 def test_a_drop_in_that_has_done_its_part_leaves(start, tmp_path):
   gate = tmp_path / "gate"
   job = Job(start, steps=100)

@@ -76,6 +76,7 @@ def test_a_ps_that_is_not_there_is_named_within_the_limit(start):
   assert time.monotonic() - began < 30.0  # sixty by default
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   "with_directory", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_chief_that_was_killed_while_it_initialised(start, tmp_path, with_directory):
@@ -126,6 +127,7 @@ def test_jobs_that_follow_each_other_on_standing_ps(start, tmp_path):
   ps.wait_for("joined: ended by signal 15")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   "with_directory", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_chief_that_comes_back_finds_the_live_state(start, tmp_path, with_directory):

@@ -146,6 +146,7 @@ def test_what_never_waits(case, ps, event):
   check(calls, case.kind, event, calls.outcomes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", after_table.KINDS[:1] + tuple(
   pytest.param(kind, marks=pytest.mark.slow) for kind in after_table.KINDS[1:]))
 def test_after_a_stock_reset(start, kind):

@@ -246,6 +246,7 @@ def test_it_leaves_when_all_workers_have_ended_without_a_release(job):
                           "/job:worker/task:0 done")
 
 
+@pytest.mark.slow
 def test_a_chief_that_failed_may_come_back(job):
   ps = job.serve(heartbeat_timeout=3.0)
   job.report(0, heartbeat.MEMBER_FAILED, "killed", role="chief")

@@ -130,6 +130,7 @@ def count_lost(session, put, get, count, timeout):
   return count - len(taken)
 
 
+@pytest.mark.slow
 def test_an_element_that_arrives_as_the_time_is_over(on_ps):
   stock, ours, session = make(on_ps, capacity=-1)
   with session, session.graph.as_default():

@@ -80,6 +80,7 @@ def slow_input(mode, shard):
     return tf.identity(x), y
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_its_input(monkeypatch):
   monkeypatch.setattr(bounds, "LEAST_SECONDS", 0.0)
   monkeypatch.setattr(traffic_report, "_FIRST_COST", (0.0, 0.0))

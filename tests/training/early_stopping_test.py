@@ -23,6 +23,7 @@ def ask_for_end(directory):
   run.StopFile(str(directory)).write(status.read().run, REASON)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags, num_ps", [
   ([], 1),
   pytest.param(["--steps_in_flight=2"], 1, marks=pytest.mark.slow),
@@ -46,6 +47,7 @@ def test_every_task_ends_with_0_and_the_reason(start, tmp_path, flags, num_ps):
   assert checkpoints.global_step_of_checkpoint(last) == status.global_step
 
 
+@pytest.mark.slow
 def test_a_stopped_job_that_is_started_again_trains_on(tmp_path, set_timing):
   set_timing(stops, poll_interval=0.01)
   run.StopFile(str(tmp_path)).write("an earlier run", REASON)

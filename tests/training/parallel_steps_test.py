@@ -14,6 +14,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
         r"[\d.]+ s, (.*), exit code (\d+)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [
   [], pytest.param(["--steps_per_execution=4"], marks=pytest.mark.slow)])
 def test_the_last_step_is_passed_by_less_than_there_are_in_flight(start, flags):

@@ -60,6 +60,7 @@ def trained(tmp_path_factory):
   return directory, values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [
   dict(num_ps=1), dict(num_ps=3), dict(num_ps=3, partition_bytes=128), dict(pack_bytes=0),
   dict(num_ps=2, sync_replicas=True), dict(replication="in_graph"),

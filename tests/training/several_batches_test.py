@@ -11,6 +11,7 @@ LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
         r"[\d.]+ s, (.*), exit code (\d)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
   {}, dict(steps_per_execution=3), pytest.param(dict(sync_replicas=True), marks=pytest.mark.slow),
   pytest.param(dict(staleness_policy="drop:3", variables="ref"), marks=pytest.mark.slow)])

@@ -10,6 +10,7 @@ FILES = 6
 LINES = 35
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source, policy", [
   ("datasets", "files"),
   *[pytest.param(source, policy, marks=pytest.mark.slow) for source, policy in [

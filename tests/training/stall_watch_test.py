@@ -63,6 +63,7 @@ def input_that_holds(*holds):
   return input_fn
 
 
+@pytest.mark.slow
 def test_a_stalled_worker_prints_stacks_and_what_it_waits_for_and_may_go_on():
   with messages() as lines:
     def hold():
@@ -96,6 +97,7 @@ def model_with(hook):
   return lambda *args: local_job.line_model(*args)._replace(hooks=[hook])
 
 
+@pytest.mark.slow
 def test_a_hook_of_the_program_that_does_not_return_is_named():
   with messages() as lines:
     def wait_in_the_hook(session):
@@ -104,6 +106,7 @@ def test_a_hook_of_the_program_that_does_not_return_is_named():
     local_job.train(model_fn=model_with(HoldingHook(wait_in_the_hook)), steps=4, stall_after=0.5)
 
 
+@pytest.mark.slow
 def test_a_worker_that_shall_fail_ends_after_the_same_time_once_more(set_timing):
   set_timing(stall_watch, force_exit_limit=60.0)  # else this process would end by force
 
@@ -117,6 +120,7 @@ def test_a_worker_that_shall_fail_ends_after_the_same_time_once_more(set_timing)
                     stall_after=2.0, on_stall="fail")
 
 
+@pytest.mark.slow
 def test_without_a_time_there_is_no_watch():
   with messages() as lines:
     local_job.train(steps=2, stall_after=0.0)
@@ -125,6 +129,7 @@ def test_without_a_time_there_is_no_watch():
     options.check_options(options.Options(steps=1, stall_after=0.0, on_stall="fail"))
 
 
+@pytest.mark.slow
 def test_the_queue_from_which_a_run_takes_is_named():
   with messages() as lines:
     def input_fn(mode, shard):
@@ -148,6 +153,7 @@ def test_the_queue_from_which_a_run_takes_is_named():
     local_job.train(input_fn, steps=4, stall_after=0.5)
 
 
+@pytest.mark.slow
 def test_a_step_that_lasts_much_longer_than_the_others_is_stalled(set_timing):
   set_timing(stall_watch, stalled_least=0.3)
   seen = []

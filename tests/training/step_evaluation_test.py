@@ -106,6 +106,7 @@ class AwaitEvaluation(tf.train.SessionRunHook):
       harness.wait_until(lambda: self._evaluated[-1:] == [self._steps - 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [dict(moving_average_decay=0.9), dict(sync_replicas=True)])
 @pytest.mark.parametrize("has_directory", [True, False])
 def test_a_job(tmp_path, monkeypatch, has_directory, options):

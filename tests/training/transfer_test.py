@@ -57,6 +57,7 @@ def test_gradients_by_int8_are_as_many_messages(sync_replicas):
   assert narrow[2] - wide[2] == 2 and narrow[3] == wide[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sync_replicas", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_float16_cannot_hold_ends_the_job_with_a_sentence(sync_replicas):
   with pytest.raises(tf.errors.InvalidArgumentError) as caught:

@@ -76,6 +76,7 @@ def check(outcome, directory, updates, **how):
     name: wanted[name + "/ExponentialMovingAverage"] for name in "wb"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
   dict(steps_per_execution=2, partition_bytes=4),
   dict(gradient_accumulation_steps=2, variables="ref"),
@@ -104,6 +105,7 @@ def cluster():
     tf.enable_control_flow_v2()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times, options", [
   (2, dict(sync_replicas=True, scale_learning_rate=True, on_uneven="shrink")),
   (1, dict(replication="in_graph", sync_replicas=True))],
@@ -116,6 +118,7 @@ def test_two_workers(cluster, times, options, tmp_path):
   assert 1 - 0.95 ** (2 * STEPS) - 1e-6 < mean_in(tmp_path) < 1 - 0.9 ** STEPS + 1e-6
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_after_a_restart(tmp_path):
   for steps in (3, STEPS):
     outcome = local_job.train(
@@ -123,6 +126,7 @@ def test_a_job_goes_on_after_a_restart(tmp_path):
     check(outcome, tmp_path, steps)
 
 
+@pytest.mark.slow
 def test_averages_begin_at_the_values_of_a_checkpoint_without_them(
     tmp_path, caplog, monkeypatch):
   monkeypatch.setattr(logging.getLogger("tf1ps"), "propagate", True)

@@ -72,6 +72,7 @@ def train(cluster, use_resource, options, path, clip):
   return losses, values, received
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
 @pytest.mark.parametrize("clip", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_training_is_the_same(cluster, tmp_path, use_resource, clip):

@@ -57,6 +57,7 @@ def test_bytes_are_those_that_a_run_brings(measured, use_resource, optimizer):
   assert not graph.down.unknown + graph.up.unknown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_resource, optimizer", RUNS)
 def test_signals_are_nearly_those_that_a_run_brings(measured, use_resource, optimizer):
   result = measured[use_resource, optimizer]

@@ -43,6 +43,7 @@ def test_losses_and_variables_are_those_of_single_steps(cluster, is_ref, embeddi
         assert caught.value.done == unrolling.Done(0, 0, 0)
 
 
+@pytest.mark.slow
 def test_single_steps_and_runs_of_several_take_turns(cluster):
   jobs, target = cluster
   losses, _ = steps.classic(jobs, target)

@@ -8,6 +8,7 @@ from tests.v1 import contrib_tasks
 NEWER = pytest.mark.skipif(stock.__version__.startswith("1."), reason="it has all of tf.contrib")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
   "every_name", "every_way_to_import", "hyperparameters", "datasets"])
 def test_a_program_sees(name, start):
