@@ -160,6 +160,24 @@ def slow_tests_are_not_looked_at(request):
 
 
 @pytest.fixture(autouse=True)
+def the_environment_stays():
+  """Fails a test that leaves another environment to the tests after it, in whatever order they run.
+
+  `monkeypatch.setenv` restores a variable; so it does what the test's own code sets later.
+  """
+  before = dict(os.environ)
+  yield
+  after = dict(os.environ)
+  changed = {name for name in before.keys() | after.keys()
+             if before.get(name) != after.get(name)} - {"PYTEST_CURRENT_TEST"}
+  for name in changed:
+    os.environ.pop(name, None)
+    if name in before:
+      os.environ[name] = before[name]
+  assert not changed, "the test leaves changed: %s" % ", ".join(sorted(changed))
+
+
+@pytest.fixture(autouse=True)
 def no_server_is_known():
   """Has this process forget a server that a test made, so that tests may run in any order.
 

@@ -22,6 +22,8 @@ def call(tmp_path, monkeypatch, capsys):
   monkeypatch.setattr(sys, "path", list(sys.path))
   monkeypatch.setattr(sys, "argv", list(sys.argv))
   monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+  monkeypatch.setenv("TF_CONFIG", "")  # so that it is as before afterwards: a scheduler's is set
+  monkeypatch.delenv("TF_CONFIG")
   before = set(sys.modules)
 
   def run_files(*argv, **files):
@@ -243,8 +245,7 @@ def test_the_tf_config_of_a_scheduler_stays(call, monkeypatch):
   (["--cluster_resolver=slurm", "--port=x"], "--port=x: give a number"),
   (["--cluster_resolver=slurm"], "--cluster_resolver=slurm: SLURM_STEP_NUM_TASKS is missing in the "
    "environment: start every task with srun, which sets it")])
-def test_a_scheduler_that_is_not_there(call, monkeypatch, argv, said):
-  monkeypatch.delenv("TF_CONFIG", raising=False)
+def test_a_scheduler_that_is_not_there(call, argv, said):
   assert call(*argv, "show.py", show=SHOWS_ARGUMENTS) == (1, "", "tf1ps-run: %s\n" % said)
 
 
