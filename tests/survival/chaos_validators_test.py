@@ -260,18 +260,20 @@ def test_a_task_without_an_end_is_a_problem():
 
 
 def test_memory_threads_and_files_stay():
-  def problems(last):
+  def problems(last, born=0):
     story = Story()
+    story.wait(60.0 * born)
     for minute in range(10):
       for _ in range(6):
         story.wait(9.8)
-        memory = last if minute == 9 else 100.0
+        memory = last if minute == 9 else 50.0 if minute < 2 else 100.0
         story.say("run", "usage", of="ps 0", pid=1, memory=memory, threads=50, files=20)
     story.say("run", "stop")
     return story.problems(validators.check_usage)
 
   assert problems(109.0) == []
-  assert problems(112.0) == ["ps 0: memory grew from 100 at minute 5 to 112"]
+  assert problems(112.0) == ["ps 0: memory grew from 100 in its minute 5 to 112"]
+  assert problems(109.0, born=4) == []  # a young one still grows
 
 
 def test_a_missing_cell_fails_a_run():
