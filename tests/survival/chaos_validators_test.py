@@ -164,6 +164,11 @@ def test_a_synchronous_job_makes_all_its_steps():
   story = Story("sync")
   story.save(3, [3, 3, 3])
   assert story.problems(validators.check_synchronous) == ["the last checkpoint has step 3 of 4"]
+  story.say("worker 0", "restored", path="model.ckpt-3")
+  story.say("worker 0", "ending")
+  assert story.problems(validators.check_synchronous) == ["the last checkpoint has step 3 of 4"]
+  story.say("worker 0", "restored", path="model.ckpt-3")  # a ps was killed at the end
+  assert story.problems(validators.check_synchronous) == []
 
 
 def test_no_worker_sees_one_synchronous_update_twice():

@@ -266,9 +266,14 @@ def check_synchronous(job: Job) -> Verdict:
       if any(count != checkpoint["step"] for count in counts):
         problems.append("%s: ps %d has %s gradients of the workers in %d updates" % (
           checkpoint["path"], ps, counts, checkpoint["step"]))
-  final = job.checkpoints[-1]["step"] if job.checkpoints else 0
-  if final != job.options["steps"]:
-    problems.append("the last checkpoint has step %d of %d" % (final, job.options["steps"]))
+  final, wanted = job.checkpoints[-1]["step"] if job.checkpoints else 0, job.options["steps"]
+  ended = [event["t"] for event in job.all("ending") if event["task"] == "worker 0"]
+  for event in job.all("restored"):
+    # A ps that is killed before the last checkpoint takes the steps since the one before it.
+    if ended and event["t"] > ended[-1]:
+      wanted = int(event["path"].rpartition("-")[2])
+  if final != wanted:
+    problems.append("the last checkpoint has step %d of %d" % (final, wanted))
   return Verdict("synchronous", problems, "%d checkpoints, %d updates of %d gradients each" % (
     len(job.checkpoints), final, job.workers))
 
