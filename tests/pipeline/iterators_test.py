@@ -164,6 +164,15 @@ def test_a_share_is_not_tuned():
   assert enabled(share.dataset(tf.data.Dataset.range(3))) is False
 
 
+@pytest.mark.parametrize("ask", [
+  lambda share: share.dataset(tf.data.Dataset.range(3)),
+  lambda share: share.files([__file__])], ids=["blocks", "files"])
+def test_leased_data_are_not_tuned(ask):
+  with tf.Graph().as_default():
+    share = shard.Shard(mode="train", index=0, count=2, batch_size=1, policy="dynamic")
+    assert enabled(ask(share)) is False
+
+
 @pytest.mark.skipif(not TUNES, reason="TensorFlow 1.15 has no such option")
 def test_what_the_program_says_later_wins():
   options = tf.data.Options()

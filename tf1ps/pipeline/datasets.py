@@ -194,7 +194,7 @@ def _read_leased(leased, paths, kinds, first, form):
     index = tf.math.floormod(found, tf.constant(2 ** positions.SOURCE_BITS, tf.int64))
     return _read(form, tf.gather(paths, index), tf.gather(kinds, index), found + first, marked=True)
 
-  return iterators.without_autotuning(leased).flat_map(_plain(read))
+  return leased.flat_map(_plain(read))
 
 
 def _read(form, path, kind, source, marked=False):

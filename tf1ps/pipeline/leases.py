@@ -30,7 +30,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import TIMING, Error
-from tf1ps.pipeline.iterators import iterator_initializers
+from tf1ps.pipeline.iterators import iterator_initializers, without_autotuning
 from tf1ps.pipeline.lease_table import EPOCH, LeaseState, StaleSessionError, range_of
 from tf1ps.pipeline.record_positions import MAX_EPOCHS
 from tf1ps.state import ControlError
@@ -100,7 +100,8 @@ class WorkerLeases:
         found = self._next(number)
 
     numbers = tf.data.Dataset.from_generator(generate, **_INT64)
-    return numbers.filter(lambda found: found >= 0)
+    # A dataset that the blocks of records are read from hands no options on.
+    return without_autotuning(numbers.filter(lambda found: found >= 0))
 
   def _next(self, number):
     with self._condition:

@@ -121,7 +121,7 @@ class Shard:
     if not self.is_dynamic:
       return self._part_of(found)
     names = tf.constant(found)
-    return iterators.without_autotuning(self._lease_files(found).dataset()).map(
+    return self._lease_files(found).dataset().map(
       lambda one: tf.gather(names, one % lease_table.EPOCH))
 
   def sources(self, pattern: Union[str, Sequence[str]], shuffle: bool = False) -> Sources:
