@@ -99,7 +99,7 @@ def test_two_hundred_records(tables):
 def test_a_clock_step_of_the_keeper_makes_nobody_older_or_younger(tables, monkeypatch, step):
   """A step of the server's clock reaches a client as texts and numbers alone."""
   table, others = tables
-  others.put({"silent": {}, "alive": {}})
+  others.put({"silent": {}, "before": {}, "alive": {}})
   began = time.monotonic()
   table.read()
   run = table._run
@@ -112,9 +112,10 @@ def test_a_clock_step_of_the_keeper_makes_nobody_older_or_younger(tables, monkey
 
   monkeypatch.setattr(table, "_run", stepped)
   harness.wait_until(lambda: time.monotonic() - began > 0.1)
-  others.put({"alive": {}})
+  others.put({"before": {}, "alive": {}})  # the clock steps between the two
   found = table.read()
-  assert 0.0 <= found["alive"].age <= time.monotonic() - began
+  for name in ("before", "alive"):
+    assert 0.0 <= found[name].age <= time.monotonic() - began
   assert 0.1 <= found["silent"].age < 60.0
 
 
