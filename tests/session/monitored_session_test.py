@@ -223,7 +223,8 @@ def test_a_truncated_checkpoint_met_in_a_recovery_is_an_error(tmp_path):
       (tmp_path / "model.ckpt-0.data-00000-of-00001").write_bytes(b"")
       raise tf.errors.AbortedError(None, None, "lost")
 
-  with pytest.raises((initialise.SessionCreationError, tf.errors.OpError, RuntimeError)):
+  with pytest.raises(checkpoints.CheckpointError, match=(
+      r"^no checkpoint in .* can be used: .* is damaged in .*/model\.ckpt-0\.data-")):
     with tf1ps.MonitoredTrainingSession(checkpoint_dir=str(tmp_path),
                                         hooks=[After(truncate)]) as session:
       while not session.should_stop():
