@@ -81,6 +81,7 @@ def test_a_run_that_may_live_is_watched_and_taken_over_when_it_is_still(folder):
 def test_a_living_run_is_refused_and_its_file_stays(folder):
   folder.theirs()
   folder.own.open()
+  assert folder.read().host == "elsewhere"
   folder.theirs(time=1.0)
   with pytest.raises(run_directory.DirectoryInUseError, match=r"process 7 on elsewhere.*--check"):
     folder.await_free()
