@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 import tf1ps
 from tests.checkpoint.damages import latest_intact
 from tests.training import local_loop
+from tf1ps import cluster
 from tf1ps.checkpoint import checkpoints, global_step, saving
 
 
@@ -286,14 +287,26 @@ def fill(disk):
       file.write(b"0" * 4096)
 
 
-def test_a_full_disk_is_an_error_at_the_start_and_a_warning_later(small_disk, caplog, set_timing):
+class Beside(cluster.LifecycleHook):
+  """Keeps a text beside each checkpoint, or none."""
+
+  def __init__(self, texts):
+    self._texts = texts
+
+  def texts_beside_checkpoint(self):
+    return self._texts
+
+
+@pytest.mark.parametrize("texts", [{}, {"-beside": "a text"}], ids=["alone", "beside"])
+def test_a_full_disk_is_an_error_at_the_start_and_a_warning_later(
+    small_disk, caplog, set_timing, texts):
   set_timing(saving, save_retry_pause=1e-9)
   fill(small_disk)
   with pytest.raises(checkpoints.CheckpointError, match="(?i)disk.*no space left|resource"):
     train(small_disk / "d", 5)
   (small_disk / "filler").unlink()
-  train(small_disk / "d", 40, save_checkpoint_steps=10, save_summaries_steps=None, more_hooks=[At({
-    15: lambda: fill(small_disk), 25: (small_disk / "filler").unlink})])
+  train(small_disk / "d", 40, save_checkpoint_steps=10, save_summaries_steps=None, more_hooks=[
+    Beside(texts), At({15: lambda: fill(small_disk), 25: (small_disk / "filler").unlink})])
   assert listed(small_disk / "d") == [0, 10, 26, 36, 40]
   assert latest_intact(small_disk / "d").endswith("model.ckpt-40")
   assert len(saves_that_fail(caplog)) == 6
