@@ -6,6 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from tf1ps.compat import lock_counts
+from tf1ps.session import initialise
 
 RUNS = 150
 
@@ -13,12 +14,12 @@ RUNS = 150
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_no_addition_of_two_workers_is_lost(use_resource):
   server = tf.train.Server.create_local_server()
-  with tf.Graph().as_default() as graph:
+  with tf.Graph().as_default():
     # One count loses an addition in every few thousand; of so many, each pair of runs loses some.
     counts = tf.get_variable("counts", [200000], tf.int64, tf.zeros_initializer(),
                              use_resource=use_resource)
     add = tf.assign_add(counts, tf.ones_like(counts)).op
-    lock_counts(graph)
+    initialise.finalize(tf.train.Scaffold())  # as each training session does
     with tf.Session(server.target) as one, tf.Session(server.target) as other:
       one.run(counts.initializer)
 
