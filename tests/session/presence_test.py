@@ -60,6 +60,14 @@ def test_variables_without_a_device_lie_on_the_first_task_where_that_is_on(recor
       assert v.op.device == device and session.run(v) == 7
 
 
+def test_a_session_adds_to_counts_under_their_locks(record):
+  count = tf.get_variable("count", [], tf.int64, tf.zeros_initializer(), use_resource=False)
+  with plain_session.Session(record.target) as session:
+    session.run(count.initializer)
+    add = tf.assign_add(count, 1)
+    assert session.run(add) == 1 and add.op.get_attr("use_locking")
+
+
 def test_a_session_names_the_tasks_that_do_not_answer(record):
   with tf.device("/job:worker/task:2"):
     tf.constant(1)
