@@ -261,12 +261,13 @@ def test_a_chief_that_failed_may_come_back(job):
 
 @pytest.mark.slow
 def test_another_ps_leaves_when_the_one_with_the_heartbeats_dies(job):
-  servers = [job.serve(index=i, heartbeat_timeout=1.0) for i in range(2)]
+  servers = [job.serve(index=i, heartbeat_timeout=2.0) for i in range(2)]
   job.report(0, heartbeat.MEMBER_STARTING)
   harness.wait_until(lambda: len(heartbeat.members_of(job.records(), "")) == 3)
   servers[0].kill()
   began = time.monotonic()
   assert servers[1].wait() == 1
+  # From its last answer on, which a busy machine lets pass before the kill.
   assert 0.7 < time.monotonic() - began < 30.0
   assert re.match(
       r"lost: %s, which keeps the heartbeats, has not answered for \d+ s: refused \(nothing "
