@@ -96,6 +96,22 @@ def test_updates_that_may_not_be_made_and_loops(v2):
 _BY_DEFAULT = tf.control_flow_v2_enabled()
 
 
+def test_a_fetch_on_a_ps_has_a_buffer_of_its_own():
+  """Else a result shows the update of a later step, if it travels late: 11 of 4000 on 1.15."""
+  worker = "/job:worker/task:0"
+  with tf.Graph().as_default():
+    with tf.device("/job:ps/task:0"):
+      total = tf.get_variable("total", [], use_resource=False)
+      updated = tf.assign_add(total, 1.0)
+    with tf.device(worker):
+      doubled = 2.0 * updated
+    unrolled = unrolling.Unrolled(tf.group(doubled), 3, fetches=dict(
+      total=updated, doubled=doubled, op=doubled.op), worker=worker)
+    for each in unrolled.fetches:
+      assert each["total"].op.type == "DeepCopy" and "/job:ps" in each["total"].device
+      assert each["doubled"].op.type == "Mul" and each["op"].type == "Mul"
+
+
 def test_a_step_that_prefetches_is_refused():
   with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
     step = tf.train.get_or_create_global_step()

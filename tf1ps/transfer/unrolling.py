@@ -46,6 +46,9 @@ from tf1ps.graph import (
 )
 from tf1ps.transfer import prefetch
 
+# Handles, and the types for which TensorFlow 1.15 has no DeepCopy.
+_NOT_COPIED = frozenset([tf.resource, tf.variant, tf.uint32, tf.uint64])
+
 
 class Done(NamedTuple):
   """The work of a run during which the data ended."""
@@ -294,6 +297,8 @@ class Unrolled:
       if batch_size is not None:
         with tf.device(self._worker):
           batch_size = tf.convert_to_tensor(batch_size)
+      if self.steps > 1:
+        fetches = tf.nest.map_structure(self._own_buffer, fetches)
       one = dict(train_op=train_op, loss=loss, size=batch_size, taken=taken, fetches=fetches)
       chain = StepChain(one, self._worker, self._note)
       if self.steps > 1:
@@ -332,6 +337,17 @@ class Unrolled:
       return session.run([self.train_ops, fetches if fetches is not None else []], feed)[1]
     except tf.errors.OutOfRangeError as error:
       raise EndOfDataError(error, self.done(session, feed)) from None
+
+  def _own_buffer(self, fetch):
+    """Copies a fetch on another task: it may have the buffer of a variable.
+
+    A later step of the run changes the variable, and the fetch may travel after that.
+    """
+    if (not isinstance(fetch, tf.Tensor) or fetch.dtype.base_dtype in _NOT_COPIED
+        or task_of_device(fetch.device) == task_of_device(self._worker)):
+      return fetch
+    with tf.device(fetch.device), tf.control_dependencies(None):
+      return tf.raw_ops.DeepCopy(x=fetch)
 
   def _build_notes(self):
     with tf.device(self._worker):
