@@ -163,7 +163,7 @@ def slow_tests_are_not_looked_at(request):
 def the_environment_stays():
   """Fails a test that leaves another environment to the tests after it, in whatever order they run.
 
-  `monkeypatch.setenv` restores a variable; so it does what the test's own code sets later.
+  A test that calls `monkeypatch.setenv` first may run code that sets the variable.
   """
   before = dict(os.environ)
   yield

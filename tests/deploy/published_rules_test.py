@@ -155,7 +155,7 @@ def compose():
   for command in (["docker", "compose"], ["docker-compose"]):
     if shutil.which(command[0]):
       done = subprocess.run(command + ["version", "--short"], stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, universal_newlines=True)
+                            stderr=subprocess.DEVNULL, universal_newlines=True, timeout=60)
       if not done.returncode:
         return command, done.stdout.strip()
   pytest.skip("no Compose here")

@@ -118,6 +118,7 @@ def test_the_kernel_notices_that_the_machine_of_an_idle_link_has_vanished(folder
     assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
   thread.join(10)
+  far.close()
 
 
 def test_a_sidecar_that_does_not_answer(start, folders):

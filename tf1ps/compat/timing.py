@@ -105,6 +105,9 @@ class Timing(NamedTuple):
   queue_make_limit: float = 10.0  # to make a queue again whose ps was restarted
   link_limit: float = 5.0  # for a link to another task: the dial, the handshake, the first answer
   link_end_limit: float = 3.0  # for a sidecar to deliver the last bytes of a task that has ended
+  link_idle_limit: float = 60.0  # without bytes; then the kernel probes the other machine
+  link_probe_interval: float = 15.0  # between two such probes, whole seconds
+  certificate_interval: float = 3600.0  # between two looks at the end of the certificate
   sidecar_limit: float = 30.0  # for a sidecar to answer its task
   port_free_limit: float = 1.0  # for an earlier process of a task to leave its port
   file_check_limit: float = 20.0  # to find the damaged file after an error

@@ -64,12 +64,7 @@ class Identity:
     Raises:
       IdentityError: names the file, what is wrong with it, and what to do.
     """
-    client, server = self._load(ssl.PROTOCOL_TLS_CLIENT), self._load(ssl.PROTOCOL_TLS_SERVER)
-    client.check_hostname = False
-    try:
-      found = _handshake(client, server, None)
-    except ssl.SSLError as error:
-      raise self._unfit(error) from error
+    client, server, found = self._shake()
     if host is not None:
       client.check_hostname = True
       try:
@@ -89,12 +84,7 @@ class Identity:
     Raises:
       IdentityError: as `check`.
     """
-    client, server = self._load(ssl.PROTOCOL_TLS_CLIENT), self._load(ssl.PROTOCOL_TLS_SERVER)
-    client.check_hostname = False
-    try:
-      found = _handshake(client, server, None)
-    except ssl.SSLError as error:
-      raise self._unfit(error) from error
+    _, _, found = self._shake()
     begin, end = (ssl.cert_time_to_seconds(found[name]) for name in ("notBefore", "notAfter"))
     left = end - time.time()
     if left > min(_WEEK, (end - begin) / 10):
@@ -109,8 +99,14 @@ class Identity:
       raise self._missing(error) from error
     return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
 
-  def _unfit(self, error: ssl.SSLError):
-    return IdentityError("%s %s" % (self.path(CERTIFICATE), explain(error)))
+  def _shake(self):
+    """Loads the files and tries them; returns both contexts and the certificate as a dict."""
+    client, server = self._load(ssl.PROTOCOL_TLS_CLIENT), self._load(ssl.PROTOCOL_TLS_SERVER)
+    client.check_hostname = False
+    try:
+      return client, server, _handshake(client, server, None)
+    except ssl.SSLError as error:
+      raise IdentityError("%s %s" % (self.path(CERTIFICATE), explain(error))) from error
 
   def _missing(self, error: OSError):
     name = os.path.basename(error.filename or "")

@@ -17,6 +17,7 @@ from tf1ps.compat import TIMING
 
 _BLOCK = 1 << 18  # bytes that are read at once
 _IN = select.POLLIN
+_KEEPALIVE_PROBES = 4  # without an answer; then the connection ends
 _running = set()  # the pairs of this process
 _ROOM = _BLOCK + (1 << 15)  # for them, and for a record of which the beginning had come before
 
@@ -83,9 +84,10 @@ def _keep_alive(connection: socket.socket) -> None:
   connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
   if connection.family == socket.AF_UNIX:
     return
-  for option, value in ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15),
-                        (socket.TCP_KEEPCNT, 4)):  # two minutes in all
-    connection.setsockopt(socket.IPPROTO_TCP, option, value)
+  for option, value in ((socket.TCP_KEEPIDLE, TIMING.link_idle_limit),
+                        (socket.TCP_KEEPINTVL, TIMING.link_probe_interval),
+                        (socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)):
+    connection.setsockopt(socket.IPPROTO_TCP, option, int(value))
 
 
 class Sealed(Plain):

@@ -51,7 +51,6 @@ _LOW = 24
 _MOST_SHAKING = 200  # handshakes at a time; a further caller is closed
 _LONGEST_HEAD = 8192  # bytes of a request to the proxy
 _BACKLOG = 512
-_WARN_EVERY = 3600.0  # seconds, of a certificate that ends soon
 _PLUS, _MINUS = b"+", b"-"
 
 
@@ -152,7 +151,7 @@ class _Sidecar:
     warn_at = 0.0
     while os.getppid() == self._parent:
       if time.monotonic() >= warn_at:
-        warn_at = time.monotonic() + _WARN_EVERY
+        warn_at = time.monotonic() + TIMING.certificate_interval
         self._warn()
       if not all(key.data() for key, _ in self._selector.select(TIMING.heartbeat_interval)):
         break

@@ -100,7 +100,7 @@ class WorkerLeases:
         found = self._next(number)
 
     numbers = tf.data.Dataset.from_generator(generate, **_INT64)
-    # A dataset that the blocks of records are read from hands no options on.
+    # The records are read inside of flat_map, and a dataset in there hands no options on.
     return without_autotuning(numbers.filter(lambda found: found >= 0))
 
   def _next(self, number):

@@ -346,7 +346,7 @@ class Unrolled:
     if (not isinstance(fetch, tf.Tensor) or fetch.dtype.base_dtype in _NOT_COPIED
         or task_of_device(fetch.device) == task_of_device(self._worker)):
       return fetch
-    with tf.device(fetch.device), tf.control_dependencies(None):
+    with tf.device(fetch.device):
       return tf.raw_ops.DeepCopy(x=fetch)
 
   def _build_notes(self):
