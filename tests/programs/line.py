@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 from absl import flags
 
 import tf1ps
-from tf1ps.cluster import server
+from tf1ps.cluster import LifecycleHook, server
 
 flags.DEFINE_float("step_seconds", 0.0, "How long a step takes, at least.")
 flags.DEFINE_integer("slow_index", -1, "Only this worker is slow; -1: all.")
@@ -22,6 +22,7 @@ flags.DEFINE_boolean("extra_variable", False, "Adds a variable that other worker
 flags.DEFINE_string("fail_in", "", "Raises there: input, model, step, eval, last_eval; "
                     "exit: in the model.")
 flags.DEFINE_string("stop_when", "", "A hook ends training when this file is there.")
+flags.DEFINE_string("leave_until", "", "The chief leaves its loop when this file is there.")
 flags.DEFINE_string("build_until", "", "The model is built when this file is there.")
 
 FLAGS = flags.FLAGS
@@ -40,7 +41,9 @@ def input_fn(mode, shard):
     _wait_for(FLAGS.evaluate_until)
   x = np.arange(400, dtype=np.float32) / 400
   dataset = shard.dataset(tf.data.Dataset.from_tensor_slices((x, 3 * x + 2)), shuffle=400)
-  features, labels = tf.data.make_one_shot_iterator(dataset.batch(shard.batch_size)).get_next()
+  make_iterator = (tf.data.make_initializable_iterator if shard.is_dynamic
+                   else tf.data.make_one_shot_iterator)
+  features, labels = make_iterator(dataset.batch(shard.batch_size)).get_next()
   if mode == "train":
     features = _slow(features, shard.index)
   return features, labels
@@ -103,9 +106,14 @@ def model_fn(features, labels, mode):
     return tf1ps.ModelSpec(predictions={"y": y})
   # Of few operations: tf.losses and tf.metrics build a check of the shapes for each, in each task.
   loss = tf.reduce_mean(tf.square(y - labels))
+  hooks = []
+  if FLAGS.stop_when and mode == "train":
+    hooks.append(StopWhen(FLAGS.stop_when))
+  if FLAGS.leave_until and mode == "train" and server.latest_record().cluster.is_chief:
+    hooks.append(LeaveWhen(FLAGS.leave_until))
   return tf1ps.ModelSpec(
     loss=loss, predictions={"y": y}, metrics={"error": tf.metrics.mean(tf.abs(y - labels))},
-    hooks=[StopWhen(FLAGS.stop_when)] if FLAGS.stop_when and mode == "train" else [])
+    hooks=hooks)
 
 
 class StopWhen(tf.train.SessionRunHook):
@@ -117,3 +125,14 @@ class StopWhen(tf.train.SessionRunHook):
   def after_run(self, run_context, run_values):
     if os.path.exists(self._path):
       run_context.request_stop()
+
+
+class LeaveWhen(LifecycleHook):
+  """Holds the end of the loop until a file is there."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def leave(self, session, finished=True):
+    print("holds its end", flush=True)
+    _wait_for(self._path)

@@ -59,8 +59,9 @@ def problems(cell: matrix.Cell, seen: Seen, pace: matrix.Pace) -> List[str]:
     elif promised.goes_on and code:
       found.append("%s ended with %d: %s" % (name, code, seen.last_lines[name]))
   if promised.goes_on:
-    # At the end no worker may be left that makes the lost steps again.
-    least = matrix.STEPS - (matrix.LOST_STEPS if promised.lost and cell.phase == "end" else 0)
+    # At the end of synchronous training no worker may be left that makes lost steps again.
+    is_short = promised.lost and (cell.phase, cell.scheme) in (("end", "sync"), ("end", "spare"))
+    least = matrix.STEPS - (matrix.LOST_STEPS if is_short else 0)
     if not least <= (seen.checkpoint_step or 0) < matrix.STEPS + matrix.WORKERS[cell.scheme]:
       found.append("the last checkpoint has step %s" % seen.checkpoint_step)
     if seen.run_state != state.RUN_ENDED:

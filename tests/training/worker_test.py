@@ -15,7 +15,7 @@ from tests.training.traffic_report_test import LINE as SENT
 from tf1ps.checkpoint import checkpoints
 from tf1ps.cluster.description import Task
 from tf1ps.compat import leftovers
-from tf1ps.state import RUN_FAILED, RUN_RUNNING, RunFile, control, heartbeat
+from tf1ps.state import RUN_ENDED, RUN_FAILED, RUN_RUNNING, RunFile, control, heartbeat
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples"
         r"(?:, staleness [\d.]+ \(\d+ at most\))?, [\d.]+ s, (.*), exit code (\d)")
@@ -199,6 +199,34 @@ def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, numbe
   assert chief.lines[-1] == "worker 0 (chief): ended by signal %d, exit code %d" % (
     number, 128 + number)
   assert "failed (ended by signal %d)" % number in ps.lines[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least, flags", [
+  (60, ["--steps=60"]), (60, ["--steps=60", "--steps_in_flight=2", "--steps_per_execution=4"]),
+  (80, ["--shard=dynamic", "--epochs=2"]), (60, ["--replication=in_graph", "--steps=60"])])
+def test_the_chief_makes_the_steps_again_that_a_ps_takes_with_it_at_the_end(
+    start, tmp_path, least, flags):
+  gate, directory = tmp_path / "leave", tmp_path / "model"
+  job = Job(start, flags=["--batch_size=10", "--leave_until=%s" % gate,
+                          "--checkpoint_dir=%s" % directory, *flags])
+  (ps,), (chief, worker) = job.all()
+  chief.wait_for("holds its end")
+  if "--replication=in_graph" not in flags:
+    assert worker.wait() == 0, worker.output  # it has left; the only checkpoint is of step 0
+  ps.kill()
+  ps = job.ps()
+  gate.write_text("")
+  assert codes(chief, worker, ps) == [0] * 3, chief.output
+  chief.wait_for("the job goes back to step 0: ")
+  chief.wait_for("the chief makes them again, from step 0")
+  evaluated, = find(chief, r"at step (\d+) \(")
+  steps, rolled_back = find(chief, r"(\d+) steps, .*, (\d+) steps rolled back, ")
+  assert evaluated >= least and rolled_back >= least
+  assert steps >= evaluated  # all in the second session, and those before
+  run = RunFile(str(directory)).read()
+  assert (run.state, run.global_step) == (RUN_ENDED, evaluated)
+  assert run.goal  # the job has reached it: a task that is started again leaves
 
 
 @pytest.mark.slow

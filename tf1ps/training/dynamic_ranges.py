@@ -76,9 +76,14 @@ class DynamicRanges(LifecycleHook):
     self._table: Optional[LeaseTable] = None
     self._lifecycle = None
     self._look_at = 0.0
-    self.is_done = False
+    self.is_done = self._was_done = False
     self._totals: Dict[int, int] = {}  # the size of each range that was read to its end
     self.again = 0
+
+  @property
+  def has_gone_back(self) -> bool:
+    """Whether all ranges were done when the loop ended, and are not in the state since restored."""
+    return self._was_done and not self.is_done
 
   def on_join(self, lifecycle) -> None:
     membership = lifecycle.membership
@@ -120,8 +125,11 @@ class DynamicRanges(LifecycleHook):
     """Returns the leases, so that other workers train on their ranges."""
     self._try(self._leased.leases.release)
     self._try(lambda: self._table.change(self._look))
+    self._was_done = self.is_done
 
   def end(self, session):
+    if self.has_gone_back:  # the other workers may have trained on them since
+      self._try(lambda: self._table.change(self._look))
     self._leased.leases.end()
     self._table.close()
 
@@ -172,6 +180,8 @@ class DynamicRanges(LifecycleHook):
     self._totals.clear()
     try:
       self._leased.leases.begin_session(self._table.change)
+      if self.is_done:  # a restored table may know better
+        self._table.change(self._look)
     except StaleSessionError as error:  # The creator of the session tries again.
       raise ControlError(str(error)) from error
 

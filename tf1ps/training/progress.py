@@ -48,6 +48,12 @@ class ExampleCounter(tf.train.SessionRunHook):
       self._begun = True
       self.examples += self._before()
 
+  def count_on(self, other: "ExampleCounter") -> None:
+    """Begins with the counts of another counter of this process."""
+    self._begun = True
+    self.examples, self.own = other.examples, other.own
+    self.late, self.late_batches, self.largest = other.late, other.late_batches, other.largest
+
   def before_run(self, run_context):
     return tf.train.SessionRunArgs({name: self._fetches.fetch(name) for name in self._names})
 

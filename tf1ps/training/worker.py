@@ -4,8 +4,10 @@
    that a mistake there shows before training.
 2. It builds its step (build.py) and the hooks beside it (`_Training`).
 3. It opens a session and runs steps until a stop.
-4. At the end its hooks leave. Other workers report their end. The chief waits for them and saves;
-   then it evaluates the last checkpoint and releases the ps.
+4. At the end its hooks leave. Other workers report their end. The chief waits for them and saves.
+   If a ps is lost before that, the steps since the last checkpoint are lost with it: then the chief
+   of an asynchronous job opens another session (2, 3), and makes them again.
+5. The chief evaluates the last checkpoint and releases the ps.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import shutil
 import threading
 import time
-from typing import Callable, List, Optional
+from typing import Callable, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -98,43 +100,74 @@ def train(program: Program, server: Server, options: options_lib.Options,
   with _join(server, options) as run, _directory(run, options) as directory:
     run.goal = _goal(options)
     epochs_before = epochs.finished_before(run, options)
-    left = options
     if epochs_before:
-      left = options._replace(epochs=max(options.epochs - epochs_before, 1))
       _log.info("before this start, the job went through its data %d times, of --epochs=%d",
                 epochs_before, options.epochs)
-    shard = options_lib.shard_of(left, run.cluster.replica_index, run.cluster.num_replicas)
     bad_records = options_lib.bad_records_of(options)
     if run.is_chief:
       try_evaluation(program, options_lib.first_batch_size(options.batch_size), options.variables,
                      bad_records)
-    evaluations = _step_evaluation(program, run, options, directory, bad_records)
-    with new_graph():
-      use_bad_records(bad_records)
-      step = build.build_step(program, run.cluster, shard, left, run.record.container)
-      training = _Training(step, shard, run, options, epochs_before, step_log,
-                           lambda: bad_records.skipped)
-      try:
-        with training.stalls, evaluations or contextlib.nullcontext(), \
-            _open_session(training, run, options, directory, evaluations) as session:
-          began = time.monotonic()
-          on_session()
-          while not session.should_stop():
-            session.run(training.train_op)
-          training.stops.end_loop()
-      except PartDoneError as done:
-        return _outcome_of_nothing(str(done))
-      except TaskUnavailableError:
-        if not _is_over(server, options):  # it may have ended meanwhile
-          raise
-        return _outcome_of_nothing(_say_over(options))
-      outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
-      if training.stops.has_gone_back:
-        run.goal = ""  # the job that is started again makes the steps that are lost
+    part = None
+    try:
+      while part is None or part.makes_lost_steps:
+        part = _train_part(program, run, options, directory, epochs_before, bad_records, step_log,
+                           on_session, part)
+    except PartDoneError as done:
+      return _outcome_of_nothing(str(done))
+    except TaskUnavailableError:
+      if not _is_over(server, options):  # it may have ended meanwhile
+        raise
+      return _outcome_of_nothing(_say_over(options))
     if not run.is_chief:
-      return outcome
-    return _finish(program, run, options, directory, outcome, session.lifecycle.problems,
-                   bad_records, evaluations)
+      return part.outcome
+    return _finish(program, run, options, directory, part, bad_records)
+
+
+class _Part(NamedTuple):
+  """A worker's training, from the opening of its session to the close."""
+
+  training: "_Training"
+  outcome: Outcome
+  problems: List[str]  # a sentence for each other worker that did not do its part
+  evaluations: Optional[step_evaluation.StepEvaluation]
+  makes_lost_steps: bool  # whether the chief makes steps again that a ps took with it at the end
+
+
+def _train_part(program, run: Membership, options: options_lib.Options, directory, epochs_before,
+                bad_records, step_log, on_session, before: Optional[_Part]) -> _Part:
+  """Trains until a stop, and to the close of the session; `before` is the part before this one."""
+  left = options
+  if epochs_before:
+    left = options._replace(epochs=max(options.epochs - epochs_before, 1))
+  shard = options_lib.shard_of(left, run.cluster.replica_index, run.cluster.num_replicas)
+  evaluations = before.evaluations if before is not None else _step_evaluation(
+    program, run, options, directory, bad_records)
+  with new_graph():
+    use_bad_records(bad_records)
+    step = build.build_step(program, run.cluster, shard, left, run.record.container)
+    training = _Training(step, shard, run, options, epochs_before, step_log,
+                         lambda: bad_records.skipped)
+    if before is not None:
+      training.count_on(before.training)
+    with training.stalls, evaluations or contextlib.nullcontext(), \
+        _open_session(training, run, options, directory, evaluations) as session:
+      began = time.monotonic()
+      on_session()
+      while not session.should_stop():
+        session.run(training.train_op)
+      training.stops.end_loop()
+    seconds = time.monotonic() - began + (0.0 if before is None else before.outcome.seconds)
+    outcome = training.outcome(seconds, bad_records.skipped)
+  problems = session.lifecycle.problems
+  makes_lost_steps = training.has_gone_back and run.is_chief and not problems and (
+    options.replication == options_lib.IN_GRAPH or not options.is_synchronous
+    or run.cluster.num_replicas == 1)
+  if makes_lost_steps:
+    _log.warning("a ps was lost when training had ended, and the last steps with it: the chief "
+                 "makes them again, from step %d", training.tracker.value)
+  elif training.has_gone_back:
+    run.goal = ""  # the job that is started again makes the steps that are lost
+  return _Part(training, outcome, problems, evaluations, makes_lost_steps)
 
 
 def _goal(options) -> str:
@@ -350,6 +383,16 @@ class _Training:
     """Returns the steps of this process."""
     return self.tracker.own_steps + (0 if self._threads is None else self._threads.steps)
 
+  def count_on(self, before: "_Training") -> None:
+    """Lets the counts of steps and examples begin where they ended in another training."""
+    self.tracker.add_steps(before._count_steps())
+    self.counter.count_on(before.counter)
+
+  @property
+  def has_gone_back(self) -> bool:
+    """Whether the end was reached when the loop ended, and is not reached any more."""
+    return self.stops.has_gone_back or any(hook.has_gone_back for hook in self._ranges)
+
   @property
   def optional_variables(self) -> list:
     """The variables that a checkpoint may lack."""
@@ -449,21 +492,21 @@ def _open_session(training: _Training, run: Membership, options, directory, eval
     ps_recovery=options.ps_recovery, saver_listeners=listeners)
 
 
-def _finish(program, run: Membership, options, directory, outcome: Outcome, problems,
-            bad_records, evaluations) -> Outcome:
+def _finish(program, run: Membership, options, directory, part: _Part, bad_records) -> Outcome:
   """Evaluates the last checkpoint and releases the ps, on the chief.
 
   A signal ends this as it ends training: a restart finds the run as it is.
   """
   try:
     checkpoint, evaluation = use_latest(directory, lambda path: (
-      path, evaluations and evaluations.result_of(path) or evaluate(
+      path, part.evaluations and part.evaluations.result_of(path) or evaluate(
         program, path, options_lib.first_batch_size(options.batch_size),
         options.variables, bad=bad_records)))
   except Exception:
     run.release(failed=True)
     raise
-  outcome = outcome._replace(
+  problems = part.problems
+  outcome = part.outcome._replace(
     rolled_back=run.rolled_back, evaluation=evaluation, global_step=evaluation.global_step,
     checkpoint=checkpoint if options.checkpoint_dir else None)
   run.release(failed=bool(problems), reason="; ".join(problems))

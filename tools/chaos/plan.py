@@ -80,13 +80,10 @@ def injections(seed: int, job: str, possible: Sequence[tuple],
 def at_end(seed: int, job: str, only: Optional[Sequence[str]] = None,
            longest: float = 8.0) -> Optional[Injection]:
   """Returns the injection of a job's end, or None if `only`, a list of faults, has none of these.
-
-  No ps is killed at the end of an asynchronous job: the last updates would be lost with it, and no
-  worker is left that draws their examples again.
   """
   draw = random.Random("%d %s end" % (seed, job))
   possible = [(fault, role) for fault in ("kill", "stop") for role in ROLES
-              if (only is None or fault in only) and (fault, role, job) != ("kill", "ps", "async")]
+              if only is None or fault in only]
   if not possible:
     return None
   fault, role = draw.choice(possible)
