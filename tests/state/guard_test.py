@@ -152,10 +152,36 @@ def test_a_client_that_is_killed_in_a_step_frees_the_lock(forks, start, how):
       harness.wait_until(lambda: session.run(entered) == 1)
     else:
       holder.wait_for("inside")
+    holder.kill()
+    # Nobody has waited for the lock before: a wait that is given up would free it, see below.
+    assert session.run(step, options=IN_TIME) == [1]
+
+
+def test_tensorflow_frees_a_lock_when_somebody_gives_up_to_wait_for_it(masters, ps):
+  """A defect of TensorFlow's mutex: if this fails, it is mended, and guard.py may say so."""
+  with tf.Graph().as_default() as graph:
+    with tf.device(ps.name), tf.container("jobs/b"):
+      entered, goes_on = [tf.queue.FIFOQueue(5, tf.int32, [], shared_name=name)
+                          for name in ("entered", "goes on")]
+
+    def hold():
+      with tf.control_dependencies([entered.enqueue(1)]):
+        return [goes_on.dequeue()]
+
+    made = make(name="held", device=ps.name)
+    holding, step = made.step(hold), made.step(one)
+    count, end = entered.size(), goes_on.enqueue(7)
+  results = []
+  with session_lib.BoundedSession(masters[0], graph) as session:
+    thread = threading.Thread(target=lambda: results.append(session.run(holding)))
+    thread.start()
+    harness.wait_until(lambda: session.run(count) == 1)
     with pytest.raises(tf.errors.DeadlineExceededError):
       session.run(step, options=SOON)
-    holder.kill()
-    assert session.run(step, options=IN_TIME) == [1]
+    assert session.run(step, options=IN_TIME) == [1] and not results
+    session.run(end)
+    thread.join()
+  assert results == [[7]]
 
 
 def test_another_thing_under_the_name_is_refused_with_what_lives_there(masters, ps):

@@ -14,6 +14,10 @@ reset. A `Guard` lives beside the thing, on the same task:
    both descriptions.
 
 A step waits only for the mutex, so none is cancelled half-way.
+
+TensorFlow's mutex has a defect: a client that gives up its wait, or is killed in it, frees the lock
+that another step holds. The steps here hold a lock for less than a millisecond, on one task, and a
+caller gives up after seconds. So both happen at once only where a task was stopped for so long.
 """
 
 from __future__ import annotations
