@@ -79,8 +79,7 @@ def injections(seed: int, job: str, possible: Sequence[tuple],
 
 def at_end(seed: int, job: str, only: Optional[Sequence[str]] = None,
            longest: float = 8.0) -> Optional[Injection]:
-  """Returns the injection of a job's end, or None if `only`, a list of faults, has none of these.
-  """
+  """Returns the injection of a job's end; None if `only`, a list of faults, has none of them."""
   draw = random.Random("%d %s end" % (seed, job))
   possible = [(fault, role) for fault in ("kill", "stop") for role in ROLES
               if only is None or fault in only]
