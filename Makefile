@@ -89,7 +89,7 @@ chaos: $(VENV)/installed
 	$(VENV)/bin/python $(CHAOS) --seconds=$(SECONDS)
 
 soak: $(VENV)/installed
-	$(VENV)/bin/python $(CHAOS) --seconds=1200 --every_cell
+	$(VENV)/bin/python $(CHAOS) --seconds=1200
 
 # A Python 3.7, where there is one, has the last word on what is Python 3.7.
 lint: $(VENV)/installed

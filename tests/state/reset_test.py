@@ -479,7 +479,7 @@ def test_eight_resets_while_callers_wait_and_four_clients_go_on(clean, start):
       caller.begin()
     told = [client.output.count("reset:") for client in clients]
     began = time.monotonic()
-    # At load 34 the session of the reset took 6 s to begin, and the steps on the queues less than 1.
+    # At load 34 the reset's session took 5 s to begin, and its steps on the queues less than 1.
     results = reset.reset_containers(clean, ["jobs/a"], timeout=30.0)
     assert results[0].queues == ["jobs/a/" + name for name in ("empty", "held-0", "held-1", "q")]
     for caller in callers:

@@ -343,6 +343,13 @@ def test_the_report_has_the_command_of_the_same_run():
   assert report.command(jobs) == (
     "python -m tools.chaos run --seconds=10 --seed=1 --modes=sync --breaks=token "
     "--faults=kill,disk --wait_limit=90")
-  assert report.command(jobs, every_cell=True).endswith(" --wait_limit=90 --every_cell")
-  text = "\n".join(report.lines("a history", jobs, {}, every_cell=True))
-  assert text.count(" --every_cell`") == 2
+  text = "\n".join(report.lines("a history", jobs, validators.check(jobs)))
+  assert "`%s`" % report.command(jobs) in text
+  assert "| async | examples | – | not judged: " in text and "every cell" not in text
+
+
+def test_a_run_of_twenty_minutes_must_have_each_combination():
+  story = Story(seconds=1200.0, cells=[["kill", "ps", "training"], ["stop", "ps", "training"]])
+  story.say("run", "inject", number=1, fault="kill", role="ps", phase="training", targets=["ps 0"])
+  verdict, = validators.check([validators.Job(story.events)])["all"]
+  assert verdict.problems == ["never injected: stop x ps x training"]

@@ -201,32 +201,58 @@ def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, numbe
   assert "failed (ended by signal %d)" % number in ps.lines[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("least, flags", [
-  (60, ["--steps=60"]), (60, ["--steps=60", "--steps_in_flight=2", "--steps_per_execution=4"]),
-  (80, ["--shard=dynamic", "--epochs=2"]), (60, ["--replication=in_graph", "--steps=60"])])
-def test_the_chief_makes_the_steps_again_that_a_ps_takes_with_it_at_the_end(
-    start, tmp_path, least, flags):
-  gate, directory = tmp_path / "leave", tmp_path / "model"
-  job = Job(start, flags=["--batch_size=10", "--leave_until=%s" % gate,
-                          "--checkpoint_dir=%s" % directory, *flags])
+def lose_at_the_end(start, tmp_path, *flags):
+  """A ps is killed when training has ended, and the worker has left; returns (chief, worker, ps).
+
+  The gate "leave" lets the chief go on.
+  """
+  job = Job(start, flags=["--batch_size=10", "--leave_until=%s" % (tmp_path / "leave"), *flags])
   (ps,), (chief, worker) = job.all()
   chief.wait_for("holds its end")
   if "--replication=in_graph" not in flags:
-    assert worker.wait() == 0, worker.output  # it has left; the only checkpoint is of step 0
+    assert worker.wait() == 0, worker.output
   ps.kill()
-  ps = job.ps()
-  gate.write_text("")
-  assert codes(chief, worker, ps) == [0] * 3, chief.output
-  chief.wait_for("the job goes back to step 0: ")
-  chief.wait_for("the chief makes them again, from step 0")
+  return job, chief, worker, job.ps()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("least, flags", [
+  (60, ["--steps=60"]), (60, ["--steps=60", "--save_checkpoints_steps=25"]),
+  (60, ["--steps=60", "--steps_in_flight=2", "--steps_per_execution=4"]),
+  (80, ["--shard=dynamic", "--epochs=2"]),
+  (60, ["--steps=60", "--staleness_policy=max_lead:2"]),
+  (60, ["--replication=in_graph", "--steps=60"])], ids=lambda value: " ".join(
+    value if isinstance(value, list) else []))
+def test_the_chief_makes_the_steps_again_that_a_ps_takes_with_it_at_the_end(
+    start, tmp_path, least, flags):
+  directory = tmp_path / "model"
+  _, chief, worker, ps = lose_at_the_end(
+    start, tmp_path, "--checkpoint_dir=%s" % directory, *flags)
+  (tmp_path / "leave").write_text("")
+  assert codes(chief, worker, ps) == [0] * 3, "\n".join(
+    task.output for task in (chief, worker, ps))
+  back, lost = find(chief, r"the job goes back to step (\d+): (\d+) steps are lost")
+  assert (25 if "--save_checkpoints_steps=25" in flags else 0) <= back < least <= back + lost
+  chief.wait_for("the chief makes them again, from step %d" % back)
   evaluated, = find(chief, r"at step (\d+) \(")
   steps, rolled_back = find(chief, r"(\d+) steps, .*, (\d+) steps rolled back, ")
-  assert evaluated >= least and rolled_back >= least
-  assert steps >= evaluated  # all in the second session, and those before
+  assert least <= evaluated < least + 8 and rolled_back == lost
+  assert steps >= evaluated - back  # all in the second session, and those before
   run = RunFile(str(directory)).read()
   assert (run.state, run.global_step) == (RUN_ENDED, evaluated)
   assert run.goal  # the job has reached it: a task that is started again leaves
+
+
+@pytest.mark.slow
+def test_synchronous_updates_that_are_lost_at_the_end_are_for_the_next_start(start, tmp_path):
+  directory = tmp_path / "model"
+  _, chief, worker, ps = lose_at_the_end(
+    start, tmp_path, "--steps=60", "--sync_replicas", "--checkpoint_dir=%s" % directory)
+  (tmp_path / "leave").write_text("")
+  assert codes(chief, worker, ps) == [0] * 3, chief.output
+  assert "makes them again" not in chief.output
+  assert find(chief, r"at step (\d+) \(")[0] < 60
+  assert RunFile(str(directory)).read().goal == ""
 
 
 @pytest.mark.slow

@@ -121,11 +121,13 @@ class DynamicRanges(LifecycleHook):
       self._look_at = time.monotonic() + TIMING.lost_check_interval
       self._try(lambda: self._table.change(self._look))
 
+  def finish_steps(self, session):
+    self._was_done = self.is_done  # before a recovery at the end
+
   def leave(self, session, finished=True):
     """Returns the leases, so that other workers train on their ranges."""
     self._try(self._leased.leases.release)
     self._try(lambda: self._table.change(self._look))
-    self._was_done = self.is_done
 
   def end(self, session):
     if self.has_gone_back:  # the other workers may have trained on them since

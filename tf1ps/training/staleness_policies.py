@@ -34,8 +34,12 @@ class StalenessPolicies:
   """
 
   def __init__(self, options: options_lib.Options, step: step_lib.Step, fetches,
-               tracker: GlobalStepTracker, membership: Membership, counter):
-    """Builds the operations of the hooks, in the step's graph; `counter` counts late examples."""
+               tracker: GlobalStepTracker, membership: Membership, counter,
+               is_alone: bool = False):
+    """Builds the operations of the hooks, in the step's graph.
+
+    `counter` counts late examples; `is_alone` says that all other workers have done their part.
+    """
     self._counter = counter
     self.first_hooks: List[tf.train.SessionRunHook] = []
     self.hooks: List[tf.train.SessionRunHook] = []
@@ -58,7 +62,7 @@ class StalenessPolicies:
     if options.staleness.max_lead:
       self._lead = LeadHook(
         clocks, clocks.advance(step.train_op), options.staleness.max_lead, options.start_timeout,
-        expects_all=not options.staleness.warm_up, end_timeout=options.end_timeout)
+        expects_all=not (options.staleness.warm_up or is_alone), end_timeout=options.end_timeout)
       self.hooks.append(self._lead)
 
   @property

@@ -65,6 +65,11 @@ class StepEvaluation(tf.train.CheckpointSaverListener):
     if error is not None:
       self._end()
 
+  def begin_again(self) -> None:
+    """Forgets its results: checkpoints of the same names follow."""
+    with self._changed:
+      self._results, self._has_begun, self._waiting = {}, False, None
+
   def result_of(self, checkpoint: str) -> Optional[Evaluation]:
     """Returns the evaluation of the last checkpoint, and ends the thread.
 

@@ -140,15 +140,16 @@ def _train_part(program, run: Membership, options: options_lib.Options, director
   if epochs_before:
     left = options._replace(epochs=max(options.epochs - epochs_before, 1))
   shard = options_lib.shard_of(left, run.cluster.replica_index, run.cluster.num_replicas)
-  evaluations = before.evaluations if before is not None else _step_evaluation(
-    program, run, options, directory, bad_records)
+  if before is None:
+    evaluations = _step_evaluation(program, run, options, directory, bad_records)
+  else:
+    evaluations = before.evaluations
+    options = options._replace(start_timeout=max(options.start_timeout, run.recovery_timeout))
   with new_graph():
     use_bad_records(bad_records)
     step = build.build_step(program, run.cluster, shard, left, run.record.container)
     training = _Training(step, shard, run, options, epochs_before, step_log,
-                         lambda: bad_records.skipped)
-    if before is not None:
-      training.count_on(before.training)
+                         lambda: bad_records.skipped, before and before.training)
     with training.stalls, evaluations or contextlib.nullcontext(), \
         _open_session(training, run, options, directory, evaluations) as session:
       began = time.monotonic()
@@ -156,18 +157,29 @@ def _train_part(program, run: Membership, options: options_lib.Options, director
       while not session.should_stop():
         session.run(training.train_op)
       training.stops.end_loop()
-    seconds = time.monotonic() - began + (0.0 if before is None else before.outcome.seconds)
-    outcome = training.outcome(seconds, bad_records.skipped)
-  problems = session.lifecycle.problems
-  makes_lost_steps = training.has_gone_back and run.is_chief and not problems and (
-    options.replication == options_lib.IN_GRAPH or not options.is_synchronous
-    or run.cluster.num_replicas == 1)
+    outcome = training.outcome(time.monotonic() - began, bad_records.skipped)
+    if before is not None:
+      outcome = outcome._replace(seconds=before.outcome.seconds + outcome.seconds)
+  problems, step = session.lifecycle.problems, training.tracker.value
+  makes_lost_steps = (
+    training.has_gone_back and run.is_chief and not problems
+    and _can_train_alone(options, run.cluster)
+    # A ps that dies in each save would let it go on for ever.
+    and (before is None or step > before.training.tracker.value))
   if makes_lost_steps:
     _log.warning("a ps was lost when training had ended, and the last steps with it: the chief "
-                 "makes them again, from step %d", training.tracker.value)
+                 "makes them again, from step %d", step)
+    if evaluations is not None:
+      evaluations.begin_again()
   elif training.has_gone_back:
     run.goal = ""  # the job that is started again makes the steps that are lost
   return _Part(training, outcome, problems, evaluations, makes_lost_steps)
+
+
+def _can_train_alone(options, cluster) -> bool:
+  """Whether the chief can make a step when the other workers have left."""
+  return (options.replication == options_lib.IN_GRAPH or not options.is_synchronous
+          or cluster.num_replicas == 1)
 
 
 def _goal(options) -> str:
@@ -287,7 +299,9 @@ class _Training:
 
   def __init__(self, step: Step, shard, run: Membership, options: options_lib.Options,
                epochs_before: int = 0, step_log: Optional[str] = None,
-               count_skipped: Callable[[], int] = lambda: 0):
+               count_skipped: Callable[[], int] = lambda: 0,
+               before: Optional["_Training"] = None):
+    """Builds them; the counts of steps and examples begin where those of `before` ended."""
     cluster = run.cluster
     self._shard, self._run, self._options, self._step = shard, run, options, step
     self.train_op = [] if options.steps_per_execution > 1 else step.train_op
@@ -312,7 +326,7 @@ class _Training:
         self.tracker, options_lib.parse_trace_steps(options.trace_steps), options.checkpoint_dir,
         cluster.task.name)
     self._policies = staleness_policies.StalenessPolicies(
-      options, step, fetches, self.tracker, run, self.counter)
+      options, step, fetches, self.tracker, run, self.counter, is_alone=before is not None)
     self._vote = None if step.vote is None else step_vote.StepVote(
       step.vote, run, self.stops.is_last)
     self._end_of_data = remainder.EndOfDataHook(step.remainder)
@@ -335,7 +349,10 @@ class _Training:
     self._figures = task_figures.TaskFigures(
       run, self._count_steps, self.counter, self._execution, self._policies, self._traffic,
       self.stalls, count_skipped)
-    if run.is_chief:
+    if before is not None:
+      self.tracker.add_steps(before._count_steps())
+      self.counter.count_on(before.counter)
+    elif run.is_chief:
       _log.info("%s", format_load_table(make_load_table()))
       self._log_hints()
 
@@ -383,15 +400,11 @@ class _Training:
     """Returns the steps of this process."""
     return self.tracker.own_steps + (0 if self._threads is None else self._threads.steps)
 
-  def count_on(self, before: "_Training") -> None:
-    """Lets the counts of steps and examples begin where they ended in another training."""
-    self.tracker.add_steps(before._count_steps())
-    self.counter.count_on(before.counter)
-
   @property
   def has_gone_back(self) -> bool:
     """Whether the end was reached when the loop ended, and is not reached any more."""
-    return self.stops.has_gone_back or any(hook.has_gone_back for hook in self._ranges)
+    return self.stops.has_gone_back or not self.stops.is_reached and any(
+      hook.has_gone_back for hook in self._ranges)
 
   @property
   def optional_variables(self) -> list:

@@ -31,15 +31,12 @@ def main(argv=None) -> int:
   make.add_argument("--wait_limit", type=float, default=WAIT_LIMIT,
                     help="seconds for the job to recover from an injection")
   make.add_argument("--history", help="the file; by default in a new directory")
-  make.add_argument("--every_cell", action="store_true",
-                    help="fails a run in which a fault, role and phase is missing")
   check = commands.add_parser("check", help="checks a saved history")
   check.add_argument("history")
-  check.add_argument("--every_cell", action="store_true")
   arguments = parser.parse_args(argv)
   if arguments.command == "run":
     _run(arguments)
-  return report.print_report(arguments.history, arguments.every_cell)
+  return report.print_report(arguments.history)
 
 
 def _run(arguments):

@@ -12,25 +12,24 @@ from tools.chaos.plan import ENDING, PHASES, ROLES, WAIT_LIMIT
 _SHOWN = 5  # problems of a validator
 
 
-def print_report(path: str, every_cell: bool = False, out=None) -> int:
+def print_report(path: str, out=None) -> int:
   """Prints the report of a history; returns 0 if every validator holds, else 1."""
   jobs = validators.jobs_of(history.read_history(path))
-  verdicts = validators.check(jobs, every_cell)
-  for line in lines(path, jobs, verdicts, every_cell):
+  verdicts = validators.check(jobs)
+  for line in lines(path, jobs, verdicts):
     print(line, file=out or sys.stdout)
   return int(any(each.problems for found in verdicts.values() for each in found))
 
 
-def lines(path, jobs, verdicts, every_cell=False):
+def lines(path, jobs, verdicts):
   """Yields the lines of a report, in Markdown."""
   options = jobs[0].options
   version = next((event.get("tensorflow", "?") for event in jobs[0].all("begin")), "?")
   yield "# A chaos run: seed %d, %g seconds, %s on TensorFlow %s" % (
     options["seed"], sum(job.options["seconds"] for job in jobs), options["kind"], version)
   yield ""
-  yield "Run it again: `%s`" % command(jobs, every_cell)
-  yield "Check its history again: `python -m tools.chaos check %s%s`" % (
-    shlex.quote(path), " --every_cell" * every_cell)
+  yield "Run it again: `%s`" % command(jobs)
+  yield "Check its history again: `python -m tools.chaos check %s`" % shlex.quote(path)
   yield ""
   yield from _cells(jobs)
   yield ""
@@ -40,8 +39,7 @@ def lines(path, jobs, verdicts, every_cell=False):
   yield "|---|---|---|---|"
   for name, found in verdicts.items():
     for verdict in found:
-      yield "| %s | %s | %s | %s |" % (
-        name, verdict.name, "**fails**" if verdict.problems else "holds", verdict.facts)
+      yield "| %s | %s | %s | %s |" % (name, verdict.name, _word(verdict), verdict.facts)
   for name, found in verdicts.items():
     for verdict in found:
       for problem in verdict.problems[:_SHOWN]:
@@ -50,8 +48,14 @@ def lines(path, jobs, verdicts, every_cell=False):
         yield "- %s, %s: %d more" % (name, verdict.name, len(verdict.problems) - _SHOWN)
 
 
-def command(jobs, every_cell: bool = False) -> str:
-  """Returns the command that makes the same run, and the same demands, again."""
+def _word(verdict):
+  if verdict.problems:
+    return "**fails**"
+  return "–" if verdict.facts.startswith("not judged") else "holds"
+
+
+def command(jobs) -> str:
+  """Returns the command that makes the same run again."""
   options = jobs[0].options
   words = ["python -m tools.chaos run", "--seconds=%g" % sum(
     job.options["seconds"] for job in jobs), "--seed=%d" % options["seed"]]
@@ -66,8 +70,6 @@ def command(jobs, every_cell: bool = False) -> str:
     words.append("--faults=" + ",".join(options["faults"]))
   if options["wait_limit"] != WAIT_LIMIT:
     words.append("--wait_limit=%g" % options["wait_limit"])
-  if every_cell:
-    words.append("--every_cell")
   return " ".join(words)
 
 

@@ -20,6 +20,7 @@ from tools.chaos.history import Event
 _RESTART = 3  # the exit code of a client that asks to be started again
 _MINUTE_5 = 300.0
 _GROWTH = 1.10
+EVERY_CELL_SECONDS = 1200.0  # of a run that must have each fault in each role and phase
 _SLACK = dict(memory=0.0, threads=2, files=4)  # what 10 % of a small number would not allow
 _TAKE = 4
 
@@ -121,9 +122,12 @@ def _name(path):
 
 def check_updates(job: Job) -> Verdict:
   """Updates applied on each ps = acknowledged steps + retries that were applied."""
+  if job.options["mode"] != "async":
+    return Verdict("updates", [] if job.checkpoints else ["there is no checkpoint"],
+                   "not judged: `synchronous` compares each update")
   problems, last = [], None
   for checkpoint in job.checkpoints:
-    if checkpoint["began"] is None or job.options["mode"] != "async":
+    if checkpoint["began"] is None:
       continue
     index = job.lineage_at(checkpoint["began"])
     lineage = job.lineages[index]
@@ -441,10 +445,10 @@ def jobs_of(events: List[Event]) -> List[Job]:
   return [Job([event for event in events if event["job"] == name]) for name in names]
 
 
-def check(jobs: List[Job], every_cell: bool = False) -> Dict[str, List[Verdict]]:
-  """Returns the verdicts by job."""
+def check(jobs: List[Job]) -> Dict[str, List[Verdict]]:
+  """Returns the verdicts by job; a run that is long enough for each combination must have each."""
   verdicts = collections.OrderedDict(
     (job.options["job"], [validate(job) for validate in VALIDATORS]) for job in jobs)
-  if every_cell:
+  if sum(job.options["seconds"] for job in jobs) >= EVERY_CELL_SECONDS:
     verdicts["all"] = [check_cells(jobs)]
   return verdicts
