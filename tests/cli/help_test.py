@@ -7,7 +7,8 @@ import pytest
 from tests.cli import commands
 
 OF_LINE = ["block_at", "block_until", "build_until", "evaluate_until", "extra_variable", "fail_in",
-           "hang_in_initialiser", "nan_at", "slow_index", "step_seconds", "stop_when"]
+           "hang_in_initialiser", "leave_until", "nan_at", "slow_index", "step_seconds",
+           "stop_when"]
 
 
 def help_of(start, name, *argv):
