@@ -7,7 +7,16 @@ import sys
 import tempfile
 from typing import Callable, Dict, Iterator, List
 
-from benchmarks import comparisons, interleaving, mnist_97, rows, scaling, startup, systems
+from benchmarks import (
+  comparisons,
+  interleaving,
+  mnist_97,
+  recovery,
+  rows,
+  scaling,
+  startup,
+  systems,
+)
 
 # Those that run as programs of their own: the flags of a whole run, and of a quick one.
 _PROGRAMS = {
@@ -50,7 +59,8 @@ def _compare(name: str, args) -> Iterator[List[dict]]:
 
 
 _OTHERS: Dict[str, Callable] = {
-  "startup": lambda args: [startup.run(args)], "scaling": scaling.run,
+  "startup": lambda args: [startup.run(args)], "recovery": lambda args: [recovery.run(args)],
+  "scaling": scaling.run,
   "mnist_97": lambda args: [mnist_97.run(args)]}
 
 

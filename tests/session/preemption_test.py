@@ -83,6 +83,24 @@ def test_when_a_worker_is_ended_the_chief_saves_and_the_others_go_on(start, tmp_
 
 
 @pytest.mark.slow
+def test_when_the_chief_is_ended_it_saves_the_others_go_on_and_its_next_start_takes_over(
+    start, tmp_path):
+  job = make_job(start, tmp_path, num_workers=2)
+  job.trainer_ps()
+  chief, worker = job.trainer(0), job.trainer(1)
+  before = wait_for_step(chief, 50)
+  chief.signal(signal.SIGTERM)
+  assert chief.wait() == 143 and "by force" not in chief.output
+  assert find(chief, r"saved .*/model.ckpt-(\d+)")[0] >= before
+  left = wait_for_step(worker, steps(worker)[-1].number + 50)
+  back = job.trainer(0)
+  back.wait_for("the servers keep this run's live state")
+  assert wait_for_step(back, 1) > left
+  wait_for_step(worker, steps(back)[0].number + 50)
+  assert "recovered" not in worker.output
+
+
+@pytest.mark.slow
 def test_a_save_after_a_signal_ends_with_the_grace(start, tmp_path):
   job = make_job(start, tmp_path, num_workers=1, hangs_in_save=True, grace=6.0)
   ps, chief = job.trainer_ps(), job.trainer(0)

@@ -244,6 +244,24 @@ def test_the_chief_makes_the_steps_again_that_a_ps_takes_with_it_at_the_end(
 
 
 @pytest.mark.slow
+def test_a_ps_that_dies_in_each_save_does_not_keep_the_chief_for_ever(start, tmp_path):
+  gate, directory = tmp_path / "leave", tmp_path / "model"
+  job, chief, worker, ps = lose_at_the_end(
+    start, tmp_path, "--steps=60", "--checkpoint_dir=%s" % directory)
+  gate.write_text("")
+  chief.wait_for("the chief makes them again, from step")
+  gate.unlink()
+  chief.wait_for("holds its end", since=chief.lines.index("holds its end") + 1)
+  ps.kill()
+  ps = job.ps()
+  gate.write_text("")
+  assert codes(chief, worker, ps) == [0] * 3, chief.output
+  assert chief.output.count("the chief makes them again") == 1
+  assert find(chief, r"at step (\d+) \(")[0] < 60
+  assert RunFile(str(directory)).read().goal == ""  # the next start makes the lost steps
+
+
+@pytest.mark.slow
 def test_synchronous_updates_that_are_lost_at_the_end_are_for_the_next_start(start, tmp_path):
   directory = tmp_path / "model"
   _, chief, worker, ps = lose_at_the_end(
