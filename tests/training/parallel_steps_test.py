@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import functools
 import signal
+import threading
 
 import pytest
+import tensorflow.compat.v1 as tf
 
 from tests.training import local_job
 from tests.training.job import Job, codes, find, last_line
+from tf1ps.training import parallel_steps
 from tf1ps.training.outcome import NanLossError
 
 LAST = (r"worker \d(?: \(chief\))?: (\d+) steps, (\d+) examples(.*), "
@@ -73,3 +76,27 @@ def test_a_ps_that_comes_again_is_trained_on(start, tmp_path):
   again = job.ps()
   assert codes(worker, again) == [0, 0], worker.output
   assert find(worker, r" at step (\d+) \(")[0] in range(400, 403)
+
+
+def test_a_session_that_recovers_at_the_end_starts_no_thread():
+  goes_on = threading.Event()
+
+  class Held(parallel_steps.InGraphThreads):
+    def _step(self, name, session):
+      return goes_on.wait(60)
+
+  def alive():
+    return [one.name for one in threading.enumerate() if one.name == "tf1ps: replica held"]
+
+  hook, coord = Held({"held": None}, None, None, None), tf.train.Coordinator()
+  try:
+    hook.after_create_session(None, coord)
+    assert len(alive()) == 1
+    goes_on.set()
+    hook.finish_steps(None)
+    goes_on.clear()
+    hook.after_create_session(None, coord)
+    assert not alive()
+  finally:
+    goes_on.set()
+    coord.request_stop()

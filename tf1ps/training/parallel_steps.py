@@ -68,16 +68,19 @@ class InGraphThreads(LifecycleHook):
       {name: functools.partial(self._next, name) for name in steps}, on_error=self._is_handled,
       is_last=bool)
     self._lock = threading.Lock()
+    self._is_over = False
     self.steps = 0
 
   def after_create_session(self, session, coord):
-    self._threads.start(session, coord)
+    if not self._is_over:  # else a ps was lost at the end, and nobody would end the threads
+      self._threads.start(session, coord)
 
   def after_run(self, run_context, run_values):
     self._raise()
 
   def finish_steps(self, session) -> None:
     """Ends the threads before the last checkpoint is saved; raises the error of a thread's step."""
+    self._is_over = True
     self._threads.end()
     self._raise()
 
