@@ -135,7 +135,11 @@ class _Part(NamedTuple):
 
 def _train_part(program, run: Membership, options: options_lib.Options, directory, epochs_before,
                 bad_records, step_log, on_session, before: Optional[_Part]) -> _Part:
-  """Trains until a stop, and to the close of the session; `before` is the part before this one."""
+  """Trains until a stop, and to the close of the session.
+
+  `before` is the part before this one. Its session is still open for TensorFlow: the close would
+  keep those of this part waiting.
+  """
   left = options
   if epochs_before:
     left = options._replace(epochs=max(options.epochs - epochs_before, 1))
