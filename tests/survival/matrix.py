@@ -144,7 +144,7 @@ EXPECTATIONS = (
   Expectation("*", "*", "*", "killed", GOES_ON, "restart"),
   Expectation("*", "start", "*", "cut", FAILS, "start"),
   Expectation("*", "initialising", "*", "cut", FAILS, "start"),
-  # In all-reduce the chief's last hook runs when the others have left.
+  # In all-reduce the chief's last hook runs when the others have reported their end, and left.
   Expectation("chief", "end", "all_reduce", "cut", GOES_ON, "restart"),
   # The chief has done all that was asked for, and so has a worker that cannot say so.
   Expectation("ps", "evaluating", "*", "cut", FAILS, "loss", failing=()),

@@ -270,6 +270,8 @@ class Job(object):
       harness.wait_until(lambda: self._events("evaluation"), what="a first evaluation")
     if self.cell[:2] == ("worker", "evaluating"):
       self._tasks[self.cell.victim].wait()
+    if self.cell[:3] == ("chief", "end", "all_reduce"):  # its last hook runs when all have reported
+      self._tasks["worker 1"].wait()
 
   # The faults.
 
