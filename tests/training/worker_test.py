@@ -274,6 +274,21 @@ def test_synchronous_updates_that_are_lost_at_the_end_are_for_the_next_start(sta
 
 
 @pytest.mark.slow
+def test_a_ps_that_is_stopped_at_the_end_is_released_when_it_goes_on(start, tmp_path):
+  gate = tmp_path / "evaluate"
+  job = Job(start, num_workers=1, heartbeat_timeout=40.0, flags=[
+    "--steps=20", "--evaluate_until=%s" % gate, "--checkpoint_dir=%s" % (tmp_path / "model")])
+  ps, chief = job.ps(), job.worker()
+  chief.wait_for("holds its evaluation")
+  ps.signal(signal.SIGSTOP)
+  gate.write_text("")
+  with pytest.raises(AssertionError, match="has not ended"):
+    chief.wait(20.0)  # two tries take less
+  ps.signal(signal.SIGCONT)
+  assert codes(chief, ps) == [0, 0], chief.output + ps.output
+
+
+@pytest.mark.slow
 def test_a_worker_that_ends_while_its_model_is_built_is_reported(start, tmp_path):
   job = Job(start, num_workers=3, heartbeat_timeout=4.0, flags=["--steps=20"])
   job.ps()

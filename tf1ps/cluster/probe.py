@@ -67,6 +67,11 @@ class ProbeResult(NamedTuple):
   incarnation: int = 0  # of the server's first device; changes when the server is restarted
 
   @property
+  def is_silent(self) -> bool:
+    """Whether nothing says that the task is gone: it is stopped, cut off, or slow."""
+    return self.state == SILENT
+
+  @property
   def is_up(self) -> bool:
     return self.state == UP
 

@@ -27,7 +27,7 @@ class Retry(NamedTuple):
   errors: Tuple[type, ...]  # the errors after which it is made again, if they are TensorFlow's
   condition: str = ""  # on them, or further errors, in words
   tries: Optional[int] = None  # the number of tries
-  limit: str = ""  # or how long it is tried, in words
+  limit: str = ""  # how long it is tried, in words, instead or where that is longer
   pause: Optional[str] = None  # the field of `Timing` with the first pause; None: no pause
   longest: Optional[str] = None  # the field with the longest pause, if the pause doubles
 
@@ -86,7 +86,8 @@ RETRIES = Retries(
     "the report of a task's end", (), "the task that keeps the heartbeats does not answer",
     limit="for 10 s, after a failure for 3 s, after a signal for 1 s", pause="fast_poll_interval"),
   release=Retry(
-    "the release of a ps", (), "it does not answer", tries=2),
+    "the release of a ps", (), "it does not answer", tries=2,
+    limit="for `--recovery_timeout` if it is silent and the job did not fail"),
 )
 
 
@@ -97,9 +98,13 @@ def format_retries() -> str:
     errors = " or ".join(each.__name__ for each in row.errors)
     separator = " " if errors and row.condition[:1] not in ("", ";") else ""
     lines.append("| %s | %s | %s | %s |" % (
-      row.what, errors + separator + row.condition, row.limit or "%d tries" % row.tries,
-      _say_pause(row)))
+      row.what, errors + separator + row.condition, _say_limit(row), _say_pause(row)))
   return "\n".join(lines) + "\n"
+
+
+def _say_limit(row):
+  tries = "" if row.tries is None else "%d tries" % row.tries
+  return ", or ".join(filter(None, [tries, row.limit]))
 
 
 def _say_pause(row):

@@ -25,6 +25,7 @@ from tf1ps.cluster import (
   TaskHeldError,
   awaited_at_exit,
   call_within,
+  probe_task,
   record_of_task,
   this_process,
 )
@@ -95,18 +96,26 @@ class RunRecords:
     for table in self._tables.values():
       write_run(table, self._container, run)
 
-  def write_where_possible(self, run: RunRecord) -> None:
-    """Writes the record, and continues if a holder does not answer."""
+  def write_where_possible(self, run: RunRecord, patience: float = 0.0) -> None:
+    """Writes the record, and continues if a holder does not answer.
+
+    A holder that is silent, as a stopped one is, has `patience` seconds to come back.
+    """
+    until = time.monotonic() + patience
     # The task with the heartbeats comes last, because live tasks read the record there.
     for task in sorted(self.holders, key=lambda task: task == self._control_task):
-      tries = RETRIES.release.tries
-      for left in range(tries - 1, -1, -1):  # a failed call may have written: the next one shows it
+      tries = 0
+      while True:
         try:
           write_run(self._tables[task], self._container, run)
           break
-        except ControlError as error:
-          if not left:
-            _log.warning("%s may still be waiting for the end of the job: %s", task.name, error)
+        except ControlError as error:  # it may have written: the next try shows it
+          tries += 1
+          if tries < RETRIES.release.tries or (
+              time.monotonic() < until and probe_task(task).is_silent):
+            continue
+          _log.warning("%s may still be waiting for the end of the job: %s", task.name, error)
+          break
 
   def clusters(self) -> Dict[object, dict]:
     """Returns each ps's description of the cluster. A server that is not ours has none."""
@@ -469,7 +478,7 @@ class Membership:
     if self._current is None:
       return
     record = self._current._replace(ended=True, failed=failed)
-    self._records.write_where_possible(record)
+    self._records.write_where_possible(record, 0.0 if failed else self.recovery_timeout)
     self._current = record
     self._write_file(RUN_FAILED if failed else RUN_ENDED, reason)
 
