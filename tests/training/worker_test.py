@@ -202,9 +202,9 @@ def test_a_signal_during_the_final_evaluation_is_reported(start, tmp_path, numbe
 
 
 def lose_at_the_end(start, tmp_path, *flags):
-  """A ps is killed when training has ended, and the worker has left; returns (chief, worker, ps).
+  """A ps is killed when training has ended, and the worker has left.
 
-  The gate "leave" lets the chief go on.
+  Returns (the job, the chief, the worker, the new ps). The gate "leave" lets the chief go on.
   """
   job = Job(start, flags=["--batch_size=10", "--leave_until=%s" % (tmp_path / "leave"), *flags])
   (ps,), (chief, worker) = job.all()

@@ -169,7 +169,7 @@ def wait_for_tasks(
     missing = [task for task in tasks if not (task in seen and seen[task].is_up)]
     for one in probe_tasks(missing, limit):
       # A probe that the end of the wait shortens may be silent where a longer one found the reason.
-      if not (one.state == SILENT and limit < TIMING.probe_limit and one.task in seen):
+      if not (one.is_silent and limit < TIMING.probe_limit and one.task in seen):
         seen[one.task] = one
     absent = [seen[task] for task in tasks if not seen[task].is_up]
     if not absent:
@@ -256,7 +256,7 @@ class TaskWatch:
         self._on_gone(one._replace(detail="it was started again"))
         return True
       return False
-    if one.state != SILENT:
+    if not one.is_silent:
       # A full queue of connections also refuses, for a moment: only two refusals in a row count.
       self._refusals[one.task] = self._refusals.get(one.task, 0) + 1
       if self._refusals[one.task] >= 2:

@@ -27,7 +27,7 @@ class Retry(NamedTuple):
   errors: Tuple[type, ...]  # the errors after which it is made again, if they are TensorFlow's
   condition: str = ""  # on them, or further errors, in words
   tries: Optional[int] = None  # the number of tries
-  limit: str = ""  # how long it is tried, in words, instead or where that is longer
+  limit: str = ""  # how long it is tried, in words; beside `tries`, the longer of both counts
   pause: Optional[str] = None  # the field of `Timing` with the first pause; None: no pause
   longest: Optional[str] = None  # the field with the longest pause, if the pause doubles
 
